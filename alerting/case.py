@@ -1,0 +1,34 @@
+"""What a rule gets to see: one query, its limits, and the moment."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..listener.query import Query
+from ..listener.snapshot import Snapshot
+from .policy import Limits
+from .window import Window
+
+STALE_PROBE_SECONDS = 10.0
+
+
+class Case(msgspec.Struct, frozen=True):
+    """One query before the judge at ``now`` (monotonic seconds)."""
+
+    label: str
+    query: Query
+    limits: Limits
+    window: Window
+    expected: bool
+    snapshot: Snapshot
+    now: float
+
+    def watched_since(self, at: float) -> float:
+        """Seconds since ``at`` in which we were awake to watch."""
+        return self.snapshot.watched(at, self.now)
+
+    @property
+    def probe_is_stale(self) -> bool:
+        """Whether the second witness exists but has fallen silent."""
+        probe = self.snapshot.probe
+        return probe is not None and self.watched_since(probe.at) > STALE_PROBE_SECONDS

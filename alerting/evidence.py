@@ -1,0 +1,66 @@
+"""What a person at 3 a.m. wants to know of the query, in words."""
+
+from __future__ import annotations
+
+from ..listener.probing import Work
+from .case import Case
+
+
+def evidence(case: Case) -> dict[str, str]:
+    """Facts about one query; what is not known is left out."""
+    query, probed = case.query, case.query.probed
+    facts = {
+        "query_id": query.query_id,
+        "run_id": query.run_id,
+        "last_commit": _last_commit(case),
+        "window": str(case.window),
+        "batch_in_flight": _in_flight(case),
+    }
+    if query.facts is not None:
+        facts |= {
+            "trigger": str(query.facts.trigger),
+            "sink": query.facts.sink,
+            "checkpoint": query.facts.checkpoint,
+        }
+    if probed is not None:
+        facts |= {
+            "spark_says": probed.message if query.alive else "",
+            "committed_offsets": probed.committed_offsets,
+            **_work(probed.work),
+        }
+    return {name: text for name, text in facts.items() if text}
+
+
+def siblings(sick: list[str], labels: list[str]) -> str:
+    """How many of the driver's queries are well: "7 of 8 queries healthy; not: bronze"."""
+    text = f"{len(labels) - len(sick)} of {len(labels)} queries healthy"
+    return f"{text}; not: {', '.join(sorted(sick))}" if sick else text
+
+
+def _last_commit(case: Case) -> str:
+    query = case.query
+    if query.last_commit_batch is None:
+        return "none seen"
+    if query.last_commit_at is None:
+        return f"batch {query.last_commit_batch}, before watching began"
+    age = case.now - query.last_commit_at
+    return f"batch {query.last_commit_batch}, {age:.0f} s ago"
+
+
+def _in_flight(case: Case) -> str:
+    flight = case.query.in_flight
+    if flight is None or not case.query.alive:
+        return ""
+    what = "asking for offsets" if flight.batch_id is None else f"batch {flight.batch_id}"
+    return f"{what}, for {case.now - flight.since:.0f} s"
+
+
+def _work(work: Work | None) -> dict[str, str]:
+    if work is None:
+        return {}
+    return {
+        "tasks": f"{work.tasks_completed} completed, {work.tasks_active} running"
+        + (f" (jobs: {work.jobs})" if work.jobs else " (no Spark job)"),
+        "python_line": work.python_line,
+        "stream_thread": "\n".join(work.jvm_stack),
+    }

@@ -1,0 +1,47 @@
+"""What a rule finds, and the one state a query is in."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class State(str, Enum):
+    """A query's state, worst first."""
+
+    FAILED = "failed"
+    MISSING = "missing"
+    STALLED = "stalled"
+    FLAPPING = "flapping"
+    REWOUND = "rewound"
+    SLOW = "slow"
+    LAGGING = "lagging"
+    WAITING = "waiting"
+    IDLE = "idle"
+    RUNNING = "running"
+    STARTING = "starting"
+    STOPPED = "stopped"
+    COMPLETED = "completed"
+
+
+class Severity(str, Enum):
+    """How loudly an alert is told."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One rule found one query sick.
+
+    ``reason`` is one line for a person; ``evidence`` becomes annotations.
+    """
+
+    alertname: str
+    query: str
+    severity: Severity
+    state: State
+    reason: str
+    summary: str
+    evidence: dict[str, str]

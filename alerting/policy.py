@@ -1,0 +1,34 @@
+"""What is allowed: the roster and the limits, by query name pattern."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import msgspec
+from msgspec.structs import replace
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """The limits of one query; times in seconds."""
+
+    stall_floor_seconds: float = 60.0
+    stall_tolerance: float = 1.0
+    start_grace_seconds: float = 120.0
+    gone_grace_seconds: float = 60.0
+    ignore: bool = False
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """The roster of queries that must be there, and everybody's limits."""
+
+    expected: tuple[str, ...] = ()
+    defaults: Limits = Limits()
+    overrides: tuple[tuple[str, dict[str, float | bool]], ...] = ()
+
+    def limits(self, name: str) -> Limits:
+        """The defaults, changed by each pattern that matches, in the order given."""
+        limits = self.defaults
+        for pattern, changes in self.overrides:
+            if fnmatchcase(name, pattern):
+                limits = replace(limits, **changes)
+        return limits

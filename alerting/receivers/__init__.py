@@ -1,0 +1,1 @@
+"""One receiver, one file."""

@@ -1,0 +1,57 @@
+"""QueryGone: a run ended without an exception though it should run for ever."""
+
+from __future__ import annotations
+
+from ...listener.probing import Context
+from ..case import Case
+from ..evidence import evidence
+from ..finding import Finding, Severity, State
+
+NAME = "QueryGone"
+
+
+def check(case: Case) -> Finding | None:
+    """Fire when the query is not back within the grace.
+
+    ``once`` and ``availableNow`` end by themselves; an application that stops its own
+    SparkContext has said so. Where the trigger is unknown, only the roster counts.
+    """
+    gone_at = _gone_at(case)
+    if gone_at is None or case.snapshot.context is Context.STOPPED_BY_APPLICATION:
+        return None
+    if not _should_run_for_ever(case) or case.watched_since(gone_at) <= _grace(case):
+        return None
+    reason = _reason(case)
+    return Finding(
+        alertname=NAME,
+        query=case.label,
+        severity=Severity.CRITICAL,
+        state=State.MISSING,
+        reason=f"{reason} {case.watched_since(gone_at):.0f} s ago and not back",
+        summary=f"Streaming query {case.label} is gone: {reason}",
+        evidence=evidence(case),
+    )
+
+
+def _gone_at(case: Case) -> float | None:
+    if case.query.ended is not None:
+        return case.query.ended.at
+    return case.query.vanished_at
+
+
+def _should_run_for_ever(case: Case) -> bool:
+    if case.query.facts is None:
+        return case.expected
+    return not case.query.facts.trigger.ends_by_itself
+
+
+def _grace(case: Case) -> float:
+    return case.limits.gone_grace_seconds
+
+
+def _reason(case: Case) -> str:
+    if case.snapshot.context is Context.STOPPED:
+        return "ended with its SparkContext, which stopped by itself"
+    if case.query.ended is None:
+        return "vanished without a word"
+    return "stopped without an exception"

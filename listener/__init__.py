@@ -1,0 +1,23 @@
+"""querypulse hears: events, probe -> what is known of each query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .query import Query
+from .snapshot import Snapshot
+from .state import State
+
+if TYPE_CHECKING:
+    from .health_listener import HealthListener
+
+__all__ = ["HealthListener", "Query", "Snapshot", "State"]
+
+
+def __getattr__(name: str) -> Any:
+    # pyspark is the host's; whoever only reads snapshots does not need it.
+    if name == "HealthListener":
+        from .health_listener import HealthListener
+
+        return HealthListener
+    raise AttributeError(name)

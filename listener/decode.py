@@ -1,0 +1,163 @@
+"""Spark's JSON -> event records, tolerant of every shape Spark 3.4 to 4.3 writes.
+
+Absent keys, nulls, -1 rows, rates as "NaN" strings (event logs) and unknown fields
+are all normal. Source: ``org.apache.spark.sql.streaming.StreamingQueryProgress.json``.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from .events import Event, EventKind, Idle, Progress, Source, Started, Terminated
+from .offsets import lag_between, parse_offsets
+
+_Number = float | str | None
+
+
+class DecodeError(ValueError):
+    """The text is not an event of the given kind."""
+
+
+class _Ids(msgspec.Struct, rename="camel"):
+    id: str
+    run_id: str
+
+
+class _Started(_Ids, rename="camel"):
+    name: str | None = None
+
+
+class _Terminated(_Ids, rename="camel"):
+    exception: str | None = None
+    error_class_on_exception: str | None = None
+
+
+class _Source(msgspec.Struct, rename="camel"):
+    description: str = ""
+    end_offset: Any = None
+    latest_offset: Any = None
+    metrics: dict[str, Any] | None = None
+
+
+class _StateOperator(msgspec.Struct, rename="camel"):
+    num_rows_total: int = 0
+    memory_used_bytes: int = 0
+    num_rows_dropped_by_watermark: int = 0
+
+
+class _Sink(msgspec.Struct, rename="camel"):
+    num_output_rows: int | None = None
+
+
+class _Progress(_Ids, rename="camel"):
+    batch_id: int
+    name: str | None = None
+    batch_duration: int | None = None
+    num_input_rows: int | None = None
+    input_rows_per_second: _Number = None
+    processed_rows_per_second: _Number = None
+    duration_ms: dict[str, int] | None = None
+    event_time: dict[str, str] | None = None
+    state_operators: list[_StateOperator] | None = None
+    sources: list[_Source] | None = None
+    sink: _Sink | None = None
+
+
+class _ProgressEvent(msgspec.Struct):
+    progress: _Progress
+
+
+_STARTED = msgspec.json.Decoder(_Started)
+_PROGRESS = msgspec.json.Decoder(_ProgressEvent)
+_IDLE = msgspec.json.Decoder(_Ids)
+_TERMINATED = msgspec.json.Decoder(_Terminated)
+
+
+def decode(kind: EventKind, text: str | bytes) -> Event:
+    """Decode the JSON of one event.
+
+    Raises:
+        DecodeError: the text is not such an event; the message holds no event data.
+
+    """
+    try:
+        return _decode(kind, text)
+    except (msgspec.MsgspecError, UnicodeError, OverflowError) as error:
+        raise DecodeError(f"not a {kind.value} event: {error}") from error
+
+
+def _decode(kind: EventKind, text: str | bytes) -> Event:
+    if kind is EventKind.PROGRESS:
+        return _progress(_PROGRESS.decode(text).progress)
+    if kind is EventKind.STARTED:
+        started = _STARTED.decode(text)
+        return Started(started.id, started.run_id, started.name)
+    if kind is EventKind.IDLE:
+        idle = _IDLE.decode(text)
+        return Idle(idle.id, idle.run_id)
+    ended = _TERMINATED.decode(text)
+    return Terminated(ended.id, ended.run_id, ended.exception, ended.error_class_on_exception)
+
+
+def _progress(wire: _Progress) -> Progress:
+    phases = wire.duration_ms or {}
+    operators = wire.state_operators or []
+    total_ms = wire.batch_duration
+    if total_ms is None:
+        total_ms = phases.get("triggerExecution")
+    return Progress(
+        query_id=wire.id,
+        run_id=wire.run_id,
+        name=wire.name,
+        batch_id=wire.batch_id,
+        committed="addBatch" in phases or "commitOffsets" in phases,
+        batch_seconds=None if total_ms is None else total_ms / 1000,
+        phase_seconds={
+            name: ms / 1000 for name, ms in phases.items() if name != "triggerExecution"
+        },
+        input_rows=max(0, wire.num_input_rows or 0),
+        output_rows=_output_rows(wire.sink),
+        input_rows_per_second=_finite(wire.input_rows_per_second),
+        processed_rows_per_second=_finite(wire.processed_rows_per_second),
+        watermark_timestamp=_watermark(wire.event_time),
+        state_rows=sum(op.num_rows_total for op in operators) if operators else None,
+        state_memory_bytes=sum(op.memory_used_bytes for op in operators) if operators else None,
+        late_rows=sum(op.num_rows_dropped_by_watermark for op in operators),
+        sources=tuple(_source(source) for source in wire.sources or ()),
+    )
+
+
+def _source(wire: _Source) -> Source:
+    lag = lag_between(parse_offsets(wire.end_offset), parse_offsets(wire.latest_offset))
+    return Source(wire.description, lag)
+
+
+def _output_rows(sink: _Sink | None) -> int | None:
+    # V1 sinks (foreachBatch, file, Delta) report -1: unknown, not "one row fewer".
+    if sink is None or sink.num_output_rows is None or sink.num_output_rows < 0:
+        return None
+    return sink.num_output_rows
+
+
+def _finite(value: _Number) -> float | None:
+    try:
+        number = float(value) if value is not None else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _watermark(event_time: dict[str, str] | None) -> float | None:
+    text = (event_time or {}).get("watermark")
+    if not text:
+        return None
+    try:
+        seconds = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None
+    # Spark reports the epoch until the first watermark is known.
+    return seconds if seconds > 0 else None

@@ -1,0 +1,85 @@
+"""What Spark says of a query, as frozen records.
+
+Times named ``*_at`` are monotonic seconds, as everywhere in this project;
+``timestamp`` is Unix seconds of Spark's own clock. Events of
+``org.apache.spark.sql.streaming.StreamingQueryListener``.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class EventKind(str, Enum):
+    """The four callbacks of a ``StreamingQueryListener``."""
+
+    STARTED = "started"
+    PROGRESS = "progress"
+    IDLE = "idle"
+    TERMINATED = "terminated"
+
+    @property
+    def is_lifecycle(self) -> bool:
+        """Whether losing such an event would lose a birth or a death."""
+        return self in (EventKind.STARTED, EventKind.TERMINATED)
+
+
+class Source(msgspec.Struct, frozen=True):
+    """One source of a batch; ``lag_offsets`` is None where Spark does not tell."""
+
+    description: str
+    lag_offsets: float | None
+
+
+class Started(msgspec.Struct, frozen=True):
+    """A run began: Spark waits in ``start()`` until every listener has seen this."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """A trigger ended.
+
+    ``committed`` tells a committed batch from Spark 3.4's idle progress; figures that
+    Spark left out or could not compute (NaN, -1) are None.
+    """
+
+    query_id: str
+    run_id: str
+    name: str | None
+    batch_id: int
+    committed: bool
+    batch_seconds: float | None
+    phase_seconds: dict[str, float]
+    input_rows: int
+    output_rows: int | None
+    input_rows_per_second: float | None
+    processed_rows_per_second: float | None
+    watermark_timestamp: float | None
+    state_rows: int | None
+    state_memory_bytes: int | None
+    late_rows: int
+    sources: tuple[Source, ...]
+
+
+class Idle(msgspec.Struct, frozen=True):
+    """A trigger found nothing to do (Spark 3.5+, at most every 10 s by default)."""
+
+    query_id: str
+    run_id: str
+
+
+class Terminated(msgspec.Struct, frozen=True):
+    """A run ended; ``exception`` is the full Java text, None after a clean stop."""
+
+    query_id: str
+    run_id: str
+    exception: str | None
+    error_class: str | None
+
+
+Event = Started | Progress | Idle | Terminated

@@ -1,0 +1,100 @@
+"""Spark's exception text -> what a person wants to read first.
+
+A query that dies in a Python ``foreachBatch`` reports a Java exception that wraps a
+Python traceback that may wrap a Java exception again. The innermost one is the cause.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from .redaction import redact
+
+MESSAGE_CHARACTERS = 1500
+_GENERIC = frozenset({"FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED"})
+_PYTHON_TRACEBACK = "Traceback (most recent call last):"
+_CLASS_AND_MESSAGE = re.compile(r"\s*(?:Caused by: |: )?([A-Za-z_][\w.$]{0,200})(?:: (.*))?\s*")
+_SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{2,100})\]")
+# What queries die of when their SparkContext goes away under them, seen on Spark 4.3:
+# the scheduler cancels jobs, or is null already.
+_CONTEXT_STOPPED = re.compile(
+    r"SparkContext was shut ?down|stopped SparkContext|SparkContext has been shut ?down"
+    r"|RpcEnv already stopped|RpcEnvStoppedException|Could not find CoarseGrainedScheduler"
+    r"|SparkContext\.\w+\(\)\\?\" is null|Shutdown in progress"
+    r"|java\.lang\.InterruptedException|RejectedExecutionException"
+)
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why a run died: a bounded class name and a redacted message."""
+
+    error_class: str
+    message: str
+
+    @property
+    def reason(self) -> str:
+        """The class and the first line of the message."""
+        first_line = self.message.partition("\n")[0]
+        return f"{self.error_class}: {first_line}" if first_line else self.error_class
+
+
+def describe_failure(exception: str, error_class: str | None = None) -> Failure:
+    """Find the cause in Spark's exception text.
+
+    ``error_class`` is Spark's own (``errorClassOnException``); it wins unless it only says
+    that user code failed.
+    """
+    name, message = _innermost(exception)
+    condition = _SPARK_CONDITION.match(message)
+    if error_class and error_class not in _GENERIC:
+        name = error_class
+    elif condition and condition.group(1) not in _GENERIC:
+        name = condition.group(1)
+    return Failure(name[:100] or "UnknownError", redact(message)[:MESSAGE_CHARACTERS].strip())
+
+
+def died_of_stopped_context(exception: str) -> bool:
+    """Whether this is what a healthy query says when its SparkContext is stopped."""
+    return _CONTEXT_STOPPED.search(exception) is not None
+
+
+def _innermost(exception: str) -> tuple[str, str]:
+    if _PYTHON_TRACEBACK in exception:
+        return _python_cause(exception.rpartition(_PYTHON_TRACEBACK)[2])
+    return _java_cause(exception)
+
+
+def _python_cause(traceback: str) -> tuple[str, str]:
+    """The line after the frames, which are all indented, up to the Java stack below it."""
+    lines = traceback.splitlines()[1:]
+    start = next((i for i, line in enumerate(lines) if line and not line[0].isspace()), None)
+    if start is None:
+        return "", ""
+    text = _until_java_stack(lines[start:])
+    if text.startswith("py4j.protocol.Py4JJavaError") and "\n: " in text:
+        return _java_cause(text.partition("\n: ")[2])
+    return _split(text)
+
+
+def _java_cause(text: str) -> tuple[str, str]:
+    return _split(_until_java_stack(text.splitlines()))
+
+
+def _until_java_stack(lines: list[str]) -> str:
+    kept = []
+    for line in lines:
+        if line.startswith(("\tat ", "Caused by: ", "\t... ", " SQLSTATE: ")):
+            break
+        kept.append(line)
+    return "\n".join(kept).strip()
+
+
+def _split(text: str) -> tuple[str, str]:
+    first, newline, rest = text.partition("\n")
+    match = _CLASS_AND_MESSAGE.fullmatch(first)
+    if match is None:
+        return "", text
+    message = (match.group(2) or "") + newline + rest
+    return match.group(1).rpartition(".")[2].rpartition("$")[2], message

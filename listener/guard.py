@@ -1,0 +1,37 @@
+"""Contains our own errors at the boundaries where the host's threads or ours begin."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+
+log = logging.getLogger("querypulse")
+
+BURST_SECONDS = 60.0
+
+
+class Guard:
+    """Counts contained errors by where they happened and logs each burst once."""
+
+    def __init__(self) -> None:
+        self.errors: Counter[str] = Counter()
+        self._quiet_until: dict[str, float] = {}
+
+    def attempt(self, where: str, action: Callable[[], object]) -> bool:
+        """Run ``action``; False when it raised. Nothing of ours may hurt the job."""
+        try:
+            action()
+        except Exception as error:  # noqa: BLE001 - the project's one boundary for errors
+            self.report(where, error)
+            return False
+        return True
+
+    def report(self, where: str, error: Exception) -> None:
+        """Count an error and log it, unless the same place has just logged one."""
+        self.errors[where] += 1
+        now = time.monotonic()
+        if now >= self._quiet_until.get(where, 0.0):
+            self._quiet_until[where] = now + BURST_SECONDS
+            log.error("querypulse: contained error in %s: %r", where, error, exc_info=error)

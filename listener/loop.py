@@ -1,0 +1,53 @@
+"""The one class that owns threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from .guard import Guard
+
+PAUSE_AFTER_ERROR_SECONDS = 0.2
+
+
+class Loop:
+    """A named daemon thread that calls ``step`` again and again until it is stopped.
+
+    A step that raises is contained, counted under ``name`` and followed by a short pause,
+    so a broken step can neither kill the thread nor spin. In a forked child there is no
+    thread and the loop stays still.
+    """
+
+    def __init__(self, name: str, step: Callable[[], object], guard: Guard) -> None:
+        self.name = name
+        self.stopping = threading.Event()
+        self._step = step
+        self._guard = guard
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    def start(self) -> None:
+        """Begin; called again, does nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name=f"querypulse-{self.name}", daemon=True
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the loop to end after its present step."""
+        self.stopping.set()
+
+    def join(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds for the end; False when a step still runs."""
+        thread = self._thread
+        if thread is None or os.getpid() != self._pid or thread is threading.current_thread():
+            return True
+        thread.join(max(0.0, timeout))
+        return not thread.is_alive()
+
+    def _run(self) -> None:
+        while not self.stopping.is_set():
+            if not self._guard.attempt(self.name, self._step):
+                self.stopping.wait(PAUSE_AFTER_ERROR_SECONDS)

@@ -1,0 +1,131 @@
+"""What the probe, the second witness, has seen: frozen records, no JVM behind them."""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+import msgspec
+
+_TRIGGER = re.compile(r"(\w+?)(?:Trigger)?(?:\((\d+)\))?")
+_TRIGGER_NAMES = {"OneTime": "Once"}
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """A query's trigger: ``kind`` as in Spark's API, ``interval_seconds`` 0 where it has none."""
+
+    kind: str
+    interval_seconds: float = 0.0
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether a clean end is this trigger's nature (``once``, ``availableNow``)."""
+        return self.kind in ("Once", "AvailableNow")
+
+    @property
+    def shows_batches(self) -> bool:
+        """Whether batches can be watched at all; Continuous emits no event and no batch."""
+        return self.kind != "Continuous"
+
+    def __str__(self) -> str:
+        if not self.interval_seconds:
+            return self.kind
+        return f"{self.kind}({self.interval_seconds:g} s)"
+
+
+def parse_trigger(text: str) -> Trigger:
+    """Read ``StreamExecution.trigger().toString()``, such as ``ProcessingTimeTrigger(10000)``."""
+    match = _TRIGGER.fullmatch(text)
+    if match is None:
+        return Trigger(text)
+    kind = _TRIGGER_NAMES.get(match.group(1), match.group(1))
+    return Trigger(kind, int(match.group(2) or 0) / 1000)
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """What never changes in one run of a query."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    trigger: Trigger
+    sink: str
+    checkpoint: str
+
+
+class Work(msgspec.Struct, frozen=True):
+    """The Spark jobs of the batch in flight (job group = run id) and where it stands.
+
+    Any change of ``jobs`` or ``tasks_completed`` between two looks is work being done.
+    """
+
+    jobs: str = ""
+    tasks_completed: int = 0
+    tasks_active: int = 0
+    jvm_stack: tuple[str, ...] = ()
+    python_line: str = ""
+
+    @property
+    def mark(self) -> tuple[str, int]:
+        """What moves when tasks finish."""
+        return self.jobs, self.tasks_completed
+
+
+class ProbedRun(msgspec.Struct, frozen=True):
+    """One look at one run; ``batch_id`` is the batch in flight, or the next one."""
+
+    facts: RunFacts
+    active: bool
+    message: str = ""
+    trigger_active: bool = False
+    data_available: bool = False
+    batch_id: int | None = None
+    committed_offsets: str = ""
+    last_progress_mark: str = ""
+    work: Work | None = None
+    exception: str | None = None
+    error_class: str | None = None
+
+    @property
+    def planning(self) -> bool:
+        """Busy before a batch exists: initialising, or asking a source for its offsets."""
+        return self.message.startswith(("Getting offsets", "Initializing"))
+
+    @property
+    def processing(self) -> bool:
+        """A batch is planned and not yet committed."""
+        return self.trigger_active and not self.planning
+
+    @property
+    def waiting_without_data(self) -> bool:
+        """Proof of idleness: the last trigger asked all sources and found nothing new."""
+        waiting = self.active and self.message.startswith("Waiting for")
+        return waiting and not self.trigger_active and not self.data_available
+
+
+class Context(str, Enum):
+    """The SparkContext as the probe sees it."""
+
+    RUNNING = "running"
+    STOPPED_BY_APPLICATION = "stopped_by_application"
+    STOPPED = "stopped"
+
+
+class ListenerHealth(msgspec.Struct, frozen=True):
+    """Whether Spark still knows our listener: it removes one silently after an interrupt."""
+
+    registered: bool = False
+    reregistrations: int = 0
+
+
+class ProbeReport(msgspec.Struct, frozen=True):
+    """All runs of all sessions of one SparkContext, living and lately ended.
+
+    Every report is complete, so only the newest one matters.
+    """
+
+    began_at: float
+    at: float
+    runs: tuple[ProbedRun, ...]
+    context: Context = Context.RUNNING
+    listener: ListenerHealth = ListenerHealth()

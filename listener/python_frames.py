@@ -1,0 +1,42 @@
+"""Where a Python ``foreachBatch`` function stands right now."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+_LIBRARIES = tuple(
+    os.path.normpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib")
+)
+
+
+def foreach_batch_calls() -> Iterator[tuple[Any, str]]:
+    """Every ``foreachBatch`` call in progress: its JVM DataFrame and the line it stands at.
+
+    PySpark's ``ForeachBatchFunction.call`` (``pyspark/sql/utils.py``) holds the frame's
+    DataFrame as ``jdf``; the frames below it are the user's.
+    """
+    for innermost in sys._current_frames().values():  # noqa: SLF001 - the documented way
+        stack = list(_outwards(innermost))
+        for index, frame in enumerate(stack):
+            if frame.f_code.co_name == "call" and "jdf" in frame.f_code.co_varnames:
+                yield frame.f_locals.get("jdf"), _user_line(stack[:index])
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _user_line(inside: list[FrameType]) -> str:
+    """The innermost line that is not a library's, else the innermost of all."""
+    own = [frame for frame in inside if not frame.f_code.co_filename.startswith(_LIBRARIES)]
+    frame = next(iter(own or inside), None)
+    if frame is None:
+        return ""
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"

@@ -1,0 +1,114 @@
+"""Everything known of one query, as frozen records. Times are monotonic seconds."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+from .events import Progress
+from .failure import Failure
+from .probing import ProbedRun, RunFacts
+
+BASELINE_BATCHES = 50
+BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+"""Upper bounds in seconds of the batch-duration histogram."""
+
+
+class Outcome(str, Enum):
+    """How a run ended."""
+
+    FAILED = "failed"
+    STOPPED = "stopped"
+    COMPLETED = "completed"
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """The end of a run and the witness that saw it first."""
+
+    at: float
+    outcome: Outcome
+    witness: str
+    failure: Failure | None = None
+
+
+class Totals(msgspec.Struct, frozen=True):
+    """Counters that outlive runs, so that Prometheus sees them only grow."""
+
+    commits: int = 0
+    input_rows: int = 0
+    output_rows: int = 0
+    late_rows: int = 0
+    restarts: int = 0
+    failed: int = 0
+    stopped: int = 0
+    completed: int = 0
+    batch_buckets: tuple[int, ...] = (0,) * (len(BUCKETS) + 1)
+    batch_seconds: float = 0.0
+
+
+class InFlight(msgspec.Struct, frozen=True):
+    """What a busy run is doing: a batch, or (``batch_id`` None) looking for one.
+
+    ``moved_at`` is the last time its tasks were seen to get on.
+    """
+
+    since: float
+    moved_at: float
+    batch_id: int | None
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """One query: its present run, the signs of life of that run, and what came before."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    started_at: float
+    past_runs: tuple[str, ...] = ()
+    facts: RunFacts | None = None
+    last_event_at: float | None = None
+    last_commit_at: float | None = None
+    last_commit_batch: int | None = None
+    last_idle_at: float | None = None
+    progress: Progress | None = None
+    probed: ProbedRun | None = None
+    probed_at: float | None = None
+    in_flight: InFlight | None = None
+    ended: Ended | None = None
+    vanished_at: float | None = None
+    """When the probe first missed a run whose end no witness has seen."""
+    unrecovered: Ended | None = None
+    """The failure of an earlier run, until the present run shows a commit or idleness."""
+    baseline: tuple[float, ...] = ()
+    """Durations in seconds of the last batches, as the stall window learns them."""
+    totals: Totals = Totals()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the present run has neither been seen to end nor gone missing."""
+        return self.ended is None and self.vanished_at is None
+
+    @property
+    def last_sign_at(self) -> float:
+        """The last commit or proof of idleness of this run, else its start."""
+        signs = [self.started_at]
+        signs += [at for at in (self.last_commit_at, self.last_idle_at) if at is not None]
+        return max(signs)
+
+    @property
+    def first_sign_seen(self) -> bool:
+        """Whether this run has committed or been idle at all."""
+        return self.last_sign_at > self.started_at
+
+    @property
+    def failure(self) -> Ended | None:
+        """The failure that still stands: of this run, or of an earlier one not recovered from."""
+        if self.ended is not None and self.ended.outcome is Outcome.FAILED:
+            return self.ended
+        return self.unrecovered
+
+    @property
+    def base_name(self) -> str:
+        """Its name, else the first 8 characters of its id."""
+        return self.name or self.query_id[:8]

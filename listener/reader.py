@@ -1,0 +1,80 @@
+"""Turns what the listener heard into observations, away from Spark's threads.
+
+This thread may wait for the JVM; the worker, which judges, never does.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from .decode import DecodeError, decode
+from .events import Event, EventKind, Terminated
+from .guard import Guard
+from .health_listener import Heard
+from .mailbox import Mailbox
+from .probing import Context
+
+TAKE_SECONDS = 0.5
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """An event, when it arrived, and the SparkContext as seen when it was read."""
+
+    event: Event
+    at: float
+    context: Context = Context.RUNNING
+
+
+class Marker:
+    """Travels behind everything heard so far; ``passed`` is set where it ends up."""
+
+    def __init__(self) -> None:
+        self.passed = threading.Event()
+
+
+class EventReader:
+    """One step: take what was heard, read it, decode it, pass it on."""
+
+    def __init__(
+        self,
+        heard: Mailbox[Heard | Marker],
+        arrived: Mailbox[Arrived | Marker],
+        guard: Guard,
+        *,
+        context: Callable[[], Context],
+        on_started: Callable[[], None],
+    ) -> None:
+        self.dropped: Counter[str] = Counter()
+        self._heard = heard
+        self._arrived = arrived
+        self._guard = guard
+        self._context = context
+        self._on_started = on_started
+
+    def step(self) -> None:
+        """Read what waits; a marker is passed on after everything that came with it."""
+        items = self._heard.take(TAKE_SECONDS)
+        for item in items:
+            if isinstance(item, Heard):
+                self._guard.attempt("reader", lambda heard=item: self._read(heard))  # type: ignore[misc]
+        for item in items:
+            if isinstance(item, Marker):
+                self._arrived.put(item, lifecycle=True)
+
+    def _read(self, heard: Heard) -> None:
+        text = heard.payload if isinstance(heard.payload, str) else heard.payload.json()
+        try:
+            event = decode(heard.kind, text)
+        except DecodeError:
+            self.dropped["undecodable"] += 1
+            return
+        if heard.kind is EventKind.STARTED:
+            self._on_started()
+        context = Context.RUNNING
+        if isinstance(event, Terminated) and event.exception is not None:
+            context = self._context()
+        self._arrived.put(Arrived(event, heard.at, context), lifecycle=heard.kind.is_lifecycle)

@@ -1,0 +1,50 @@
+"""The immutable view that everything downstream reads."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .probing import Context, ProbeReport
+from .query import Query
+
+
+class Pause(msgspec.Struct, frozen=True):
+    """The watcher itself stood still for ``seconds`` until ``at``."""
+
+    at: float
+    seconds: float
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """All queries of one driver at one moment. Times are monotonic seconds."""
+
+    at: float
+    began_at: float
+    queries: tuple[Query, ...] = ()
+    probe: ProbeReport | None = None
+    pauses: tuple[Pause, ...] = ()
+
+    @property
+    def context(self) -> Context:
+        """The SparkContext as last seen; running while no probe says otherwise."""
+        return self.probe.context if self.probe is not None else Context.RUNNING
+
+    def watched(self, since: float, now: float) -> float:
+        """Seconds between ``since`` and ``now`` in which this process was awake.
+
+        A driver that was frozen for ten minutes has not been silent for ten minutes.
+        """
+        asleep = sum(
+            min(pause.seconds, pause.at - since) for pause in self.pauses if pause.at > since
+        )
+        return max(0.0, now - since - asleep)
+
+    def labels(self) -> dict[str, Query]:
+        """Queries by the label they are shown under: name or short id, made unique."""
+        labelled: dict[str, Query] = {}
+        for query in self.queries:
+            label = query.base_name
+            if label in labelled:
+                label = f"{label}-{query.query_id[:8]}"
+            labelled[label] = query
+        return labelled

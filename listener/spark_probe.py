@@ -1,0 +1,221 @@
+"""The second witness: asks Spark about all its queries. Every Py4J call of it is here.
+
+One SparkContext holds all sessions' queries in ``SharedState.activeStreamingQueries``;
+a run's ``StreamExecution`` still answers after its death. Private but stable in Spark
+3.5 to 4.3. A look costs about five Py4J commands a query.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from py4j.protocol import Py4JError
+
+from .health_listener import HealthListener
+from .probing import (
+    Context,
+    ListenerHealth,
+    ProbedRun,
+    ProbeReport,
+    RunFacts,
+    Work,
+    parse_trigger,
+)
+from .spark_listeners import SparkListeners
+from .spark_work import look_closely
+
+T = TypeVar("T")
+
+CLOSER_AFTER_SECONDS = 5.0
+CLOSER_EVERY_SECONDS = 2.0
+KEEP_ENDED_RUNS = 256
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    message: str
+    is_data_available: bool
+    is_trigger_active: bool
+
+
+class _Run:
+    """A cached handle of one run and what the last look saw."""
+
+    def __init__(self, execution: Any, facts: RunFacts) -> None:
+        self.execution = execution
+        self.facts = facts
+        self.last = ProbedRun(facts, active=True)
+        self.busy_since: float | None = None
+        self.looked_closely_at = 0.0
+
+
+class SparkProbe:
+    """Looks at the queries of one classic SparkContext; used by one thread."""
+
+    def __init__(self, spark: Any, listener: HealthListener) -> None:
+        self._context = spark.sparkContext
+        self._jvm = self._context._jvm  # noqa: SLF001 - no public way to the JVM
+        self._java_context = self._context._jsc  # noqa: SLF001
+        self._active = spark._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+        self._uuid = getattr(self._jvm, "java.util.UUID")
+        self._has_execution_context = int(spark.version.partition(".")[0]) >= 4  # noqa: PLR2004
+        self._living: dict[str, _Run] = {}
+        self._ended: dict[str, ProbedRun] = {}
+        streams = spark._jsparkSession.streams()  # noqa: SLF001
+        self._listeners = SparkListeners(self._jvm, listener, streams)
+
+    def context(self) -> Context:
+        """Whether the SparkContext runs, and if not, whether the application stopped it.
+
+        PySpark's own ``stop()`` drops its reference to the Java context at the end;
+        a context that died by itself leaves it in place.
+        """
+        if self._context._jsc is None:  # noqa: SLF001
+            return Context.STOPPED_BY_APPLICATION
+        if self._java_context.sc().isStopped():
+            return Context.STOPPED
+        return Context.RUNNING
+
+    def look(self, clock: Callable[[], float]) -> ProbeReport:
+        """Look at every run once.
+
+        Raises:
+            Py4JError: the JVM is gone or refused; the next look starts afresh.
+
+        """
+        began_at = clock()
+        self._meet_new_runs()
+        for query_id, run in list(self._living.items()):
+            run.last = self._look_at(run, began_at)
+            if not run.last.active:
+                del self._living[query_id]
+                self._keep_ended(run.last)
+        health = self._check_listeners(began_at)
+        living = tuple(run.last for run in self._living.values())
+        return ProbeReport(
+            began_at=began_at,
+            at=clock(),
+            runs=living + tuple(self._ended.values()),
+            context=self.context(),
+            listener=health,
+        )
+
+    def _meet_new_runs(self) -> None:
+        for query_id in _UUID.findall(self._active.keySet().toString()):
+            known = self._living.get(query_id)
+            if known is not None and known.execution.isActive():
+                continue
+            execution = self._active.get(self._uuid.fromString(query_id))
+            if execution is None:
+                continue
+            if known is not None:
+                self._keep_ended(self._last_words(known))
+            self._living[query_id] = _Run(execution, _facts(execution, query_id))
+            _optional(lambda new=execution: self._listeners.cover(new), None)  # type: ignore[misc]
+
+    def _look_at(self, run: _Run, now: float) -> ProbedRun:
+        execution = run.execution
+        if not execution.isActive():
+            return self._last_words(run)
+        status = msgspec.json.decode(execution.status().json(), type=_Status)
+        batch_id = _optional(lambda: self._batch_id(execution), run.last.batch_id)
+        offsets = run.last.committed_offsets
+        if batch_id != run.last.batch_id or not offsets:
+            offsets = _optional(lambda: execution.committedOffsets().toString(), "")
+        seen = ProbedRun(
+            facts=run.facts,
+            active=True,
+            message=status.message,
+            trigger_active=status.is_trigger_active,
+            data_available=status.is_data_available,
+            batch_id=batch_id,
+            committed_offsets=offsets,
+        )
+        return self._look_closer(run, seen, now)
+
+    def _look_closer(self, run: _Run, seen: ProbedRun, now: float) -> ProbedRun:
+        """Look at jobs, tasks and stacks of a run that is busy with one thing for long."""
+        busy = seen.planning or seen.processing
+        if not busy or seen.batch_id != run.last.batch_id:
+            run.busy_since = now if busy else None
+            return seen
+        if run.busy_since is None:
+            run.busy_since = now
+        work, mark = run.last.work, run.last.last_progress_mark
+        overdue = now - run.busy_since >= CLOSER_AFTER_SECONDS
+        if overdue and now - run.looked_closely_at >= CLOSER_EVERY_SECONDS:
+            run.looked_closely_at = now
+            work = _optional(lambda: self._work(run), work)
+            mark = _optional(lambda: _progress_mark(run.execution), mark)
+        return msgspec.structs.replace(seen, work=work, last_progress_mark=mark)
+
+    def _work(self, run: _Run) -> Work:
+        return look_closely(self._java_context, self._jvm, run.execution, run.facts.run_id)
+
+    def _batch_id(self, execution: Any) -> int:
+        if self._has_execution_context:
+            return int(execution.getLatestExecutionContext().batchId())
+        return int(execution.currentBatchId())
+
+    def _last_words(self, run: _Run) -> ProbedRun:
+        option = run.execution.exception()
+        exception = error_class = None
+        if option.isDefined():
+            cause = option.get().cause()
+            exception = _optional(lambda: self._exception_text(cause), "UnknownError")
+            error_class = _optional(lambda: _error_class(cause), None)
+        return msgspec.structs.replace(
+            run.last,
+            active=False,
+            trigger_active=False,
+            exception=exception,
+            error_class=error_class,
+        )
+
+    def _exception_text(self, cause: Any) -> str:
+        return str(getattr(self._jvm, "org.apache.spark.util.Utils").exceptionString(cause))
+
+    def _keep_ended(self, run: ProbedRun) -> None:
+        self._ended[run.facts.run_id] = run
+        while len(self._ended) > KEEP_ENDED_RUNS:
+            del self._ended[next(iter(self._ended))]
+
+    def _check_listeners(self, now: float) -> ListenerHealth:
+        return _optional(lambda: self._listeners.check(now), self._listeners.health)
+
+    def release(self) -> None:
+        """Take the listener out of Spark again."""
+        _optional(self._listeners.remove, None)
+
+
+def _facts(execution: Any, query_id: str) -> RunFacts:
+    return RunFacts(
+        query_id=query_id,
+        run_id=execution.runId().toString(),
+        name=execution.name(),
+        trigger=parse_trigger(_optional(lambda: execution.trigger().toString(), "Unknown")),
+        sink=_optional(lambda: execution.sink().toString(), "").partition("@")[0],
+        checkpoint=_optional(execution.resolvedCheckpointRoot, ""),
+    )
+
+
+def _error_class(cause: Any) -> str | None:
+    """Spark's own error class, for exceptions that have one (``SparkThrowable``)."""
+    condition = cause.getErrorClass()
+    return None if condition is None else str(condition)
+
+
+def _progress_mark(execution: Any) -> str:
+    progress = execution.lastProgress()
+    return "" if progress is None else str(progress.timestamp())
+
+
+def _optional(call: Callable[[], T], default: T) -> T:
+    """Ask for a detail that not every Spark version, sink or moment has."""
+    try:
+        return call()
+    except Py4JError:
+        return default

@@ -1,0 +1,122 @@
+"""What is known of all queries of one driver. Owned and changed by one thread only."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec.structs import replace
+
+from .events import Event, Idle, Progress, Started, Terminated
+from .fold import begin, fold_event, fold_probe, succeed
+from .probing import Context, ProbedRun, ProbeReport
+from .query import Outcome, Query
+from .snapshot import Pause, Snapshot
+
+KEEP_FINISHED_SECONDS = 15 * 60.0
+KEEP_FAILED_SECONDS = 24 * 3600.0
+MAX_ENDED_QUERIES = 1000
+MAX_PAUSES = 100
+
+
+class State:
+    """Folds observations into queries and publishes immutable snapshots of them."""
+
+    def __init__(self, began_at: float) -> None:
+        self.began_at = began_at
+        self.events: Counter[str] = Counter()
+        self._queries: dict[str, Query] = {}
+        self._probe: ProbeReport | None = None
+        self._pauses: tuple[Pause, ...] = ()
+
+    def hear(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
+        """Take in one event that arrived at ``at``; ``context`` as seen when it was read."""
+        self.events[_KINDS[type(event)]] += 1
+        query = self._route(event, at)
+        if query is not None:
+            self._queries[query.query_id] = fold_event(query, event, at, context=context)
+
+    def look(self, report: ProbeReport) -> None:
+        """Take in a probe report: complete, so a living run it does not name has vanished."""
+        self._probe = report
+        named = set()
+        for run in report.runs:
+            named.add(run.facts.run_id)
+            query = self._present(run, report.at)
+            if query is not None:
+                self._queries[query.query_id] = fold_probe(
+                    query, run, report.at, context=report.context
+                )
+        for key, query in self._queries.items():
+            if query.alive and query.run_id not in named and query.started_at < report.began_at:
+                self._queries[key] = replace(query, vanished_at=report.at)
+
+    def pause(self, at: float, seconds: float) -> None:
+        """Record that nobody watched for ``seconds`` before ``at`` (GC, SIGSTOP, a full CPU)."""
+        self._pauses = (*self._pauses, Pause(at, seconds))[-MAX_PAUSES:]
+
+    def forget(self, now: float) -> None:
+        """Drop queries that ended long ago, and the oldest of too many."""
+        ended = sorted(
+            (query for query in self._queries.values() if query.ended is not None),
+            key=lambda query: query.ended.at if query.ended else 0.0,
+        )
+        surplus = len(ended) - MAX_ENDED_QUERIES
+        for index, query in enumerate(ended):
+            if index < surplus or _is_stale(query, now):
+                del self._queries[query.query_id]
+
+    def snapshot(self, now: float) -> Snapshot:
+        """Everything known, frozen."""
+        return Snapshot(
+            at=now,
+            began_at=self.began_at,
+            queries=tuple(self._queries.values()),
+            probe=self._probe,
+            pauses=self._pauses,
+        )
+
+    def _route(self, event: Event, at: float) -> Query | None:
+        """The query an event belongs to; None when it is an old run's, or tells nothing."""
+        known = self._queries.get(event.query_id)
+        if known is None:
+            if isinstance(event, Idle):
+                # Its name is not known yet: the probe will introduce it.
+                return None
+            name = None if isinstance(event, Terminated) else event.name
+            return self._meet(event.query_id, event.run_id, name, at)
+        if event.run_id == known.run_id:
+            return known
+        if event.run_id in known.past_runs or (isinstance(event, Terminated) and known.alive):
+            return None
+        return succeed(known, event.query_id, event.run_id, at)
+
+    def _present(self, run: ProbedRun, at: float) -> Query | None:
+        """The query a probed run belongs to; None when a newer run is known."""
+        facts = run.facts
+        known = self._queries.get(facts.query_id)
+        if known is None:
+            return self._meet(facts.query_id, facts.run_id, facts.name, at)
+        if facts.run_id == known.run_id:
+            return known
+        if facts.run_id in known.past_runs or not run.active:
+            return None
+        return succeed(known, facts.query_id, facts.run_id, at)
+
+    def _meet(self, query_id: str, run_id: str, name: str | None, at: float) -> Query:
+        """A query of a new id: a dead one of the same name is what it replaces."""
+        for old in self._queries.values():
+            if name is not None and old.name == name and not old.alive:
+                del self._queries[old.query_id]
+                return succeed(old, query_id, run_id, at)
+        return begin(query_id, run_id, name, at)
+
+
+_KINDS = {Started: "started", Progress: "progress", Idle: "idle", Terminated: "terminated"}
+
+
+def _is_stale(query: Query, now: float) -> bool:
+    if query.ended is None:
+        return False
+    failed = query.ended.outcome is Outcome.FAILED
+    keep = KEEP_FAILED_SECONDS if failed else KEEP_FINISHED_SECONDS
+    return now - query.ended.at > keep
