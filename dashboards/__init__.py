@@ -1,0 +1,1 @@
+"""querypulse explains: runbooks, one for each alert. Data; imports nothing."""

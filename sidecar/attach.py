@@ -1,0 +1,34 @@
+"""``attach(spark)``: the one line that people add to a job."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import registry
+from .settings_sources import load_settings
+from .sidecar import Sidecar
+
+
+def attach(spark: Any, **arguments: object) -> Sidecar:
+    """Watch all queries of ``spark``'s SparkContext from now on.
+
+    Settings come from the arguments, else the environment, else the Spark conf, else the
+    TOML file. A second call for the same SparkContext returns the same sidecar.
+
+    Raises:
+        SettingsError: a setting is unknown or not allowed.
+
+    """
+    known = registry.find(spark.sparkContext)
+    if known is not None:
+        return known
+    settings = load_settings(arguments, os.environ, spark_conf(spark)).settings
+    sidecar = Sidecar(settings, spark=spark)
+    spark.streams.addListener(sidecar.listener)
+    return sidecar
+
+
+def spark_conf(spark: Any) -> dict[str, str]:
+    """The Spark conf as PySpark gives it: what the application was started with."""
+    return dict(spark.sparkContext.getConf().getAll())

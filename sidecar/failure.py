@@ -1,0 +1,37 @@
+"""The end of ``await_any_failure``."""
+
+from __future__ import annotations
+
+from ..alerting.alert import Alert
+from ..alerting.evaluate import Judgement
+from ..alerting.finding import State
+from ..alerting.rules import query_failed, query_gone
+from ..listener.probing import Context
+from ..listener.snapshot import Snapshot
+
+FATAL = (query_failed.NAME, query_gone.NAME)
+
+
+class QueryFailure(Exception):  # noqa: N818 - named in the public contract
+    """A streaming query failed or vanished."""
+
+    def __init__(self, query: str, reason: str) -> None:
+        super().__init__(f"streaming query {query}: {reason}")
+        self.query = query
+        self.reason = reason
+
+
+def first_failure(alerts: tuple[Alert, ...]) -> QueryFailure | None:
+    """The first alert that means a query is dead or gone, as an exception."""
+    for alert in alerts:
+        if alert.name in FATAL:
+            return QueryFailure(alert.labels["query"], alert.annotations["reason"])
+    return None
+
+
+def nothing_left(snapshot: Snapshot, judgement: Judgement) -> bool:
+    """Whether no query is left that could fail: all completed, or the application stopped."""
+    if snapshot.context is Context.STOPPED_BY_APPLICATION:
+        return True
+    states = [verdict.state for verdict in judgement.verdicts.values()]
+    return bool(states) and all(state is State.COMPLETED for state in states)

@@ -1,0 +1,87 @@
+"""The monitor's own figures, gathered from its parts, on one board with what was judged."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from ..alerting.delivery import Delivery
+from ..exporter.board import Board, Monitor
+from ..exporter.buckets import Buckets
+from ..listener.guard import Guard
+from ..listener.health_listener import HealthListener, Heard
+from ..listener.mailbox import Mailbox
+from ..listener.prober import Prober
+from ..listener.reader import EventReader, Marker
+from .worker import Judged, Worker
+
+
+class MonitorFacts:
+    """Reads counters that other threads only ever raise; used by the worker."""
+
+    def __init__(
+        self,
+        *,
+        app: str,
+        spark_version: str,
+        expected: tuple[str, ...],
+        listener: HealthListener,
+        heard: Mailbox[Heard | Marker],
+        reader: EventReader,
+        prober: Prober,
+        worker: Worker,
+        guard: Guard,
+        deliveries: Sequence[Delivery],
+    ) -> None:
+        self._app = app
+        self._spark_version = spark_version
+        self._expected = expected
+        self._listener = listener
+        self._heard = heard
+        self._reader = reader
+        self._prober = prober
+        self._worker = worker
+        self._guard = guard
+        self._deliveries = deliveries
+        self._callback_seconds = CALLBACK_BUCKETS
+        self._probe_seconds = PROBE_BUCKETS
+
+    def board(self, judged: Judged) -> Board:
+        """Everything readers may see, frozen."""
+        return Board(
+            app=self._app,
+            spark_version=self._spark_version,
+            snapshot=judged.snapshot,
+            verdicts=judged.judgement.verdicts,
+            alerts=judged.alerts,
+            monitor=self._monitor(judged),
+            wall=time.time(),
+            expected=self._expected,
+        )
+
+    def _monitor(self, judged: Judged) -> Monitor:
+        report = judged.snapshot.probe
+        return Monitor(
+            heartbeat_timestamp=time.time(),
+            listener_path=self._listener.path,
+            listener_registered=report.listener.registered if report is not None else None,
+            reregistrations=report.listener.reregistrations if report is not None else 0,
+            mailbox_depth=self._heard.depth,
+            events=dict(self._worker.state.events),
+            events_dropped=self._dropped(),
+            internal_errors=dict(self._guard.errors),
+            probe_age_seconds=None if report is None else judged.snapshot.at - report.at,
+            deliveries={
+                (delivery.name, outcome): count
+                for delivery in self._deliveries
+                for outcome, count in delivery.outcomes.items()
+            },
+            outbox_pending={delivery.name: delivery.pending for delivery in self._deliveries},
+            receivers=tuple(delivery.name for delivery in self._deliveries),
+            callback_seconds=self._callbacks(),
+            probe_seconds=self._probes(),
+        )
+
+    def _dropped(self) -> dict[str, int]:
+        return dict(Counter(self._reader.dropped) + Counter(mailbox_full=self._heard.dropped))

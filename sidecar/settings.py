@@ -1,0 +1,103 @@
+"""Every setting: its name, its default, what is allowed. One record, one name everywhere."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+_Seconds = Annotated[float, Meta(gt=0)]
+_Grace = Annotated[float, Meta(ge=0)]
+
+DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
+
+
+class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What may differ for queries whose name matches a pattern; None keeps the default."""
+
+    stall_floor_seconds: _Seconds | None = None
+    stall_tolerance: _Grace | None = None
+    start_grace_seconds: _Grace | None = None
+    gone_grace_seconds: _Grace | None = None
+    ignore: bool | None = None
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings; times in seconds.
+
+    Raises:
+        ValueError: built by hand with a value that is not allowed; the message names it.
+
+    """
+
+    app_name: str | None = None
+    """Label ``app`` and part of every dedup key; Spark's ``spark.app.name`` by default."""
+    expected_queries: tuple[str, ...] = ()
+    """The roster: names of queries that must be there."""
+    http_host: str = "127.0.0.1"
+    http_port: Annotated[int, Meta(ge=-1, le=65535)] = 9719
+    """0 is any free port, -1 is no server."""
+    http_token_file: str | None = None
+    http_tls_cert_file: str | None = None
+    http_tls_key_file: str | None = None
+    http_tls_client_ca_file: str | None = None
+    probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
+    stall_floor_seconds: _Seconds = 60.0
+    stall_tolerance: _Grace = 1.0
+    start_grace_seconds: _Grace = 120.0
+    gone_grace_seconds: _Grace = 60.0
+    webhook_url: str | None = None
+    webhook_secret_file: str | None = None
+    pagerduty_routing_key: str | None = None
+    pagerduty_routing_key_file: str | None = None
+    pagerduty_url: str | None = None
+    runbook_base_url: str = DEFAULT_RUNBOOKS
+    queries: dict[str, QuerySettings] = {}
+    """Overrides by name pattern, such as ``{"nightly*": {"stall_floor_seconds": 3600}}``."""
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(self):
+            check_value(field.name, getattr(self, field.name), "an argument")
+
+    def __repr__(self) -> str:
+        shown = (
+            f"{name}={masked(name, getattr(self, name))!r}" for name in self.__struct_fields__
+        )
+        return f"Settings({', '.join(shown)})"
+
+
+TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+SECRET = frozenset({"pagerduty_routing_key"})
+_URLS = frozenset({"webhook_url", "pagerduty_url"})
+
+
+class SettingsError(ValueError):
+    """A setting that is unknown or not allowed; the message says which, where and why."""
+
+
+def check_value(name: str, value: object, origin: str) -> object:
+    """Convert one value to its setting's type.
+
+    Raises:
+        SettingsError: it is not allowed.
+
+    """
+    try:
+        return msgspec.convert(value, TYPES[name], strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        shown = masked(name, value)
+        raise SettingsError(f"setting {name!r} from {origin}: {error} (given: {shown!r})") from None
+
+
+def masked(name: str, value: object) -> object:
+    """A value as it may be shown: keys are hidden, URLs shortened to scheme and host."""
+    if not isinstance(value, str):
+        return value
+    if name in SECRET:
+        return "********"
+    if name in _URLS:
+        scheme, _, rest = value.partition("://")
+        host = rest.partition("/")[0].rpartition("@")[2]
+        return f"{scheme}://{host}/..."
+    return value

@@ -1,0 +1,104 @@
+"""Where settings come from: arguments > environment > Spark conf > TOML file."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from .settings import TYPES, Settings, SettingsError, check_value
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ENVIRONMENT_PREFIX = "QUERYPULSE_"
+CONFIG_VARIABLE = "QUERYPULSE_CONFIG"
+SPARK_PREFIX = "spark.querypulse."
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Settings in force and the origin of each that is not a default."""
+
+    settings: Settings
+    origins: dict[str, str]
+
+
+def load_settings(
+    arguments: Mapping[str, object],
+    environment: Mapping[str, str],
+    spark_conf: Mapping[str, str],
+) -> Loaded:
+    """Merge all sources, the strongest last.
+
+    Raises:
+        SettingsError: a setting is unknown or not allowed, or the file cannot be read.
+
+    """
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    for name, value, origin in (
+        *_from_file(environment.get(CONFIG_VARIABLE)),
+        *_from_spark(spark_conf),
+        *_from_environment(environment),
+        *((name, value, f"argument {name}") for name, value in arguments.items()),
+    ):
+        if name not in TYPES:
+            raise SettingsError(_unknown(name, origin))
+        values[name] = check_value(name, value, origin)
+        origins[name] = origin
+    return Loaded(Settings(**values), origins)  # type: ignore[arg-type] # checked one by one above
+
+
+def parse_text(name: str, text: str) -> object:
+    """A setting's value from text: lists and tables as JSON or TOML, or words with commas."""
+    if name not in ("expected_queries", "queries"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _from_file(path: str | None) -> list[tuple[str, Any, str]]:
+    if not path:
+        return []
+    origin = f"file {path}"
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise SettingsError(f"{origin}, named by {CONFIG_VARIABLE}: {error}") from None
+    return [(name, value, origin) for name, value in content.items()]
+
+
+def _from_spark(conf: Mapping[str, str]) -> list[tuple[str, Any, str]]:
+    return [
+        (name := key.removeprefix(SPARK_PREFIX), parse_text(name, text), f"Spark conf {key}")
+        for key, text in sorted(conf.items())
+        if key.startswith(SPARK_PREFIX)
+    ]
+
+
+def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any, str]]:
+    found = []
+    for key, text in sorted(environment.items()):
+        if key.startswith(ENVIRONMENT_PREFIX) and key != CONFIG_VARIABLE:
+            name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
+            found.append((name, parse_text(name, text), f"environment variable {key}"))
+    return found
+
+
+def _unknown(name: str, origin: str) -> str:
+    close = difflib.get_close_matches(name, TYPES, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    return f"unknown setting {name!r} from {origin}{hint} Allowed: {', '.join(TYPES)}"

@@ -1,0 +1,100 @@
+"""Settings -> the parts of a sidecar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from ..alerting.policy import Limits, Policy
+from ..alerting.receivers.pagerduty import PagerDuty
+from ..alerting.receivers.receiver import Receiver
+from ..alerting.receivers.webhook import Webhook
+from ..exporter.server import Tls
+from .settings import Settings, SettingsError
+
+
+def policy(settings: Settings) -> Policy:
+    """The roster and the limits."""
+    return Policy(
+        expected=settings.expected_queries,
+        defaults=Limits(
+            stall_floor_seconds=settings.stall_floor_seconds,
+            stall_tolerance=settings.stall_tolerance,
+            start_grace_seconds=settings.start_grace_seconds,
+            gone_grace_seconds=settings.gone_grace_seconds,
+        ),
+        overrides=tuple(
+            (pattern, {k: v for k, v in msgspec.structs.asdict(own).items() if v is not None})
+            for pattern, own in settings.queries.items()
+        ),
+    )
+
+
+def receivers(settings: Settings) -> list[Receiver]:
+    """One receiver for each place the settings name.
+
+    Raises:
+        SettingsError: a URL, key or secret is not usable.
+
+    """
+    found: list[Receiver] = []
+    try:
+        if settings.webhook_url is not None:
+            secret = read_secret("webhook_secret_file", settings.webhook_secret_file)
+            found.append(Webhook(settings.webhook_url, secret=secret))
+        key = settings.pagerduty_routing_key or read_secret(
+            "pagerduty_routing_key_file", settings.pagerduty_routing_key_file
+        )
+        if key is not None:
+            found.append(PagerDuty(key, url=settings.pagerduty_url))
+    except SettingsError:
+        raise
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+    return found
+
+
+def read_secret(name: str, path: str | None) -> str | None:
+    """The secret in a file, without the white space around it.
+
+    Raises:
+        SettingsError: the file cannot be read, or is empty.
+
+    """
+    if path is None:
+        return None
+    try:
+        secret = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"setting {name!r}: cannot read {path}: {error}") from None
+    if not secret:
+        raise SettingsError(f"setting {name!r}: {path} is empty")
+    return secret
+
+
+class HttpAccess(msgspec.Struct, frozen=True):
+    """Who may read, and how the server proves itself."""
+
+    token: str | None = None
+    tls: Tls | None = None
+
+
+def http_access(settings: Settings) -> HttpAccess:
+    """Token and TLS files of the HTTP server.
+
+    Raises:
+        SettingsError: a file cannot be read, or a certificate comes without its key.
+
+    """
+    cert, key = settings.http_tls_cert_file, settings.http_tls_key_file
+    if (cert is None) != (key is None):
+        raise SettingsError("settings 'http_tls_cert_file' and 'http_tls_key_file' go together")
+    if settings.http_tls_client_ca_file is not None and cert is None:
+        raise SettingsError("setting 'http_tls_client_ca_file' needs 'http_tls_cert_file'")
+    return HttpAccess(
+        token=read_secret("http_token_file", settings.http_token_file),
+        tls=None
+        if cert is None or key is None
+        else Tls(cert, key, settings.http_tls_client_ca_file),
+    )

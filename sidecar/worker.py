@@ -1,0 +1,133 @@
+"""The one thread that owns all state: fold, judge, publish, hand over. It never touches the JVM."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from ..alerting.alert import Alert, Alerts
+from ..alerting.evaluate import Judgement, evaluate
+from ..alerting.policy import Policy
+from ..listener.events import Terminated
+from ..listener.mailbox import Mailbox
+from ..listener.probing import ProbeReport
+from ..listener.reader import Arrived, Marker
+from ..listener.snapshot import Snapshot
+from ..listener.state import State
+
+TICK_SECONDS = 0.25
+LATE_SECONDS = 2.0
+LOOK_AGAIN_SECONDS = 5.0
+FORGET_EVERY_SECONDS = 60.0
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What one round of judging came to."""
+
+    snapshot: Snapshot
+    judgement: Judgement
+    alerts: tuple[Alert, ...]
+
+
+class TakesAlerts(Protocol):
+    """Where the set of firing alerts goes, again and again."""
+
+    def offer(self, firing: tuple[Alert, ...]) -> None:
+        """Take the whole set; never waits."""
+        ...
+
+
+class Worker:
+    """Folds what arrived, judges it, hands the alerts over and tells ``on_judged``."""
+
+    def __init__(
+        self,
+        inbox: Mailbox[Arrived | Marker],
+        policy: Policy,
+        alerts: Alerts,
+        deliveries: Sequence[TakesAlerts],
+        *,
+        latest_report: Callable[[], ProbeReport | None],
+        on_judged: Callable[[Judged], None],
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.state = State(clock())
+        self.judged = Judged(self.state.snapshot(clock()), Judgement(), ())
+        self.beat_at = clock()
+        self._inbox = inbox
+        self._policy = policy
+        self._alerts = alerts
+        self._deliveries = deliveries
+        self._latest_report = latest_report
+        self._on_judged = on_judged
+        self._clock = clock
+        self._wall = wall
+        self._report: ProbeReport | None = None
+        self._resumed_at: float | None = None
+        self._judged_at = 0.0
+        self._forgot_at = clock()
+
+    def step(self) -> None:
+        """One round: at most ``TICK_SECONDS`` of waiting, then fold and, when due, judge."""
+        items = self._inbox.take(TICK_SECONDS)
+        now = self._clock()
+        self._note_pause(now)
+        markers = [item for item in items if isinstance(item, Marker)]
+        for item in items:
+            if isinstance(item, Arrived):
+                self.state.hear(item.event, item.at, item.context)
+        looked = self._take_report()
+        urgent = bool(markers) or looked or any(_is_urgent(item) for item in items)
+        if urgent or now - self._judged_at >= TICK_SECONDS:
+            self._judge(now)
+        for marker in markers:
+            marker.passed.set()
+        self.beat_at = self._clock()
+
+    def _note_pause(self, now: float) -> None:
+        """When we were not woken for long, that time was not watched: count it out."""
+        late = now - self.beat_at - TICK_SECONDS
+        if late > LATE_SECONDS:
+            self.state.pause(now, late)
+            self._resumed_at = now
+
+    def _take_report(self) -> bool:
+        report = self._latest_report()
+        if report is None or report is self._report:
+            return False
+        self._report = report
+        self.state.look(report)
+        return True
+
+    def _judge(self, now: float) -> None:
+        if self._must_look_again(now):
+            return
+        if now - self._forgot_at >= FORGET_EVERY_SECONDS:
+            self._forgot_at = now
+            self.state.forget(now)
+        self._judged_at = now
+        snapshot = self.state.snapshot(now)
+        judgement = evaluate(snapshot, now, self._policy)
+        firing = self._alerts.update(judgement.findings, self._wall())
+        for delivery in self._deliveries:
+            delivery.offer(firing)
+        self.judged = Judged(snapshot, judgement, firing)
+        self._on_judged(self.judged)
+
+    def _must_look_again(self, now: float) -> bool:
+        """After a pause nothing known is fresh: wait for the probe, but not for ever."""
+        if self._resumed_at is None:
+            return False
+        looked = self._report is not None and self._report.began_at >= self._resumed_at
+        if self._report is None or looked or now - self._resumed_at > LOOK_AGAIN_SECONDS:
+            self._resumed_at = None
+            return False
+        return True
+
+
+def _is_urgent(item: Arrived | Marker) -> bool:
+    return isinstance(item, Arrived) and isinstance(item.event, Terminated)

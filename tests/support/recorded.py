@@ -1,0 +1,24 @@
+"""What real Spark said, from tests/fixtures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from querypulse.listener.events import EventKind
+
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+
+
+def recorded(kind: str | None = None, shape: str | None = None) -> list[tuple[EventKind, str]]:
+    """Recorded events as (kind, JSON text)."""
+    lines = [
+        json.loads(line)
+        for path in sorted(FIXTURES.glob("events-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    return [
+        (EventKind(line["kind"]), line["text"])
+        for line in lines
+        if kind in (None, line["kind"]) and shape in (None, line["shape"])
+    ]

@@ -1,0 +1,98 @@
+"""Tells a story of queries on a fake clock, for tests of knowing and judging."""
+
+from __future__ import annotations
+
+from querypulse.alerting.evaluate import Judgement, evaluate
+from querypulse.alerting.policy import Limits, Policy
+from querypulse.listener.events import Idle, Progress, Started, Terminated
+from querypulse.listener.probing import (
+    Context,
+    ProbedRun,
+    ProbeReport,
+    RunFacts,
+    Work,
+    parse_trigger,
+)
+from querypulse.listener.query import Query
+from querypulse.listener.state import State
+
+CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
+
+
+def progress(query="a", run=1, *, batch, seconds=1.0, committed=True, **fields) -> Progress:
+    blank = {
+        "phase_seconds": {"addBatch": seconds},
+        "input_rows": 10,
+        "output_rows": None,
+        "input_rows_per_second": None,
+        "processed_rows_per_second": None,
+        "watermark_timestamp": None,
+        "state_rows": None,
+        "state_memory_bytes": None,
+        "late_rows": 0,
+        "sources": (),
+    }
+    return Progress(
+        query_id=f"id-{query}", run_id=f"{query}-{run}", name=query, batch_id=batch,
+        committed=committed, batch_seconds=seconds, **{**blank, **fields},
+    )  # fmt: skip
+
+
+def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
+        batch=None, busy=False, data=False, tasks=None, **fields) -> ProbedRun:  # fmt: skip
+    facts = RunFacts(
+        query_id=f"id-{query}", run_id=f"{query}-{number}", name=query,
+        trigger=parse_trigger(trigger), sink="noop", checkpoint="/cp",
+    )  # fmt: skip
+    work = None if tasks is None else Work(jobs="1 known", tasks_completed=tasks)
+    return ProbedRun(
+        facts=facts, active=active, message=message, trigger_active=busy, data_available=data,
+        batch_id=batch, work=work, **fields,
+    )  # fmt: skip
+
+
+def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
+    return run(query, number, message="Processing new data", busy=True, data=True, batch=batch, **fields)
+
+
+class Story:
+    """Observations in the order told; ``at`` is monotonic seconds on a clock that starts at 0."""
+
+    def __init__(self) -> None:
+        self.state = State(0.0)
+
+    def started(self, query="a", run=1, *, at):
+        self.state.hear(Started(f"id-{query}", f"{query}-{run}", query), at)
+        return self
+
+    def started_anew(self, query="a", *, at):
+        """The same name under a new id: its checkpoint was deleted."""
+        self.state.hear(Started(f"id-new-{query}", f"new-{query}", query), at)
+        return self
+
+    def commit(self, query="a", run=1, *, batch, at, seconds=1.0):
+        self.state.hear(progress(query, run, batch=batch, seconds=seconds), at)
+        return self
+
+    def idle(self, query="a", run=1, *, at):
+        self.state.hear(Idle(f"id-{query}", f"{query}-{run}"), at)
+        return self
+
+    def ended(self, query="a", run=1, *, at, exception=None, error_class=None, context=Context.RUNNING):
+        self.state.hear(Terminated(f"id-{query}", f"{query}-{run}", exception, error_class), at, context)
+        return self
+
+    def probe(self, *runs, at, context=Context.RUNNING):
+        self.state.look(ProbeReport(began_at=at, at=at, runs=runs, context=context))
+        return self
+
+    def paused(self, *, at, seconds):
+        self.state.pause(at, seconds)
+        return self
+
+    def query(self, name="a") -> Query:
+        return self.state.snapshot(0.0).labels()[name]
+
+    def judge(self, now, *, expected=(), overrides=(), **limits) -> Judgement:
+        policy = Policy(tuple(expected), Limits(**limits), tuple(overrides))
+        return evaluate(self.state.snapshot(now), now, policy)

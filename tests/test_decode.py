@@ -1,0 +1,143 @@
+"""Spark's JSON becomes records, whatever its shape; what is not an event is said to be none."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.recorded import recorded
+
+from querypulse.listener.decode import DecodeError, decode
+from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
+
+KINDS = {
+    EventKind.STARTED: Started,
+    EventKind.PROGRESS: Progress,
+    EventKind.IDLE: Idle,
+    EventKind.TERMINATED: Terminated,
+}
+PROGRESS = {"id": "q", "runId": "r", "batchId": 7}
+
+
+def progress(**fields):
+    return decode(EventKind.PROGRESS, json.dumps({"progress": {**PROGRESS, **fields}}))
+
+
+@pytest.mark.parametrize(("kind", "text"), recorded())
+def test_everything_real_spark_said_decodes(kind, text):
+    event = decode(kind, text)
+
+    assert isinstance(event, KINDS[kind])
+    assert len(event.query_id) == 36
+    assert len(event.run_id) == 36
+
+
+def test_the_recordings_hold_every_kind_in_both_shapes():
+    assert {kind for kind, _ in recorded(shape="json")} == set(EventKind)
+    assert {kind for kind, _ in recorded(shape="event_log")} == set(EventKind)
+
+
+def test_live_event_and_event_log_tell_the_same_of_a_batch():
+    def by_batch(shape):
+        events = [decode(kind, text) for kind, text in recorded("progress", shape)]
+        return {(e.run_id, e.batch_id): (e.committed, e.phase_seconds, e.sources) for e in events}
+
+    assert by_batch("json") == by_batch("event_log")
+
+
+def test_a_real_stateful_batch_has_its_state_and_watermark():
+    events = [decode(kind, text) for kind, text in recorded("progress", "json")]
+    stateful = [e for e in events if e.name == "stateful"]
+
+    assert all(e.state_memory_bytes > 0 for e in stateful)
+    assert any(e.watermark_timestamp for e in stateful)
+
+
+def test_absent_fields_are_none_not_zero():
+    event = progress()
+
+    assert event.batch_seconds is None
+    assert event.output_rows is None
+    assert event.input_rows_per_second is None
+    assert event.watermark_timestamp is None
+    assert event.state_rows is None
+    assert event.sources == ()
+    assert not event.committed
+
+
+@pytest.mark.parametrize("rate", ["NaN", "Infinity", "-Infinity", None, "fast"])
+def test_a_rate_that_is_no_number_is_none(rate):
+    assert progress(inputRowsPerSecond=rate).input_rows_per_second is None
+
+
+def test_minus_one_rows_of_a_v1_sink_are_unknown():
+    assert progress(sink={"numOutputRows": -1}).output_rows is None
+
+
+def test_unknown_fields_are_ignored():
+    assert progress(fromTheFuture={"a": [1]}).batch_id == 7
+
+
+def test_an_idle_progress_of_spark_3_4_is_not_a_commit():
+    assert not progress(durationMs={"latestOffset": 1, "triggerExecution": 1}).committed
+    assert progress(durationMs={"addBatch": 1, "triggerExecution": 3}).committed
+
+
+def test_the_first_watermark_is_not_1970():
+    assert progress(eventTime={"watermark": "1970-01-01T00:00:00.000Z"}).watermark_timestamp is None
+    assert (
+        progress(eventTime={"watermark": "2026-01-01T00:00:00.500Z"}).watermark_timestamp
+        == 1767225600.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "latest", "lag"),
+    [
+        ({"t": {"0": 5, "1": 7}}, {"t": {"0": 6, "1": 9}}, 3),
+        ('{"t":{"0":5}}', '{"t":{"0":9}}', 4),
+        (10, 14, 4),
+        ("10", "14", 4),
+        ({"t": {"0": 9}}, {"t": {"0": 5}}, 0),
+        ({"t": {"0": 9}}, {"t": {"0": 9, "1": 100}}, 0),
+        ({"t": {"0": 9}}, {"u": {"0": 10}}, None),
+        (None, 14, None),
+        (10, None, None),
+        ({"logOffset": 3}, None, None),
+        ("opaque", "other", None),
+        (True, False, None),
+    ],
+)
+def test_lag_is_known_only_where_both_offsets_are(end, latest, lag):
+    source = {"description": "s", "endOffset": end, "latestOffset": latest}
+
+    assert progress(sources=[source]).sources[0].lag_offsets == lag
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"progress": {}}', "{}", "\ud800", '{"id":1}'])
+@pytest.mark.parametrize("kind", list(EventKind))
+def test_what_is_no_event_is_refused_without_quoting_it(kind, text):
+    with pytest.raises(DecodeError):
+        decode(kind, text)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+FIELDS = ["name", "batchDuration", "durationMs", "eventTime", "stateOperators", "sources", "sink",
+          "numInputRows", "inputRowsPerSecond", "batchId"]  # fmt: skip
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), json_values))
+def test_a_progress_of_any_shape_decodes_or_is_refused(fields):
+    try:
+        event = progress(**fields)
+    except DecodeError:
+        return
+
+    assert event.input_rows >= 0
+    assert all(source.lag_offsets is None or source.lag_offsets >= 0 for source in event.sources)

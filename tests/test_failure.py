@@ -1,0 +1,133 @@
+"""The cause of a death is found in Spark's exception text, without its secrets."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from support.recorded import recorded
+
+from querypulse.listener.failure import describe_failure, died_of_stopped_context
+from querypulse.listener.redaction import REDACTED, redact
+
+
+def real_deaths():
+    names = {
+        json.loads(text)["runId"]: json.loads(text)["name"]
+        for _, text in recorded("started", "json")
+    }
+    for _, text in recorded("terminated", "json"):
+        event = json.loads(text)
+        if event["exception"]:
+            yield names[event["runId"]], event["exception"], event["errorClassOnException"]
+
+
+@pytest.mark.parametrize(
+    ("query", "error_class", "message"),
+    [
+        ("python_failure", "RuntimeError", "Files were added to partition [day=2024-05-01]"),
+        ("java_failure", "USER_RAISED_EXCEPTION", "[USER_RAISED_EXCEPTION] java side says no"),
+        (None, "USER_RAISED_EXCEPTION", "[USER_RAISED_EXCEPTION] plain jvm failure"),
+    ],
+)
+def test_a_real_death_is_told_by_its_innermost_cause(query, error_class, message):
+    exception, spark_class = next((e, c) for name, e, c in real_deaths() if name == query)
+
+    failure = describe_failure(exception, spark_class)
+
+    assert failure.error_class == error_class
+    assert failure.message.startswith(message)
+    assert "\tat " not in failure.message
+    assert "hunter2" not in failure.message
+
+
+def test_a_delta_conflict_in_a_java_call_of_foreach_batch_is_named():
+    text = (
+        "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
+        "Traceback (most recent call last):\n"
+        '  File "job.py", line 9, in merge\n    table.merge(df)\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o1.execute.\n"
+        ": io.delta.exceptions.ConcurrentAppendException: Files were added to the root.\n"
+        "\tat io.delta.X.y(X.scala:1)\n"
+    )
+
+    failure = describe_failure(text, "FOREACH_BATCH_USER_FUNCTION_ERROR")
+
+    assert failure.reason == "ConcurrentAppendException: Files were added to the root."
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "boom", ": : :", "Traceback (most recent call last):"])
+def test_any_text_has_a_class(text):
+    assert describe_failure(text).error_class
+
+
+def test_sparks_own_class_wins_over_the_java_class():
+    assert describe_failure("a.b.C: text", "DELTA_CONCURRENT_APPEND").error_class == (
+        "DELTA_CONCURRENT_APPEND"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down",
+        "java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.",
+        'java.lang.NullPointerException: Cannot invoke "org.apache.spark.scheduler.DAGScheduler.'
+        'cleanupQueryJobs(long)" because the return value of '
+        '"org.apache.spark.SparkContext.dagScheduler()" is null',
+    ],
+)
+def test_the_last_words_under_a_stopped_context_are_known(text):
+    assert died_of_stopped_context(text)
+
+
+def test_a_conflict_is_not_a_stopped_context():
+    assert not died_of_stopped_context("io.delta.exceptions.ConcurrentAppendException: Files")
+
+
+SECRETS = [
+    ("jdbc:postgresql://h/db?user=u&password=hunter2&ssl=true", "hunter2"),
+    ("https://user:hunter2@host/path", "hunter2"),
+    ("spark.hadoop.fs.s3a.secret.key=hunter2", "hunter2"),
+    ('{"api_key": "hunter2 with blanks"}', "hunter2"),
+    ("Authorization: Bearer abcdefgh12345678", "abcdefgh12345678"),
+    ("key AKIAIOSFODNN7EXAMPLE in text", "AKIAIOSFODNN7EXAMPLE"),
+    ("AccountKey=" + "a" * 86 + "==;EndpointSuffix=x", "a" * 86),
+    ("https://acc.blob.core.windows.net/c?sv=1&sig=hunter2%3D", "hunter2"),
+    ("dapi" + "0123456789abcdef" * 2, "0123456789abcdef"),
+    ("eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl", "eyJzdWIiOiIx"),
+    ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----", "MIIEow"),
+    ("hooks.slack.com/services/T0/B0/hunter2", "hunter2"),
+    ("xoxb-123456-hunter2", "hunter2"),
+    ("ghp_" + "a" * 36, "a" * 36),
+    ("glsa_hunter2hunter2", "hunter2"),
+    ("jdbc:oracle:thin:scott/hunter2@host:1521", "hunter2"),
+    ('sasl.jaas.config=... password="hunter2";', "hunter2"),
+    ("basic.auth.user.info credentials: hunter2", "hunter2"),
+]
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS)
+def test_a_planted_secret_is_gone_and_stays_gone(text, secret):
+    clean = redact(text)
+
+    assert secret not in clean
+    assert REDACTED in clean
+    assert redact(clean) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Files were added to partition [day=1]", "batch 812 of run 4f: token", "tokens processed 5"],
+)
+def test_plain_words_stay(text):
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("text", ["password" * 20_000, "a=" * 40_000, "-----BEGIN " * 9_000, "ey" * 50_000, "://" * 30_000])
+def test_hostile_text_takes_no_time_to_speak_of(text):
+    began = time.perf_counter()
+    redact(text)
+
+    assert time.perf_counter() - began < 1.0

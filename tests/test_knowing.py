@@ -1,0 +1,237 @@
+"""What is known of a query follows from what was observed, whoever saw it first."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.story import CONFLICT, Story, processing, progress, run
+
+from querypulse.listener.events import Idle, Started, Terminated
+from querypulse.listener.probing import Context
+from querypulse.listener.query import Outcome
+from querypulse.listener.state import KEEP_FINISHED_SECONDS, MAX_ENDED_QUERIES
+
+
+def test_a_commit_event_is_a_sign_of_life():
+    query = Story().started(at=0).commit(batch=0, at=5).query()
+
+    assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (0, 5, 1)
+    assert query.last_sign_at == 5
+
+
+def test_the_probe_proves_commits_by_the_batch_id_alone():
+    story = Story().probe(processing(batch=3), at=1).probe(processing(batch=5), at=2)
+
+    query = story.query()
+    assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (4, 2, 2)
+
+
+def test_at_the_first_look_a_commit_is_known_but_not_when():
+    query = Story().probe(processing(batch=9), at=1).query()
+
+    assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (8, None, 0)
+
+
+def test_an_event_that_comes_after_the_probe_saw_its_commit_counts_nothing_twice():
+    story = Story().started(at=0).probe(run(batch=0), at=1).probe(run(batch=1), at=2)
+    query = story.commit(batch=0, at=30).query()
+
+    assert (query.totals.commits, query.last_commit_at) == (1, 2)
+    assert query.baseline == (1.0,)
+
+
+def test_a_batch_committed_again_after_a_restart_is_a_sign_of_life_but_no_new_commit():
+    story = Story().started(at=0).commit(batch=4, at=1).ended(at=2, exception=CONFLICT)
+    query = story.started(run=2, at=3).commit(run=2, batch=4, at=9).query()
+
+    assert (query.last_commit_at, query.totals.commits) == (9, 1)
+
+
+def test_a_late_event_of_an_old_run_never_touches_the_new_one():
+    story = Story().started(at=0).commit(batch=1, at=1).started(run=2, at=5)
+    before = story.query()
+    story.commit(batch=2, at=6).idle(at=7).ended(at=8, exception=CONFLICT)
+
+    assert story.query() == before
+
+
+def test_the_end_of_a_run_nobody_has_met_does_not_end_the_living_one():
+    story = Story().probe(run(number=2), at=1).ended(run=1, at=2, exception=CONFLICT)
+
+    assert story.query().alive
+
+
+def test_a_death_is_told_by_the_first_witness_and_changed_by_none():
+    story = Story().started(at=0).probe(run(), at=1)
+    story.probe(run(active=False, exception=CONFLICT), at=2)
+    first = story.query().ended
+    story.ended(at=40, exception=CONFLICT).ended(at=41)
+
+    assert story.query().ended == first
+    assert (first.at, first.witness, first.outcome) == (2, "probe", Outcome.FAILED)
+    assert story.query().totals.failed == 1
+
+
+def test_a_dead_query_stays_visible():
+    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
+    story.state.forget(1 + KEEP_FINISHED_SECONDS + 1)
+
+    assert story.query().failure.failure.error_class == "ConcurrentAppendException"
+
+
+def test_a_finished_query_is_forgotten_after_a_while():
+    story = Story().started(at=0).ended(at=1)
+    story.state.forget(KEEP_FINISHED_SECONDS)
+    assert story.query()
+    story.state.forget(KEEP_FINISHED_SECONDS + 2)
+
+    assert story.state.snapshot(0).queries == ()
+
+
+def test_ended_queries_are_bounded_the_oldest_go_first():
+    story = Story()
+    for number in range(MAX_ENDED_QUERIES + 3):
+        story.started(f"q{number}", at=number).ended(f"q{number}", at=number, exception=CONFLICT)
+    story.state.forget(MAX_ENDED_QUERIES)
+
+    names = {query.name for query in story.state.snapshot(0).queries}
+    assert len(names) == MAX_ENDED_QUERIES
+    assert "q0" not in names
+
+
+@pytest.mark.parametrize(
+    ("trigger", "outcome"),
+    [
+        ("ProcessingTimeTrigger(0)", Outcome.STOPPED),
+        ("OneTimeTrigger", Outcome.COMPLETED),
+        ("AvailableNowTrigger", Outcome.COMPLETED),
+        ("ContinuousTrigger(1000)", Outcome.STOPPED),
+    ],
+)
+def test_a_clean_end_is_completed_only_where_the_trigger_ends_by_itself(trigger, outcome):
+    story = Story().probe(run(trigger=trigger), at=0).ended(at=1)
+
+    assert story.query().ended.outcome is outcome
+
+
+def test_a_query_killed_by_its_own_spark_stop_has_not_failed():
+    last_words = "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
+    story = Story().started(at=0).ended(at=1, exception=last_words, context=Context.STOPPED)
+
+    assert story.query().ended.outcome is Outcome.STOPPED
+
+
+def test_a_real_failure_is_one_even_when_spark_was_stopped_right_after():
+    story = Story().started(at=0).ended(at=1, exception=CONFLICT, context=Context.STOPPED)
+
+    assert story.query().ended.outcome is Outcome.FAILED
+
+
+def test_those_last_words_are_a_failure_while_the_context_runs():
+    last_words = "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
+
+    assert Story().started(at=0).ended(at=1, exception=last_words).query().failure is not None
+
+
+def test_the_probe_misses_a_run_that_vanished_and_takes_it_back():
+    story = Story().started(at=0).probe(run(), at=1).probe(at=2)
+    assert story.query().vanished_at == 2
+    story.probe(run(), at=3)
+
+    assert story.query().alive
+
+
+def test_a_run_started_after_the_look_began_has_not_vanished():
+    assert Story().started(at=5).probe(at=5).query().alive
+
+
+def test_a_query_of_the_same_name_and_another_id_takes_the_place_of_the_dead_one():
+    story = Story().started(at=0).commit(batch=3, at=1).ended(at=2, exception=CONFLICT)
+    story.state.hear(Started("id-new", "run-new", "a"), 3)
+
+    (query,) = story.state.snapshot(3).queries
+    assert (query.query_id, query.totals.restarts, query.totals.commits) == ("id-new", 1, 1)
+    assert query.last_commit_batch is None
+    assert query.failure is not None
+
+
+def test_two_living_queries_of_one_name_are_shown_apart():
+    story = Story().started(at=0)
+    story.state.hear(Started("id-other", "run-other", "a"), 1)
+
+    assert set(story.state.snapshot(1).labels()) == {"a", "a-id-other"}
+
+
+def test_an_unnamed_query_is_shown_by_the_first_8_characters_of_its_id():
+    story = Story()
+    story.state.hear(Started("3fa94d2c-9", "r", None), 0)
+
+    assert list(story.state.snapshot(0).labels()) == ["3fa94d2c"]
+
+
+def test_one_stalled_batch_raises_the_baseline_threefold_at_most():
+    story = Story().started(at=0).commit(batch=0, at=1, seconds=2).commit(batch=1, at=700, seconds=600)
+
+    assert story.query().baseline == (2, 6)
+
+
+def test_starting_up_is_no_proof_of_idleness():
+    story = Story().probe(run(message="Initializing StreamExecution"), at=0)
+    story.probe(run(message="Initializing sources"), at=1)
+
+    assert not story.query().first_sign_seen
+
+
+def test_a_progress_that_spark_recorded_between_two_looks_is_a_sign_of_life():
+    story = Story()
+    for at, mark in [(0, ""), (1, "2026-01-01T00:00:01Z"), (2, "2026-01-01T00:00:01Z")]:
+        story.probe(run(message="Getting offsets from X", last_progress_mark=mark), at=at)
+    assert not story.query().first_sign_seen
+    story.probe(run(message="Getting offsets from X", last_progress_mark="2026-01-01T00:00:11Z"), at=3)
+
+    assert story.query().last_idle_at == 3
+
+
+def test_finishing_tasks_move_the_batch_in_flight():
+    story = Story()
+    for at, tasks in [(0, None), (5, 10), (7, 10), (9, 14), (11, 14)]:
+        story.probe(processing(batch=1, tasks=tasks), at=at)
+
+    assert (story.query().in_flight.since, story.query().in_flight.moved_at) == (0, 9)
+
+
+def test_the_monitors_own_pauses_are_not_time_watched():
+    snapshot = Story().paused(at=100, seconds=60).paused(at=300, seconds=50).state.snapshot(400)
+
+    assert snapshot.watched(0, 400) == 290
+    assert snapshot.watched(80, 400) == 320 - 20 - 50
+    assert snapshot.watched(300, 400) == 100
+
+
+observations = st.one_of(
+    st.builds(lambda r: Started("id-a", f"a-{r}", "a"), st.integers(1, 3)),
+    st.builds(lambda r, b, c: progress(run=r, batch=b, committed=c), st.integers(1, 3), st.integers(0, 6), st.booleans()),
+    st.builds(lambda r: Idle("id-a", f"a-{r}"), st.integers(1, 3)),
+    st.builds(lambda r, e: Terminated("id-a", f"a-{r}", e, None), st.integers(1, 3), st.sampled_from([None, CONFLICT, ""])),
+    st.builds(lambda r, b, x: [run(number=r, batch=b, active=x)], st.integers(1, 3), st.integers(-1, 6), st.booleans()),
+    st.just([]),
+)  # fmt: skip
+
+
+@given(st.lists(observations, max_size=40))
+def test_whatever_the_order_counters_only_grow_and_nothing_raises(script):
+    story = Story()
+    last = None
+    for at, item in enumerate(script):
+        story.probe(*item, at=at) if isinstance(item, list) else story.state.hear(item, at)
+        queries = story.state.snapshot(at).queries
+        if queries:
+            (query,) = queries
+            now = query.totals
+            if last is not None:
+                assert all(getattr(now, f) >= getattr(last, f) for f in now.__struct_fields__ if f != "batch_buckets")
+                assert sum(now.batch_buckets) >= sum(last.batch_buckets)
+            last = now
+            assert query.last_sign_at <= at
+        story.judge(at, expected=["a", "b"])
