@@ -20,9 +20,8 @@ CHECK_EVERY_SECONDS = 5.0
 class SparkListeners:
     """The ``StreamingQueryManager`` of each session, and our listener in it."""
 
-    def __init__(self, jvm: Any, listener: HealthListener, first: Any) -> None:
+    def __init__(self, listener: HealthListener, first: Any) -> None:
         self.health = ListenerHealth(registered=True)
-        self._arrays = getattr(jvm, "java.util.Arrays")
         self._listener = listener
         self._wirings = listener.wirings
         self._managers: dict[int, Any] = {first.hashCode(): first}
@@ -59,7 +58,7 @@ class SparkListeners:
             manager.removeListener(self._listener.wrapper)
 
     def _is_registered(self, manager: Any) -> bool:
-        known = self._arrays.asList(manager.listListeners())
+        known = manager.listListeners()
         return any(listener.equals(self._listener.wrapper) for listener in known)
 
     def _taken_out_by_hand(self) -> bool:

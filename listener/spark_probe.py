@@ -1,4 +1,4 @@
-"""The second witness: asks Spark about all its queries. Every Py4J call of it is here.
+"""The second witness: asks Spark about all its queries.
 
 One SparkContext holds all sessions' queries in ``SharedState.activeStreamingQueries``;
 a run's ``StreamExecution`` still answers after its death. Private but stable in Spark
@@ -9,29 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from py4j.protocol import Py4JError
 
+from .details import Details
 from .health_listener import HealthListener
-from .probing import (
-    Context,
-    ListenerHealth,
-    ProbedRun,
-    ProbeReport,
-    RunFacts,
-    Work,
-    parse_trigger,
-)
+from .probing import Context, ListenerHealth, ProbedRun, ProbeReport, RunFacts, parse_trigger
 from .spark_listeners import SparkListeners
-from .spark_work import look_closely
-
-T = TypeVar("T")
+from .spark_work import SparkWork
 
 CLOSER_AFTER_SECONDS = 5.0
 CLOSER_EVERY_SECONDS = 2.0
 KEEP_ENDED_RUNS = 256
+FIRST_WITH_EXECUTION_CONTEXT = 4
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -56,16 +48,19 @@ class SparkProbe:
     """Looks at the queries of one classic SparkContext; used by one thread."""
 
     def __init__(self, spark: Any, listener: HealthListener) -> None:
+        self.details = Details()
         self._context = spark.sparkContext
         self._jvm = self._context._jvm  # noqa: SLF001 - no public way to the JVM
-        self._java_context = self._context._jsc  # noqa: SLF001
-        self._active = spark._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+        self._java_context = self._context._jsc  # noqa: SLF001 - gone after stop()
+        java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
+        self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
-        self._has_execution_context = int(spark.version.partition(".")[0]) >= 4  # noqa: PLR2004
+        major = int(spark.version.partition(".")[0])
+        self._has_execution_context = major >= FIRST_WITH_EXECUTION_CONTEXT
         self._living: dict[str, _Run] = {}
         self._ended: dict[str, ProbedRun] = {}
-        streams = spark._jsparkSession.streams()  # noqa: SLF001
-        self._listeners = SparkListeners(self._jvm, listener, streams)
+        self._listeners = SparkListeners(listener, java_session.streams())
+        self._work = SparkWork(self._java_context, self._jvm, self.details)
 
     def context(self) -> Context:
         """Whether the SparkContext runs, and if not, whether the application stopped it.
@@ -73,11 +68,9 @@ class SparkProbe:
         PySpark's own ``stop()`` drops its reference to the Java context at the end;
         a context that died by itself leaves it in place.
         """
-        if self._context._jsc is None:  # noqa: SLF001
+        if self._context._jsc is None:  # noqa: SLF001 - no public way to ask
             return Context.STOPPED_BY_APPLICATION
-        if self._java_context.sc().isStopped():
-            return Context.STOPPED
-        return Context.RUNNING
+        return Context.STOPPED if self._java_context.sc().isStopped() else Context.RUNNING
 
     def look(self, clock: Callable[[], float]) -> ProbeReport:
         """Look at every run once.
@@ -93,15 +86,18 @@ class SparkProbe:
             if not run.last.active:
                 del self._living[query_id]
                 self._keep_ended(run.last)
-        health = self._check_listeners(began_at)
         living = tuple(run.last for run in self._living.values())
         return ProbeReport(
             began_at=began_at,
             at=clock(),
             runs=living + tuple(self._ended.values()),
             context=self.context(),
-            listener=health,
+            listener=self._check_listeners(began_at),
         )
+
+    def release(self) -> None:
+        """Take the listener out of Spark again."""
+        self.details.ask("listeners", self._listeners.remove, None)
 
     def _meet_new_runs(self) -> None:
         for query_id in _UUID.findall(self._active.keySet().toString()):
@@ -113,18 +109,34 @@ class SparkProbe:
                 continue
             if known is not None:
                 self._keep_ended(self._last_words(known))
-            self._living[query_id] = _Run(execution, _facts(execution, query_id))
-            _optional(lambda new=execution: self._listeners.cover(new), None)  # type: ignore[misc]
+            self._meet(query_id, execution)
+
+    def _meet(self, query_id: str, execution: Any) -> None:
+        self._living[query_id] = _Run(execution, self._facts(query_id, execution))
+        self.details.ask("session", lambda: self._listeners.cover(execution), None)
+
+    def _facts(self, query_id: str, execution: Any) -> RunFacts:
+        ask = self.details.ask
+        trigger = ask("trigger", lambda: execution.trigger().toString(), "Unknown")
+        return RunFacts(
+            query_id=query_id,
+            run_id=execution.runId().toString(),
+            name=execution.name(),
+            trigger=parse_trigger(trigger),
+            sink=ask("sink", lambda: execution.sink().toString(), "").partition("@")[0],
+            checkpoint=ask("checkpoint", execution.resolvedCheckpointRoot, ""),
+        )
 
     def _look_at(self, run: _Run, now: float) -> ProbedRun:
         execution = run.execution
         if not execution.isActive():
             return self._last_words(run)
         status = msgspec.json.decode(execution.status().json(), type=_Status)
-        batch_id = _optional(lambda: self._batch_id(execution), run.last.batch_id)
+        ask = self.details.ask
+        batch_id = ask("batch_id", lambda: self._batch_id(execution), run.last.batch_id)
         offsets = run.last.committed_offsets
         if batch_id != run.last.batch_id or not offsets:
-            offsets = _optional(lambda: execution.committedOffsets().toString(), "")
+            offsets = ask("offsets", lambda: execution.committedOffsets().toString(), "")
         seen = ProbedRun(
             facts=run.facts,
             active=True,
@@ -148,12 +160,9 @@ class SparkProbe:
         overdue = now - run.busy_since >= CLOSER_AFTER_SECONDS
         if overdue and now - run.looked_closely_at >= CLOSER_EVERY_SECONDS:
             run.looked_closely_at = now
-            work = _optional(lambda: self._work(run), work)
-            mark = _optional(lambda: _progress_mark(run.execution), mark)
+            work = self._work.look(run.execution, run.facts.run_id)
+            mark = self.details.ask("last_progress", lambda: _progress_mark(run.execution), mark)
         return msgspec.structs.replace(seen, work=work, last_progress_mark=mark)
-
-    def _work(self, run: _Run) -> Work:
-        return look_closely(self._java_context, self._jvm, run.execution, run.facts.run_id)
 
     def _batch_id(self, execution: Any) -> int:
         if self._has_execution_context:
@@ -165,8 +174,8 @@ class SparkProbe:
         exception = error_class = None
         if option.isDefined():
             cause = option.get().cause()
-            exception = _optional(lambda: self._exception_text(cause), "UnknownError")
-            error_class = _optional(lambda: _error_class(cause), None)
+            exception = self.details.ask("exception", lambda: self._text_of(cause), "UnknownError")
+            error_class = _error_class(cause)
         return msgspec.structs.replace(
             run.last,
             active=False,
@@ -175,7 +184,7 @@ class SparkProbe:
             error_class=error_class,
         )
 
-    def _exception_text(self, cause: Any) -> str:
+    def _text_of(self, cause: Any) -> str:
         return str(getattr(self._jvm, "org.apache.spark.util.Utils").exceptionString(cause))
 
     def _keep_ended(self, run: ProbedRun) -> None:
@@ -184,38 +193,19 @@ class SparkProbe:
             del self._ended[next(iter(self._ended))]
 
     def _check_listeners(self, now: float) -> ListenerHealth:
-        return _optional(lambda: self._listeners.check(now), self._listeners.health)
-
-    def release(self) -> None:
-        """Take the listener out of Spark again."""
-        _optional(self._listeners.remove, None)
-
-
-def _facts(execution: Any, query_id: str) -> RunFacts:
-    return RunFacts(
-        query_id=query_id,
-        run_id=execution.runId().toString(),
-        name=execution.name(),
-        trigger=parse_trigger(_optional(lambda: execution.trigger().toString(), "Unknown")),
-        sink=_optional(lambda: execution.sink().toString(), "").partition("@")[0],
-        checkpoint=_optional(execution.resolvedCheckpointRoot, ""),
-    )
+        ask, listeners = self.details.ask, self._listeners
+        return ask("listeners", lambda: listeners.check(now), listeners.health)
 
 
 def _error_class(cause: Any) -> str | None:
-    """Spark's own error class, for exceptions that have one (``SparkThrowable``)."""
-    condition = cause.getErrorClass()
+    """Spark's own error class, which only a ``SparkThrowable`` has."""
+    try:
+        condition = cause.getErrorClass()
+    except Py4JError:
+        return None
     return None if condition is None else str(condition)
 
 
 def _progress_mark(execution: Any) -> str:
     progress = execution.lastProgress()
     return "" if progress is None else str(progress.timestamp())
-
-
-def _optional(call: Callable[[], T], default: T) -> T:
-    """Ask for a detail that not every Spark version, sink or moment has."""
-    try:
-        return call()
-    except Py4JError:
-        return default

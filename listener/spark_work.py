@@ -5,51 +5,61 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from .details import Details
 from .probing import Work
 from .python_frames import foreach_batch_calls
 
 STACK_FRAMES = 5
-_PLUMBING = re.compile(r"^(?:java\.|jdk\.|sun\.|scala\.|py4j\.|app//py4j\.|java\.base)")
-_FRAME = re.compile(r"[^\[\],\s][^\[\]]*?\([^()]*\)")
+STACK_DEPTH = 60
+_PLUMBING = re.compile(r"(?:app//)?(?:java\.|jdk\.|sun\.|scala\.|py4j\.)")
 
 
-def look_closely(jsc: Any, jvm: Any, execution: Any, run_id: str) -> Work:
-    """Ask Spark about a run; Spark runs a query's jobs under the job group of its run id.
+class SparkWork:
+    """Asks Spark's status tracker and threads; a look costs about a hundred Py4J commands."""
 
-    Raises:
-        Py4JError: the JVM refused.
+    def __init__(self, java_context: Any, jvm: Any, details: Details) -> None:
+        self._tracker = java_context.statusTracker()
+        self._arrays = getattr(jvm, "java.util.Arrays")
+        self._details = details
 
-    """
-    arrays = getattr(jvm, "java.util.Arrays")
-    tracker = jsc.statusTracker()
-    group = _integers(arrays.toString(tracker.getJobIdsForGroup(run_id)))
-    running = sorted(set(_integers(arrays.toString(tracker.getActiveJobIds()))) & set(group))
-    completed, active = _count_tasks(tracker, arrays, running)
-    return Work(
-        jobs=f"{len(group)} known, newest {max(group)}" if group else "",
-        tasks_completed=completed,
-        tasks_active=active,
-        jvm_stack=_stack(arrays, execution),
-        python_line=_python_line(execution),
-    )
+    def look(self, execution: Any, run_id: str) -> Work:
+        """Look at a run; Spark runs a query's jobs under the job group of its run id."""
+        ask = self._details.ask
+        none: tuple[int, ...] = ()
+        jobs = ask("jobs", lambda: self._jobs_of(run_id), none)
+        completed, active = ask("tasks", lambda: self._count_tasks(jobs), (0, 0))
+        return Work(
+            jobs=f"{len(jobs)} known, newest {max(jobs)}" if jobs else "",
+            tasks_completed=completed,
+            tasks_active=active,
+            jvm_stack=ask("stack", lambda: _stack(execution), ()),
+            python_line=ask("python_line", lambda: _python_line(execution), ""),
+        )
+
+    def _jobs_of(self, run_id: str) -> tuple[int, ...]:
+        return self._integers(self._tracker.getJobIdsForGroup(run_id))
+
+    def _count_tasks(self, jobs: tuple[int, ...]) -> tuple[int, int]:
+        completed = active = 0
+        for job in set(self._integers(self._tracker.getActiveJobIds())) & set(jobs):
+            info = self._tracker.getJobInfo(job)
+            for stage_id in self._integers(info.stageIds()) if info is not None else ():
+                stage = self._tracker.getStageInfo(stage_id)
+                if stage is not None:
+                    completed += stage.numCompletedTasks()
+                    active += stage.numActiveTasks()
+        return completed, active
+
+    def _integers(self, array: Any) -> tuple[int, ...]:
+        # One command for the whole array, not one for each element.
+        return tuple(int(number) for number in re.findall(r"\d+", self._arrays.toString(array)))
 
 
-def _count_tasks(tracker: Any, arrays: Any, jobs: list[int]) -> tuple[int, int]:
-    completed = active = 0
-    for job in jobs:
-        info = tracker.getJobInfo(job)
-        stages = _integers(arrays.toString(info.stageIds())) if info is not None else []
-        for stage in (tracker.getStageInfo(stage) for stage in stages):
-            if stage is not None:
-                completed += stage.numCompletedTasks()
-                active += stage.numActiveTasks()
-    return completed, active
-
-
-def _stack(arrays: Any, execution: Any) -> tuple[str, ...]:
-    text = arrays.toString(execution.queryExecutionThread().getStackTrace())
-    frames = [frame.removeprefix("app//") for frame in _FRAME.findall(text)]
-    telling = [frame for frame in frames if not _PLUMBING.match(frame)]
+def _stack(execution: Any) -> tuple[str, ...]:
+    """The top of the stream thread's stack, without the plumbing of sockets and Scala."""
+    trace = execution.queryExecutionThread().getStackTrace()
+    frames = [trace[index].toString() for index in range(min(len(trace), STACK_DEPTH))]
+    telling = [frame.removeprefix("app//") for frame in frames if not _PLUMBING.match(frame)]
     return tuple((telling or frames)[:STACK_FRAMES])
 
 
@@ -58,7 +68,3 @@ def _python_line(execution: Any) -> str:
         if frame is not None and frame.sparkSession().equals(execution.sparkSessionForStream()):
             return line
     return ""
-
-
-def _integers(text: str) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", text)]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Sequence
 
 from ..alerting.delivery import Delivery
 from ..exporter.board import Board, Monitor
-from ..exporter.buckets import Buckets
+from ..exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
 from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener, Heard
 from ..listener.mailbox import Mailbox
@@ -62,6 +62,8 @@ class MonitorFacts:
 
     def _monitor(self, judged: Judged) -> Monitor:
         report = judged.snapshot.probe
+        self._callback_seconds = self._callback_seconds.add(_drain(self._listener.callback_seconds))
+        self._probe_seconds = self._probe_seconds.add(_drain(self._prober.probe_seconds))
         return Monitor(
             heartbeat_timestamp=time.time(),
             listener_path=self._listener.path,
@@ -79,9 +81,13 @@ class MonitorFacts:
             },
             outbox_pending={delivery.name: delivery.pending for delivery in self._deliveries},
             receivers=tuple(delivery.name for delivery in self._deliveries),
-            callback_seconds=self._callbacks(),
-            probe_seconds=self._probes(),
+            callback_seconds=self._callback_seconds,
+            probe_seconds=self._probe_seconds,
         )
 
     def _dropped(self) -> dict[str, int]:
         return dict(Counter(self._reader.dropped) + Counter(mailbox_full=self._heard.dropped))
+
+
+def _drain(samples: deque[float]) -> list[float]:
+    return [samples.popleft() for _ in range(len(samples))]

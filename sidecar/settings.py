@@ -61,9 +61,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             check_value(field.name, getattr(self, field.name), "an argument")
 
     def __repr__(self) -> str:
-        shown = (
-            f"{name}={masked(name, getattr(self, name))!r}" for name in self.__struct_fields__
-        )
+        shown = (f"{name}={masked(name, getattr(self, name))!r}" for name in self.__struct_fields__)
         return f"Settings({', '.join(shown)})"
 
 

@@ -159,9 +159,7 @@ class Sidecar:
     def _start(self, spark: Any) -> None:
         app = self.settings.app_name or spark.sparkContext.appName
         self._probe = SparkProbe(spark, self.listener)
-        self._prober = Prober(
-            self._probe, self.settings.probe_interval_seconds, self._inbox.wake
-        )
+        self._prober = Prober(self._probe, self.settings.probe_interval_seconds, self._inbox.wake)
         reader = EventReader(
             self._heard,
             self._inbox,
@@ -196,8 +194,10 @@ class Sidecar:
             Loop("worker", self._worker.step, self._guard),
         ]
         self._serve()
-        for part in (*self._deliveries, *self._loops):
-            part.start()
+        for delivery in self._deliveries:
+            delivery.start()
+        for loop in self._loops:
+            loop.start()
         atexit.register(self._at_exit)
 
     def _serve(self) -> None:

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 
 from ..alerting.policy import Limits, Policy
-from ..alerting.receivers.pagerduty import PagerDuty
+from ..alerting.receivers.pagerduty import EVENTS_URL, PagerDuty
 from ..alerting.receivers.receiver import Receiver
 from ..alerting.receivers.webhook import Webhook
-from ..exporter.server import Tls
+from ..exporter.tls import Tls
 from .settings import Settings, SettingsError
 
 
@@ -47,7 +47,7 @@ def receivers(settings: Settings) -> list[Receiver]:
             "pagerduty_routing_key_file", settings.pagerduty_routing_key_file
         )
         if key is not None:
-            found.append(PagerDuty(key, url=settings.pagerduty_url))
+            found.append(PagerDuty(key, url=settings.pagerduty_url or EVENTS_URL))
     except SettingsError:
         raise
     except ValueError as error:

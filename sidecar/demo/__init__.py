@@ -1,0 +1,1 @@
+"""The incident, staged: eight streaming queries in one driver, and something befalls the eighth."""

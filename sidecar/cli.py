@@ -1,0 +1,58 @@
+"""The console script ``querypulse``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from .check import check
+from .demo.fates import FATES
+from .demo.run import Script, run
+from .demo.spark_session import NotInstalledError
+from .settings import SettingsError
+
+MIN_QUERIES = 2
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code tells how it went (2: it could not begin)."""
+    arguments = vars(_parser().parse_args(argv))
+    command = arguments.pop("command")
+    try:
+        return run(Script(**arguments)) if command == "demo" else check(os.environ)
+    except (NotInstalledError, SettingsError) as error:
+        sys.stderr.write(f"querypulse: {error}\n")
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="querypulse",
+        description="Health monitor for the queries of a Spark Structured Streaming job.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser("demo", help="stage the incident and watch it being caught")
+    demo.add_argument("--fate", choices=tuple(FATES), default="dies", help="of query 8")
+    demo.add_argument("--queries", type=_query_count, default=8, metavar="N")
+    demo.add_argument("--after", type=_seconds, default=20.0, metavar="SECONDS")
+    demo.add_argument("--duration", type=_seconds, default=None, metavar="SECONDS")
+    demo.add_argument("--webhook-url", default=None)
+    demo.add_argument("--http-port", type=int, default=0)
+    commands.add_parser("check", help="print the settings in force and where each came from")
+    return parser
+
+
+def _query_count(text: str) -> int:
+    count = int(text)
+    if count < MIN_QUERIES:
+        raise argparse.ArgumentTypeError(f"at least {MIN_QUERIES} queries, given {count}")
+    return count
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 <= seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"seconds, 0 or more, given {text}")
+    return seconds

@@ -1,0 +1,75 @@
+"""A small table with optimistic concurrency: the ground on which query 8 meets its fate.
+
+Each commit is a file ``<version>.json`` that only one writer can create, as in Delta's log.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+Rows = dict[str, str]
+
+
+class ConcurrentAppendException(Exception):  # noqa: N818 - Delta's name for it
+    """Another writer committed the version that this one wanted to write."""
+
+
+class AlertTable:
+    """Alert id -> ``open`` or ``resolved``, in numbered versions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.rival: Callable[[], None] = lambda: None
+        """Called between reading and committing: where another writer gets in."""
+        self._folder = folder
+        self._lock = folder / "_lock"
+
+    def merge(self, rows: Rows) -> None:
+        """Read the newest version, merge ``rows`` into it, commit the next.
+
+        Raises:
+            ConcurrentAppendException: another writer was faster.
+
+        """
+        self._wait_for_lock()
+        version, table = self.read()
+        self.rival()
+        self.commit(version + 1, {**table, **rows})
+
+    def read(self) -> tuple[int, Rows]:
+        """The newest version and its rows; version -1 of an empty table."""
+        versions = sorted(self._folder.glob("[0-9]*.json"))
+        if not versions:
+            return -1, {}
+        rows: Rows = json.loads(versions[-1].read_text())
+        return int(versions[-1].stem), rows
+
+    def commit(self, version: int, rows: Rows) -> None:
+        """Write one version.
+
+        Raises:
+            ConcurrentAppendException: it exists already.
+
+        """
+        try:
+            with (self._folder / f"{version:08}.json").open("x") as out:
+                json.dump(rows, out)
+        except FileExistsError:
+            raise ConcurrentAppendException(
+                f"Files were added to table alert_resolution by a concurrent update: "
+                f"version {version} was committed by another writer. Please try again."
+            ) from None
+
+    def lock(self) -> None:
+        """Keep every other writer waiting."""
+        self._lock.touch()
+
+    def unlock(self) -> None:
+        """Let them go on."""
+        self._lock.unlink(missing_ok=True)
+
+    def _wait_for_lock(self) -> None:
+        while self._lock.exists():
+            time.sleep(0.1)

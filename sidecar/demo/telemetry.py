@@ -1,0 +1,67 @@
+"""A fleet of vehicles that keeps writing telemetry as small JSON files."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+SCHEMA = "vehicle string, kind string, value double, alert_id string, action string"
+KINDS = ("position", "battery", "trip", "engine", "door", "tire")
+VEHICLES = 12
+ROWS_PER_FILE = 30
+SECONDS_PER_FILE = 1.0
+
+
+def telemetry(seed: int = 1) -> Iterator[list[dict[str, object]]]:
+    """Endless batches of readings; alerts are created, and resolved some batches later."""
+    dice = random.Random(seed)  # noqa: S311 - a demo's data, not a secret
+    opened: list[str] = []
+    number = 0
+    while True:
+        rows: list[dict[str, object]] = [_reading(dice) for _ in range(ROWS_PER_FILE)]
+        number += 1
+        opened.append(f"alert-{number}")
+        rows.append(_alert(dice, opened[-1], "CREATE"))
+        if len(opened) > dice.randint(1, 4):
+            rows.append(_alert(dice, opened.pop(0), "RESOLVE"))
+        yield rows
+
+
+def _reading(dice: random.Random) -> dict[str, object]:
+    vehicle = f"vehicle-{dice.randrange(VEHICLES)}"
+    return {"vehicle": vehicle, "kind": dice.choice(KINDS), "value": dice.uniform(0, 100)}
+
+
+def _alert(dice: random.Random, alert_id: str, action: str) -> dict[str, object]:
+    return {**_reading(dice), "kind": "alert", "alert_id": alert_id, "action": action}
+
+
+class Fleet:
+    """Writes one file a second into a folder until it is stopped."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parked = threading.Event()
+        self._thread = threading.Thread(target=self._drive, name="demo-fleet", daemon=True)
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write no more."""
+        self._parked.set()
+        self._thread.join()
+
+    def _drive(self) -> None:
+        for number, rows in enumerate(telemetry()):
+            name = f"{number:06}.json"
+            # Spark must never see half a file.
+            hidden = self._folder / f".{name}"
+            hidden.write_text("\n".join(json.dumps(row) for row in rows))
+            hidden.rename(self._folder / name)
+            if self._parked.wait(SECONDS_PER_FILE):
+                return
