@@ -14,6 +14,9 @@ from .policy import Policy
 from .rules import ORDER, query_missing
 from .window import stall_window
 
+IDLE_AFTER_SECONDS = 10.0
+"""Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
+
 
 class Verdict(msgspec.Struct, frozen=True):
     """The state of one query, why, and its stall window in seconds."""
@@ -64,7 +67,7 @@ def _judge(
     case = Case(label, query, limits, window, query.name in policy.expected, snapshot, now)
     finding = None if limits.ignore else _first_finding(case)
     if finding is None:
-        return None, Verdict(_calm_state(query), "", window.seconds)
+        return None, Verdict(_calm_state(case), "", window.seconds)
     return finding, Verdict(finding.state, finding.reason, window.seconds)
 
 
@@ -72,8 +75,9 @@ def _first_finding(case: Case) -> Finding | None:
     return next((found for rule in ORDER if (found := rule(case)) is not None), None)
 
 
-def _calm_state(query: Query) -> State:
+def _calm_state(case: Case) -> State:
     """The state of a query that no rule complains about."""
+    query = case.query
     if query.ended is not None:
         outcomes = {Outcome.FAILED: State.FAILED, Outcome.COMPLETED: State.COMPLETED}
         return outcomes.get(query.ended.outcome, State.STOPPED)
@@ -81,8 +85,15 @@ def _calm_state(query: Query) -> State:
         return State.STOPPED
     if not query.first_sign_seen:
         return State.STARTING
-    idle_later = query.last_idle_at is not None and query.last_idle_at > (query.last_commit_at or 0)
-    return State.IDLE if idle_later else State.RUNNING
+    return State.IDLE if _is_idle(case) else State.RUNNING
+
+
+def _is_idle(case: Case) -> bool:
+    """Idle by proof, and for as long as Spark itself waits before it says so."""
+    idle_at, commit_at = case.query.last_idle_at, case.query.last_commit_at
+    if idle_at is None or commit_at is None:
+        return idle_at is not None
+    return idle_at > commit_at and case.now - commit_at >= IDLE_AFTER_SECONDS
 
 
 def _absent(finding: Finding | None) -> Verdict:

@@ -21,7 +21,6 @@ from .spark_listeners import SparkListeners
 from .spark_work import SparkWork
 
 CLOSER_AFTER_SECONDS = 5.0
-CLOSER_EVERY_SECONDS = 2.0
 KEEP_ENDED_RUNS = 256
 FIRST_WITH_EXECUTION_CONTEXT = 4
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -45,10 +44,20 @@ class _Run:
 
 
 class SparkProbe:
-    """Looks at the queries of one classic SparkContext; used by one thread."""
+    """Looks at the queries of one classic SparkContext; used by one thread.
 
-    def __init__(self, spark: Any, listener: HealthListener) -> None:
+    A run busy with one thing for ``closer_after_seconds`` is looked at closely, again and
+    again at half that interval: it must be well below the shortest stall window.
+    """
+
+    def __init__(
+        self,
+        spark: Any,
+        listener: HealthListener,
+        closer_after_seconds: float = CLOSER_AFTER_SECONDS,
+    ) -> None:
         self.details = Details()
+        self._closer_after = closer_after_seconds
         self._context = spark.sparkContext
         self._jvm = self._context._jvm  # noqa: SLF001 - no public way to the JVM
         self._java_context = self._context._jsc  # noqa: SLF001 - gone after stop()
@@ -157,8 +166,8 @@ class SparkProbe:
         if run.busy_since is None:
             run.busy_since = now
         work, mark = run.last.work, run.last.last_progress_mark
-        overdue = now - run.busy_since >= CLOSER_AFTER_SECONDS
-        if overdue and now - run.looked_closely_at >= CLOSER_EVERY_SECONDS:
+        overdue = now - run.busy_since >= self._closer_after
+        if overdue and now - run.looked_closely_at >= self._closer_after / 2:
             run.looked_closely_at = now
             work = self._work.look(run.execution, run.facts.run_id)
             mark = self.details.ask("last_progress", lambda: _progress_mark(run.execution), mark)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 
 from ..alerting.delivery import Delivery
@@ -70,9 +70,9 @@ class MonitorFacts:
             listener_registered=report.listener.registered if report is not None else None,
             reregistrations=report.listener.reregistrations if report is not None else 0,
             mailbox_depth=self._heard.depth,
-            events=dict(self._worker.state.events),
+            events=self._worker.state.events.copy(),
             events_dropped=self._dropped(),
-            internal_errors=dict(self._guard.errors),
+            internal_errors=self._guard.errors.copy(),
             probe_age_seconds=None if report is None else judged.snapshot.at - report.at,
             deliveries={
                 (delivery.name, outcome): count
@@ -86,7 +86,7 @@ class MonitorFacts:
         )
 
     def _dropped(self) -> dict[str, int]:
-        return dict(Counter(self._reader.dropped) + Counter(mailbox_full=self._heard.dropped))
+        return {**self._reader.dropped.copy(), "mailbox_full": self._heard.dropped}
 
 
 def _drain(samples: deque[float]) -> list[float]:

@@ -158,7 +158,8 @@ class Sidecar:
 
     def _start(self, spark: Any) -> None:
         app = self.settings.app_name or spark.sparkContext.appName
-        self._probe = SparkProbe(spark, self.listener)
+        closer = wiring.closer_after_seconds(self.settings)
+        self._probe = SparkProbe(spark, self.listener, closer)
         self._prober = Prober(self._probe, self.settings.probe_interval_seconds, self._inbox.wake)
         reader = EventReader(
             self._heard,

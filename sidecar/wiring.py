@@ -11,6 +11,7 @@ from ..alerting.receivers.pagerduty import EVENTS_URL, PagerDuty
 from ..alerting.receivers.receiver import Receiver
 from ..alerting.receivers.webhook import Webhook
 from ..exporter.tls import Tls
+from ..listener.spark_probe import CLOSER_AFTER_SECONDS
 from .settings import Settings, SettingsError
 
 
@@ -29,6 +30,13 @@ def policy(settings: Settings) -> Policy:
             for pattern, own in settings.queries.items()
         ),
     )
+
+
+def closer_after_seconds(settings: Settings) -> float:
+    """When the probe looks closely at a busy query: long before any window can be over."""
+    floors = [own.stall_floor_seconds for own in settings.queries.values()]
+    shortest = min([settings.stall_floor_seconds, *(floor for floor in floors if floor)])
+    return min(CLOSER_AFTER_SECONDS, shortest / 4)
 
 
 def receivers(settings: Settings) -> list[Receiver]:

@@ -14,6 +14,14 @@ from querypulse.listener.guard import Guard
 settings.register_profile("querypulse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("querypulse")
 
+SPARK_CONF = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.streaming.noDataProgressEventInterval": "1s",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
 REQUIRE_ALL = os.environ.get("QUERYPULSE_REQUIRE_ALL_TESTS") == "1"
 
 
@@ -32,6 +40,51 @@ def no_contained_error(request, monkeypatch):
     if contained and "contains_errors" not in request.keywords:
         where, error = contained[0]
         raise AssertionError(f"contained {len(contained)} error(s), first in {where}") from error
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """One Spark for all tests that need one."""
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master("local[4]").appName("tests")
+    for key, value in SPARK_CONF.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def pages():
+    """A webhook receiver that keeps what it is told."""
+    from support.pages import Pages
+
+    with Pages() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def watch(spark, pages):
+    """Attach to the tests' Spark; afterwards every query is stopped and nothing is left."""
+    from querypulse.sidecar import attach
+
+    sidecars = []
+
+    def attached(**settings):
+        settings = {"http_port": 0, "webhook_url": pages.url, **settings}
+        sidecars.append(attach(spark, **settings))
+        return sidecars[-1]
+
+    yield attached
+    for sidecar in sidecars:
+        sidecar.close()
+    executions = spark._jsparkSession.sharedState().activeStreamingQueries()
+    for query_id in list(executions.keySet()):
+        execution = executions.get(query_id)
+        if execution is not None:
+            execution.stop()
 
 
 def pytest_configure(config):

@@ -1,0 +1,116 @@
+"""What readers may see: the exporter's own input, published by one reference assignment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from ..listener.snapshot import Snapshot
+from .buckets import CALLBACK_BUCKETS, PROBE_BUCKETS, Buckets
+
+STATES = (
+    "failed",
+    "missing",
+    "stalled",
+    "flapping",
+    "rewound",
+    "slow",
+    "lagging",
+    "waiting",
+    "idle",
+    "running",
+    "starting",
+    "stopped",
+    "completed",
+)
+"""Every state a query can be in, worst first."""
+
+DROP_REASONS = ("mailbox_full", "undecodable")
+DELIVERY_OUTCOMES = ("delivered", "transient", "refused", "failed")
+
+
+class ShownVerdict(Protocol):
+    """What was judged of one query: one of ``STATES``, why, and its stall window."""
+
+    @property
+    def state(self) -> str:
+        """One of ``STATES``."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """One line for a person, empty where there is nothing to say."""
+        ...
+
+    @property
+    def window_seconds(self) -> float | None:
+        """How long the query may go without a commit."""
+        ...
+
+
+class ShownAlert(Protocol):
+    """One alert that is firing."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """``alertname``, ``app``, ``query`` and ``severity``."""
+        ...
+
+    @property
+    def annotations(self) -> Mapping[str, str]:
+        """The story: ``summary``, ``description``, ``reason`` and the evidence."""
+        ...
+
+    @property
+    def starts_at(self) -> float:
+        """Unix seconds."""
+        ...
+
+
+class Monitor(msgspec.Struct, frozen=True, kw_only=True):
+    """The monitor's own facts. Counters only grow."""
+
+    heartbeat_timestamp: float | None = None
+    """Unix seconds of the worker's last round."""
+    listener_path: str = ""
+    """How events reach us: ``raw``, ``stock``, ..."""
+    listener_registered: bool | None = None
+    reregistrations: int = 0
+    mailbox_depth: int = 0
+    events: Mapping[str, int] = {}
+    """By kind of event."""
+    events_dropped: Mapping[str, int] = {}
+    """By reason."""
+    internal_errors: Mapping[str, int] = {}
+    """By where they were contained."""
+    probe_age_seconds: float | None = None
+    deliveries: Mapping[tuple[str, str], int] = {}
+    """By receiver and outcome."""
+    outbox_pending: Mapping[str, int] = {}
+    """By receiver."""
+    receivers: tuple[str, ...] = ()
+    callback_seconds: Buckets = CALLBACK_BUCKETS
+    probe_seconds: Buckets = PROBE_BUCKETS
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything readers may see at one moment; nothing in it changes after publication.
+
+    ``verdicts`` go by the labels of ``snapshot.labels()``, names of the roster that nobody
+    has seen included; ``wall`` is the Unix time of the monotonic ``snapshot.at``.
+    """
+
+    app: str
+    spark_version: str
+    snapshot: Snapshot
+    verdicts: Mapping[str, ShownVerdict]
+    alerts: tuple[ShownAlert, ...]
+    monitor: Monitor
+    wall: float
+    expected: tuple[str, ...] = ()
+
+    def unix(self, at: float | None) -> float | None:
+        """A monotonic moment as Unix seconds; None stays None."""
+        return None if at is None else self.wall - (self.snapshot.at - at)

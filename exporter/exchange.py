@@ -1,0 +1,138 @@
+"""One HTTP exchange: a request's head in, an answer out, each within a deadline."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import time
+from hmac import compare_digest
+from http.server import BaseHTTPRequestHandler
+from io import BytesIO
+from typing import Any
+
+from prometheus_client.exposition import gzip_accepted
+
+from .pages import Pages, Reply
+
+IO_SECONDS = 5.0
+"""How long a client may take to send its request, and again to take the answer."""
+HEAD_BYTES = 64 * 1024
+GZIP_FROM_BYTES = 1024
+_CHUNK_BYTES = 16 * 1024
+_END_OF_HEAD = b"\r\n\r\n"
+
+
+class Exchange(BaseHTTPRequestHandler):
+    """Answers one request and no more: a kept connection would hold a thread.
+
+    The standard handler works on bytes in memory here. On a socket, its timeouts would
+    start anew with every byte that a slow client sends.
+    """
+
+    def __init__(self, pages: Pages, token: str | None, *args: Any) -> None:
+        self._pages = pages
+        self._token = token
+        super().__init__(*args)
+
+    def setup(self) -> None:
+        """Receive the whole head; a body is never read."""
+        self.rfile = BytesIO(receive_head(self.request))
+        self.wfile = self._answer = BytesIO()
+
+    def handle(self) -> None:
+        """Answer, unless the head was nonsense and has been answered already."""
+        self.raw_requestline = self.rfile.readline()
+        if self.raw_requestline and self.parse_request():
+            self._send(self._reply())
+
+    def finish(self) -> None:
+        """Send what was answered."""
+        send(self.request, self._answer.getvalue())
+        if self.command not in ("GET", "HEAD"):
+            let_arrive(self.request)
+
+    def version_string(self) -> str:
+        """The Server header: no version that would tell what to attack."""
+        return "querypulse"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
+        """Say nothing: standard error is the host's."""
+
+    def _reply(self) -> Reply:
+        if not self._may_read():
+            challenge = (("WWW-Authenticate", "Bearer"),)
+            return Reply(401, b"a bearer token is needed\n", headers=challenge)
+        if self.command not in ("GET", "HEAD"):
+            return Reply(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
+        return self._pages.get(self.path.partition("?")[0], self.headers.get("Accept", ""))
+
+    def _may_read(self) -> bool:
+        if self._token is None:
+            return True
+        scheme, _, token = self.headers.get("Authorization", "").partition(" ")
+        right = compare_digest(token.strip().encode("latin-1", "replace"), self._token.encode())
+        return right and scheme.lower() == "bearer"
+
+    def _send(self, reply: Reply) -> None:
+        body = reply.body
+        self.send_response(reply.code)
+        self.send_header("Content-Type", reply.content_type)
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if len(body) >= GZIP_FROM_BYTES and gzip_accepted(self.headers.get("Accept-Encoding", "")):
+            body = gzip.compress(body)
+            self.send_header("Content-Encoding", "gzip")
+        for name, value in reply.headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+
+def receive_head(connection: socket.socket) -> bytes:
+    """Everything up to the empty line, and whatever came with it.
+
+    Raises:
+        OSError: the client sent nothing, too much, or was too slow.
+
+    """
+    deadline, head = time.monotonic() + IO_SECONDS, b""
+    while _END_OF_HEAD not in head:
+        connection.settimeout(_left(deadline))
+        chunk = connection.recv(_CHUNK_BYTES)
+        if not chunk or len(head) > HEAD_BYTES:
+            raise OSError("no request")
+        head += chunk
+    return head
+
+
+def send(connection: socket.socket, answer: bytes) -> None:
+    """Send the whole answer.
+
+    Raises:
+        OSError: the client went away, or was too slow.
+
+    """
+    deadline, rest = time.monotonic() + IO_SECONDS, memoryview(answer)
+    while rest:
+        connection.settimeout(_left(deadline))
+        rest = rest[connection.send(rest) :]
+
+
+def let_arrive(connection: socket.socket) -> None:
+    """Throw a body away until the client closes: closing first would take the answer back.
+
+    Raises:
+        OSError: the client was too slow, or is gone.
+
+    """
+    connection.shutdown(socket.SHUT_WR)
+    deadline = time.monotonic() + IO_SECONDS
+    connection.settimeout(_left(deadline))
+    while connection.recv(_CHUNK_BYTES):
+        connection.settimeout(_left(deadline))
+
+
+def _left(deadline: float) -> float:
+    return max(0.0, deadline - time.monotonic())

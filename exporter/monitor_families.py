@@ -1,0 +1,132 @@
+"""The monitor's own facts -> the metric families ``querypulse_*``. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from itertools import product
+from typing import NamedTuple
+
+from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
+
+from ..listener.events import EventKind
+from .board import DELIVERY_OUTCOMES, DROP_REASONS, Monitor, ShownAlert
+from .buckets import Buckets
+from .families import Figures, add_buckets, add_info, histogram, info
+
+
+class Count(NamedTuple):
+    """One family: label names, and how to read its samples by their label values."""
+
+    name: str
+    labels: tuple[str, ...]
+    documentation: str
+    read: Callable[[Monitor], Mapping[tuple[str, ...], float | None]]
+
+
+def _known(names: Iterable[str], values: Mapping[str, int]) -> dict[tuple[str, ...], float | None]:
+    """Counts by one label; those of known names exist at 0 before their first event."""
+    return {(name,): count for name, count in {**dict.fromkeys(names, 0), **values}.items()}
+
+
+def _deliveries(monitor: Monitor) -> dict[tuple[str, ...], float | None]:
+    pairs = [*product(monitor.receivers, DELIVERY_OUTCOMES), *monitor.deliveries]
+    return {pair: monitor.deliveries.get(pair, 0) for pair in pairs}
+
+
+COUNTS = (
+    Count(
+        "querypulse_heartbeat_timestamp_seconds",
+        (),
+        "When the monitor last judged.",
+        lambda monitor: {(): monitor.heartbeat_timestamp},
+    ),
+    Count(
+        "querypulse_mailbox_depth",
+        (),
+        "Events heard and not read yet.",
+        lambda monitor: {(): monitor.mailbox_depth},
+    ),
+    Count(
+        "querypulse_events_total",
+        ("event",),
+        "Events heard.",
+        lambda monitor: _known([kind.value for kind in EventKind], monitor.events),
+    ),
+    Count(
+        "querypulse_events_dropped_total",
+        ("reason",),
+        "Events heard and lost, by why.",
+        lambda monitor: _known(DROP_REASONS, monitor.events_dropped),
+    ),
+    Count(
+        "querypulse_internal_errors_total",
+        ("where",),
+        "Errors of the monitor itself, contained, by where.",
+        lambda monitor: _known((), monitor.internal_errors),
+    ),
+    Count(
+        "querypulse_deliveries_total",
+        ("receiver", "outcome"),
+        "Attempts to tell an alert.",
+        _deliveries,
+    ),
+    Count(
+        "querypulse_outbox_pending",
+        ("receiver",),
+        "Alerts not told yet.",
+        lambda monitor: _known(monitor.receivers, monitor.outbox_pending),
+    ),
+)
+
+
+def monitor_families(monitor: Monitor, alerts: Sequence[ShownAlert]) -> Iterator[Metric]:
+    """All families about the monitor itself."""
+    for count in COUNTS:
+        figures = Figures(count.name, count.documentation, count.labels)
+        for labels, value in count.read(monitor).items():
+            figures.add(labels, value)
+        yield figures.family
+    yield _alerts_firing(alerts)
+    yield _timing(
+        "querypulse_callback_seconds",
+        "Time taken from Spark's listener thread by each event.",
+        monitor.callback_seconds,
+    )
+    yield _timing(
+        "querypulse_probe_seconds",
+        "Time each look at Spark took.",
+        monitor.probe_seconds,
+    )
+
+
+def build_info() -> InfoMetricFamily:
+    """Which querypulse this is; there before anything else is known."""
+    family = info("querypulse_build_info", "The version of querypulse that watches this driver.")
+    add_info(family, (), {"version": _version()})
+    return family
+
+
+@cache
+def _version() -> str:
+    try:
+        return version("querypulse")
+    except PackageNotFoundError:
+        # Shipped as plain files, for example with --py-files.
+        return "unknown"
+
+
+def _alerts_firing(alerts: Sequence[ShownAlert]) -> Metric:
+    figures = Figures("querypulse_alerts_firing", "Alerts firing now.", ("alertname", "severity"))
+    kinds = Counter((alert.labels["alertname"], alert.labels["severity"]) for alert in alerts)
+    for labels, count in kinds.items():
+        figures.add(labels, count)
+    return figures.family
+
+
+def _timing(name: str, documentation: str, buckets: Buckets) -> HistogramMetricFamily:
+    family = histogram(name, documentation)
+    add_buckets(family, (), buckets)
+    return family

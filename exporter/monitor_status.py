@@ -1,0 +1,68 @@
+"""The monitor's own facts as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from .board import Monitor
+from .buckets import Buckets
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """A histogram in three figures; ``p99_seconds`` is a bucket's bound, so an upper limit."""
+
+    count: int
+    total_seconds: float
+    p99_seconds: float | None
+
+
+class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """As ``Monitor``, with deliveries as receiver -> outcome -> count."""
+
+    heartbeat_timestamp: float | None
+    listener_path: str
+    listener_registered: bool | None
+    reregistrations: int
+    mailbox_depth: int
+    events: Mapping[str, int]
+    events_dropped: Mapping[str, int]
+    internal_errors: Mapping[str, int]
+    probe_age_seconds: float | None
+    receivers: tuple[str, ...]
+    deliveries: Mapping[str, Mapping[str, int]]
+    outbox_pending: Mapping[str, int]
+    callback_seconds: Timing
+    probe_seconds: Timing
+
+
+def monitor_status(monitor: Monitor) -> MonitorStatus:
+    """Show the monitor's facts."""
+    return MonitorStatus(
+        heartbeat_timestamp=monitor.heartbeat_timestamp,
+        listener_path=monitor.listener_path,
+        listener_registered=monitor.listener_registered,
+        reregistrations=monitor.reregistrations,
+        mailbox_depth=monitor.mailbox_depth,
+        events=monitor.events,
+        events_dropped=monitor.events_dropped,
+        internal_errors=monitor.internal_errors,
+        probe_age_seconds=monitor.probe_age_seconds,
+        receivers=monitor.receivers,
+        deliveries=_by_receiver(monitor),
+        outbox_pending=monitor.outbox_pending,
+        callback_seconds=_timing(monitor.callback_seconds),
+        probe_seconds=_timing(monitor.probe_seconds),
+    )
+
+
+def _by_receiver(monitor: Monitor) -> dict[str, dict[str, int]]:
+    by_receiver: dict[str, dict[str, int]] = {name: {} for name in monitor.receivers}
+    for (receiver, outcome), count in monitor.deliveries.items():
+        by_receiver.setdefault(receiver, {})[outcome] = count
+    return by_receiver
+
+
+def _timing(buckets: Buckets) -> Timing:
+    return Timing(buckets.count, buckets.sum, buckets.bound_of(0.99))

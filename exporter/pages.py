@@ -1,0 +1,81 @@
+"""What each path answers. No socket here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from prometheus_client.exposition import choose_encoder
+
+from ..listener.guard import Guard
+from .board import Board
+from .query_collector import own_registry
+from .readiness import readiness
+from .status import status
+
+TEXT = "text/plain; charset=utf-8"
+JSON = "application/json"
+_OPENMETRICS = "application/openmetrics-text"
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """One answer; ``code`` is the HTTP status."""
+
+    code: int
+    body: bytes
+    content_type: str = TEXT
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Pages:
+    """Answers from the newest board; ``alive`` tells whether the worker's loop beats."""
+
+    def __init__(
+        self, board: Callable[[], Board | None], alive: Callable[[], bool], guard: Guard
+    ) -> None:
+        self._board = board
+        self._alive = alive
+        self._guard = guard
+        self._registry = own_registry(board)
+        self._pages = {
+            "/metrics": self._metrics,
+            "/status": self._status,
+            "/livez": self._livez,
+            "/readyz": self._readyz,
+        }
+
+    def get(self, path: str, accept: str) -> Reply:
+        """Answer a GET of ``path``, given the Accept header; a page that breaks answers 500."""
+        page = self._pages.get(path)
+        if page is None:
+            return Reply(404, f"not found; there is {', '.join(self._pages)}\n".encode())
+        try:
+            return page(accept)
+        except Exception as error:  # noqa: BLE001 - counted and logged by the guard
+            self._guard.report("exporter", error)
+            return Reply(500, b"internal error, see the log\n")
+
+    def _metrics(self, accept: str) -> Reply:
+        # Versions and escapings asked for are not echoed: 1.0.0 is what everybody reads.
+        wanted = f"{_OPENMETRICS}; version=1.0.0" if _OPENMETRICS in accept else ""
+        encoder, content_type = choose_encoder(wanted)
+        return Reply(200, encoder(self._registry), content_type)
+
+    def _status(self, _accept: str) -> Reply:
+        board = self._board()
+        if board is None:
+            return _json(503, {"error": "nothing has been looked at yet"})
+        return _json(200, status(board))
+
+    def _livez(self, _accept: str) -> Reply:
+        alive = self._alive()
+        return Reply(200 if alive else 503, b"alive\n" if alive else b"the worker stands still\n")
+
+    def _readyz(self, _accept: str) -> Reply:
+        answer = readiness(self._board())
+        return _json(200 if answer.ready else 503, answer)
+
+
+def _json(code: int, value: Any) -> Reply:
+    return Reply(code, msgspec.json.encode(value), JSON)

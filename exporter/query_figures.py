@@ -1,0 +1,170 @@
+"""The catalogue of a query's figures: name, meaning, and where each comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ..listener.events import Progress
+from ..listener.query import Query
+from .board import STATES
+from .row import Row
+
+PREFIX = "spark_streaming_query"
+
+
+class Figure(NamedTuple):
+    """One figure of a query; None is left out. A name ending in ``_total`` is a counter."""
+
+    name: str
+    documentation: str
+    read: Callable[[Row], float | None]
+
+
+class Split(NamedTuple):
+    """A figure of a query split by one more label."""
+
+    name: str
+    label: str
+    documentation: str
+    read: Callable[[Row], Mapping[str, float]]
+
+
+def _moment(at: Callable[[Query], float | None]) -> Callable[[Row], float | None]:
+    """Read a monotonic moment of the query as Unix seconds."""
+    return lambda row: row.board.unix(at(row.query)) if row.query is not None else None
+
+
+def _progress(read: Callable[[Progress], float | None]) -> Callable[[Row], float | None]:
+    """Read the last progress of the query's present run."""
+
+    def figure(row: Row) -> float | None:
+        progress = row.query.progress if row.query is not None else None
+        return read(progress) if progress is not None else None
+
+    return figure
+
+
+def _phases(row: Row) -> Mapping[str, float]:
+    progress = row.query.progress if row.query is not None else None
+    return progress.phase_seconds if progress is not None else {}
+
+
+FIGURES = (
+    Figure(
+        f"{PREFIX}_active",
+        "Whether the present run of the query is alive.",
+        lambda row: float(row.query is not None and row.query.alive),
+    ),
+    Figure(
+        f"{PREFIX}_start_timestamp_seconds",
+        "When the present run began, or was first seen.",
+        _moment(lambda query: query.started_at),
+    ),
+    Figure(
+        f"{PREFIX}_last_event_timestamp_seconds",
+        "When the listener last heard of the query.",
+        _moment(lambda query: query.last_event_at),
+    ),
+    Figure(
+        f"{PREFIX}_last_commit_timestamp_seconds",
+        "When the present run was last seen to commit a batch.",
+        _moment(lambda query: query.last_commit_at),
+    ),
+    Figure(
+        f"{PREFIX}_last_commit_batch_id",
+        "Id of the last committed batch.",
+        lambda row: row.query.last_commit_batch if row.query is not None else None,
+    ),
+    Figure(
+        f"{PREFIX}_commits_total",
+        "Batches committed.",
+        lambda row: row.totals.commits,
+    ),
+    Figure(
+        f"{PREFIX}_batch_in_flight_seconds",
+        "How long the batch in flight has been running; absent while there is none.",
+        lambda row: row.batch_in_flight_seconds,
+    ),
+    Figure(
+        f"{PREFIX}_stall_window_seconds",
+        "How long the query may go without a commit before it counts as stalled.",
+        lambda row: row.verdict.window_seconds,
+    ),
+    Figure(
+        f"{PREFIX}_input_rows_total",
+        "Rows read.",
+        lambda row: row.totals.input_rows,
+    ),
+    Figure(
+        f"{PREFIX}_output_rows_total",
+        "Rows written; 0 where the sink does not count them, such as foreachBatch.",
+        lambda row: row.totals.output_rows,
+    ),
+    Figure(
+        f"{PREFIX}_input_rows_per_second",
+        "Rate at which rows arrived before the last batch.",
+        _progress(lambda progress: progress.input_rows_per_second),
+    ),
+    Figure(
+        f"{PREFIX}_processed_rows_per_second",
+        "Rate at which rows were processed in the last batch.",
+        _progress(lambda progress: progress.processed_rows_per_second),
+    ),
+    Figure(
+        f"{PREFIX}_watermark_timestamp_seconds",
+        "Event-time watermark after the last batch.",
+        _progress(lambda progress: progress.watermark_timestamp),
+    ),
+    Figure(
+        f"{PREFIX}_state_rows",
+        "Rows in all state stores of the query.",
+        _progress(lambda progress: progress.state_rows),
+    ),
+    Figure(
+        f"{PREFIX}_state_memory_bytes",
+        "Memory used by all state stores of the query.",
+        _progress(lambda progress: progress.state_memory_bytes),
+    ),
+    Figure(
+        f"{PREFIX}_late_rows_dropped_total",
+        "Rows dropped for being behind the watermark.",
+        lambda row: row.totals.late_rows,
+    ),
+    Figure(
+        f"{PREFIX}_restarts_total",
+        "Runs that followed an earlier run of the query.",
+        lambda row: row.totals.restarts,
+    ),
+)
+
+SPLITS = (
+    Split(
+        f"{PREFIX}_state",
+        "state",
+        "1 for the state the query is in, 0 for every other.",
+        lambda row: {state: float(state == row.state) for state in STATES},
+    ),
+    Split(
+        f"{PREFIX}_phase_duration_seconds",
+        "phase",
+        "Time the last batch spent in each phase, by Spark's names (durationMs).",
+        _phases,
+    ),
+    Split(
+        f"{PREFIX}_terminations_total",
+        "outcome",
+        "Runs that ended, by how.",
+        lambda row: {
+            "failed": row.totals.failed,
+            "stopped": row.totals.stopped,
+            "completed": row.totals.completed,
+        },
+    ),
+    Split(
+        "spark_streaming_source_lag_offsets",
+        "source",
+        "Offsets each source was ahead after the last batch, by the source's index.",
+        lambda row: row.lag_by_source,
+    ),
+)

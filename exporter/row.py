@@ -1,0 +1,90 @@
+"""One query as every reader sees it: what is known and what was judged, side by side."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..listener.query import Query, Totals
+from .board import Board, ShownVerdict
+
+
+class _Unjudged(msgspec.Struct, frozen=True):
+    """Stands in until the first verdict."""
+
+    state: str = "starting"
+    reason: str = "not judged yet"
+    window_seconds: float | None = None
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One query under the label it is shown by; ``query`` is None while nobody has seen it."""
+
+    board: Board
+    label: str
+    query: Query | None
+    verdict: ShownVerdict
+
+    @property
+    def state(self) -> str:
+        """The state as plain text: an enum's member would print as ``State.FAILED``."""
+        plain: str = msgspec.to_builtins(self.verdict.state)
+        return plain
+
+    @property
+    def totals(self) -> Totals:
+        """Its counters; a query on the roster has them before it is seen, so none is born at 1."""
+        return self.query.totals if self.query is not None else Totals()
+
+    @property
+    def last_commit_age_seconds(self) -> float | None:
+        """Seconds since the last commit that was seen to happen in this run."""
+        if self.query is None or self.query.last_commit_at is None:
+            return None
+        return self.board.snapshot.at - self.query.last_commit_at
+
+    @property
+    def batch_in_flight_seconds(self) -> float | None:
+        """Seconds since the batch in flight was first seen; None while there is none."""
+        query = self.query
+        if query is None or not query.alive:
+            return None
+        if query.in_flight is None or query.in_flight.batch_id is None:
+            return None
+        return self.board.snapshot.at - query.in_flight.since
+
+    @property
+    def lag_by_source(self) -> dict[str, float]:
+        """Known lags after the last batch, by the source's index.
+
+        The index, not the description: two sources may share one, and it may hold a path
+        or a topic list of any length.
+        """
+        if self.query is None or self.query.progress is None:
+            return {}
+        return {
+            str(index): source.lag_offsets
+            for index, source in enumerate(self.query.progress.sources)
+            if source.lag_offsets is not None
+        }
+
+    @property
+    def lag_offsets(self) -> float | None:
+        """The sum of the known lags."""
+        lags = self.lag_by_source
+        return sum(lags.values()) if lags else None
+
+    @property
+    def error_class(self) -> str | None:
+        """The class of the failure that still stands."""
+        ended = self.query.failure if self.query is not None else None
+        return ended.failure.error_class if ended is not None and ended.failure else None
+
+
+def rows(board: Board) -> tuple[Row, ...]:
+    """All queries: those known, then those only judged or expected."""
+    known = board.snapshot.labels()
+    labels = dict.fromkeys([*known, *board.verdicts, *board.expected])
+    return tuple(
+        Row(board, label, known.get(label), board.verdicts.get(label) or _Unjudged())
+        for label in labels
+    )

@@ -1,0 +1,76 @@
+"""A small threaded HTTP server that one silent client cannot stop.
+
+``prometheus_client``'s own answers 200 on every path and shakes TLS hands in its only
+accepting thread, without a timeout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from ..listener.guard import Guard
+from ..listener.loop import Loop
+from .board import Board
+from .exchange import Exchange
+from .pages import Pages
+from .threaded_server import ThreadedServer
+from .tls import Tls
+
+__all__ = ["HttpServer", "Tls"]
+
+
+class HttpServer:
+    """Serves ``/metrics``, ``/status``, ``/livez`` and ``/readyz`` from daemon threads.
+
+    ``board`` gives the newest board, ``alive`` tells whether the worker's loop beats; both
+    are called from request threads. Port 0 takes any free port. With ``token``, readers
+    must present it as bearer token.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        board: Callable[[], Board | None],
+        alive: Callable[[], bool],
+        guard: Guard,
+        *,
+        token: str | None = None,
+        tls: Tls | None = None,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._exchange = partial(Exchange, Pages(board, alive, guard), token)
+        self._guard = guard
+        self._tls = tls
+        self._server: ThreadedServer | None = None
+        self._loop: Loop | None = None
+
+    @property
+    def url(self) -> str:
+        """Where to read, such as ``http://127.0.0.1:9719``; the real port once started."""
+        scheme = "http" if self._tls is None else "https"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"{scheme}://{host}:{self._port}"
+
+    def start(self) -> None:
+        """Listen and serve.
+
+        Raises:
+            OSError: the port is taken, the host has no address, or a TLS file is no good.
+
+        """
+        context = self._tls.context() if self._tls is not None else None
+        self._server = ThreadedServer(self._host, self._port, self._exchange, context, self._guard)
+        self._port = self._server.server_address[1]
+        self._loop = Loop("http", self._server.step, self._guard)
+        self._loop.start()
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Stop listening, within about 0.1 s; called again, does nothing."""
+        if self._loop is not None:
+            self._loop.stop()
+            self._loop.join(timeout)
+        if self._server is not None:
+            self._server.server_close()

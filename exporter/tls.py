@@ -1,0 +1,36 @@
+"""How the HTTP server proves itself, and whom it lets in."""
+
+from __future__ import annotations
+
+import ssl
+
+import msgspec
+
+
+class Tls(msgspec.Struct, frozen=True):
+    """Paths of PEM files; with ``client_ca_file`` only clients it vouches for may read."""
+
+    cert_file: str
+    key_file: str
+    client_ca_file: str | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """Read the files.
+
+        Raises:
+            OSError: a file cannot be read, or they do not fit; the message names them.
+
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            # Without a password given, an encrypted key would ask for it at the terminal.
+            context.load_cert_chain(self.cert_file, self.key_file, password="")
+        except OSError as error:
+            raise OSError(f"TLS files {self.cert_file}, {self.key_file}: {error}") from error
+        if self.client_ca_file is not None:
+            try:
+                context.load_verify_locations(self.client_ca_file)
+            except OSError as error:
+                raise OSError(f"TLS client CA file {self.client_ca_file}: {error}") from error
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context

@@ -1,0 +1,77 @@
+"""Boards for tests of the exporter: told as stories, judged by the real rules."""
+
+from __future__ import annotations
+
+from support.story import CONFLICT, Story, processing, progress
+
+from querypulse.alerting.alert import Alerts
+from querypulse.exporter.board import Board, Monitor
+from querypulse.exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
+from querypulse.listener.events import Source
+
+WALL = 1_700_000_000.0
+"""The Unix time of every board's snapshot."""
+
+MONITOR = Monitor(
+    heartbeat_timestamp=WALL - 0.5,
+    listener_path="raw",
+    listener_registered=True,
+    reregistrations=1,
+    mailbox_depth=3,
+    events={"started": 2, "progress": 40},
+    events_dropped={"mailbox_full": 7},
+    internal_errors={"worker": 1},
+    probe_age_seconds=0.25,
+    deliveries={("webhook", "delivered"): 5, ("webhook", "transient"): 2},
+    outbox_pending={"webhook": 1},
+    receivers=("webhook", "pagerduty"),
+    callback_seconds=CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5]),
+    probe_seconds=PROBE_BUCKETS.add([0.02, 0.3]),
+)
+
+
+def board(story=None, *, now=100.0, expected=(), monitor=MONITOR, app="shop") -> Board:
+    story = story or Story()
+    judgement = story.judge(now, expected=expected)
+    return Board(
+        app=app,
+        spark_version="4.0.0",
+        snapshot=story.state.snapshot(now),
+        verdicts=judgement.verdicts,
+        alerts=Alerts(app, "https://runbooks.example").update(judgement.findings, WALL),
+        monitor=monitor,
+        wall=WALL,
+        expected=tuple(expected),
+    )
+
+
+def full_story() -> Story:
+    """At 100 s: ``busy`` runs its batch 8, ``dead`` has failed."""
+    story = Story().started("busy", at=10).started("dead", at=20)
+    batch = progress(
+        "busy",
+        batch=7,
+        seconds=2.0,
+        phase_seconds={"addBatch": 1.5, "walCommit": 0.1},
+        input_rows=1000,
+        output_rows=900,
+        input_rows_per_second=50.0,
+        processed_rows_per_second=500.0,
+        watermark_timestamp=WALL - 60,
+        state_rows=12,
+        state_memory_bytes=4096,
+        late_rows=3,
+        sources=(
+            Source("KafkaV2[Subscribe[orders]]", 30.0),
+            Source("FileStreamSource[/in]", None),
+            Source("KafkaV2[Subscribe[orders]]", 12.0),
+        ),
+    )
+    story.state.hear(batch, 70)
+    story.probe(processing("busy", batch=8), processing("dead", batch=0), at=80)
+    return story.ended("dead", at=90, exception=CONFLICT)
+
+
+def full_board(**changes) -> Board:
+    """``full_story``, and ``absent``, which is expected and nobody has seen."""
+    return board(full_story(), expected=("busy", "absent"), **changes)

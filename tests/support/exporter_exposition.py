@@ -1,0 +1,40 @@
+"""A board's exposition, read back by Prometheus' own parsers."""
+
+from __future__ import annotations
+
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics import exposition as openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from querypulse.exporter.query_collector import own_registry
+
+
+def text(shown) -> str:
+    return generate_latest(own_registry(lambda: shown)).decode()
+
+
+def om_text(shown) -> str:
+    return openmetrics.generate_latest(own_registry(lambda: shown)).decode()
+
+
+def samples(shown, parse=parse_text, render=text):
+    return [sample for family in parse(render(shown)) for sample in family.samples]
+
+
+FORMATS = [(parse_text, text), (parse_openmetrics, om_text)]
+
+
+def values(shown, name, **labels):
+    """Values of one metric by the labels not asked for."""
+    found = {}
+    for sample in samples(shown):
+        if sample.name == name and labels.items() <= sample.labels.items():
+            rest = tuple(v for k, v in sorted(sample.labels.items()) if k not in labels)
+            assert rest not in found
+            found[rest] = sample.value
+    return found
+
+
+def of_query(shown, query, name):
+    return values(shown, f"spark_streaming_query_{name}", app="shop", query=query)

@@ -1,0 +1,44 @@
+"""Real servers on loopback, stopped by the test that started them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import contextmanager
+
+import requests
+
+from querypulse.exporter.server import HttpServer
+from querypulse.listener.guard import Guard
+
+
+@contextmanager
+def serving(board=None, *, alive=lambda: True, guard=None, host="127.0.0.1", port=0, **access):
+    """A started server; ``board`` is a Board, None, or what gives one."""
+    newest = board if callable(board) else lambda: board
+    server = HttpServer(host, port, newest, alive, guard or Guard(), **access)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.close(5.0)
+
+
+def address(server) -> tuple[str, int]:
+    host, _, port = server.url.partition("://")[2].rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def our_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("querypulse-http")]
+
+
+def get(server, path, **headers):
+    return requests.get(server.url + path, headers=headers, timeout=10)
+
+
+def raw(server, request: bytes) -> bytes:
+    """What the server answers to exactly these bytes."""
+    with socket.create_connection(address(server), timeout=10) as connection:
+        connection.sendall(request)
+        return b"".join(iter(lambda: connection.recv(65536), b""))

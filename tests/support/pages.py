@@ -1,0 +1,59 @@
+"""A webhook receiver on loopback that keeps the alerts it is told."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from dataclasses import dataclass
+
+from support.http_double import Handler, HttpDouble, Request
+
+
+@dataclass(frozen=True)
+class Page:
+    """One alert of one POST; ``at`` is when it arrived, in monotonic seconds."""
+
+    at: float
+    status: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+    @property
+    def what(self) -> tuple[str, str]:
+        return self.labels["alertname"], self.labels["query"]
+
+
+class Pages(HttpDouble):
+    """Decodes what arrives, and can be waited on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pages: list[Page] = []
+        self._told = threading.Condition()
+
+    def handle(self, request: Request, handler: Handler) -> None:
+        now = time.monotonic()
+        with self._told:
+            for alert in json.loads(request.body)["alerts"]:
+                page = Page(now, alert["status"], alert["labels"], alert["annotations"])
+                self.pages.append(page)
+            self._told.notify_all()
+        super().handle(request, handler)
+
+    def wait_for(self, alertname, query, *, status="firing", timeout=20.0) -> Page:
+        """The first page of that alert, once it is there."""
+
+        def found():
+            wanted = (alertname, query)
+            return [page for page in self.pages if page.what == wanted and page.status == status]
+
+        with self._told:
+            assert self._told.wait_for(found, timeout), (
+                f"not told: {alertname} of {query}; told: {self.told}"
+            )
+        return found()[0]
+
+    @property
+    def told(self) -> list[tuple[str, str, str]]:
+        return [(page.status, *page.what) for page in self.pages]

@@ -1,0 +1,77 @@
+"""Small streaming queries for tests on real Spark."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+
+class Boom(Exception):
+    """What a test's query dies of."""
+
+
+class Trap:
+    """A ``foreachBatch`` function that works until told otherwise."""
+
+    def __init__(self) -> None:
+        self.die = threading.Event()
+        self.hold = threading.Event()
+        self.free = threading.Event()
+        self.held = threading.Event()
+        self.died_at = 0.0
+        self.work: Callable[[object], object] | None = None
+
+    def __call__(self, batch, batch_id):
+        if self.die.is_set():
+            self.died_at = time.monotonic()
+            raise Boom("files were added by a concurrent update, password=hunter2")
+        if self.hold.is_set():
+            self.held.set()
+            self.wait_in_the_trap()
+        if self.work is not None:
+            self.work(batch)
+
+    def wait_in_the_trap(self):
+        assert self.free.wait(60)
+
+
+def rate(spark, rows_per_second=10):
+    return spark.readStream.format("rate").option("rowsPerSecond", rows_per_second).load()
+
+
+def start(stream, name, sink="noop", *, trigger="200 milliseconds", checkpoint=None):
+    """Start a query that writes to a format by name, or to a ``foreachBatch`` function."""
+    writer = stream.writeStream.trigger(processingTime=trigger)
+    writer = writer.foreachBatch(sink) if callable(sink) else writer.format(sink)
+    if name is not None:
+        writer = writer.queryName(name)
+    if checkpoint is not None:
+        writer = writer.option("checkpointLocation", str(checkpoint))
+    return writer.start()
+
+
+def until(condition, what, timeout=30.0):
+    """Wait for something another thread brings about; the answer is the condition's."""
+    deadline = time.monotonic() + timeout
+    while not (found := condition()):
+        assert time.monotonic() < deadline, f"never happened: {what}"
+        time.sleep(0.02)
+    return found
+
+
+def commits(sidecar, name, batches=1):
+    """Wait until a query is known to have committed that many batches."""
+
+    def committed():
+        query = shown(sidecar, name)
+        if query is None or query.last_commit_batch is None:
+            return False
+        return query.last_commit_batch >= batches - 1 and query.state == "running"
+
+    until(committed, f"{name} commits")
+
+
+def shown(sidecar, name):
+    """A query as the sidecar shows it, or None."""
+    return next((query for query in sidecar.snapshot().queries if query.name == name), None)

@@ -1,0 +1,136 @@
+"""Silent, slow, broken and many clients."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+import pytest
+from support.exporter_boards import board, full_board
+from support.exporter_http import address, get, our_threads, raw, serving
+
+from querypulse.exporter import exchange
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\r\n\r\n",
+        b"NONSENSE\r\n\r\n",
+        b"GET /metrics HTTP/9.9\r\n\r\n",
+        b"GET /metrics JUNK\r\n\r\n",
+        b"GET  HTTP/1.1\r\n\r\n",
+        b"GET http://[ HTTP/1.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nAccept: a\r\n b\r\nno colon\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\n" + b"x: y\r\n" * 200 + b"\r\n",
+    ],
+)
+def test_nonsense_is_survived_in_silence(request_bytes, capfd):
+    with serving(full_board()) as server:
+        raw(server, request_bytes)
+        assert get(server, "/livez").status_code == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_endless_head_is_cut_off():
+    def send_on_and_on(client):
+        while True:
+            client.sendall(b"x: " + b"y" * 60_000 + b"\r\n")
+
+    with serving(full_board()) as server, socket.create_connection(address(server), 10) as client:
+        with pytest.raises(OSError):
+            send_on_and_on(client)
+        assert get(server, "/livez").status_code == 200
+
+
+def test_requests_leave_nothing_on_standard_error(capfd, caplog):
+    with serving(full_board()) as server, caplog.at_level(logging.DEBUG, "querypulse"):
+        for path in ("/metrics", "/status", "/livez", "/readyz", "/nonsense"):
+            get(server, path)
+        with socket.create_connection(address(server)):
+            pass
+    assert capfd.readouterr() == ("", "")
+    assert caplog.records == []
+
+
+def test_silent_clients_hold_nobody_up_for_long(monkeypatch):
+    monkeypatch.setattr(exchange, "IO_SECONDS", 0.3)
+    with serving(full_board()) as server:
+        silent = [socket.create_connection(address(server)) for _ in range(16)]
+        assert get(server, "/livez").status_code == 200
+        for client in silent:
+            client.close()
+
+
+def test_a_client_that_drips_is_cut_off(monkeypatch):
+    monkeypatch.setattr(exchange, "IO_SECONDS", 0.3)
+
+    def drip_until_closed(client):
+        client.settimeout(0.02)
+        answer = None
+        while answer != b"":
+            client.sendall(b"x")
+            with suppress(TimeoutError):
+                answer = client.recv(1)
+
+    with serving(full_board()) as server, socket.create_connection(address(server)) as client:
+        began = time.monotonic()
+        with suppress(ConnectionError):
+            drip_until_closed(client)
+        assert time.monotonic() - began < 5
+
+
+def test_a_client_that_does_not_take_its_answer_is_let_go(monkeypatch):
+    monkeypatch.setattr(exchange, "IO_SECONDS", 0.3)
+    many = board(expected=tuple(f"query-{number:04}" for number in range(3000)))
+    with serving(many) as server:
+        with socket.create_connection(address(server)) as client:
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert client.recv(1)
+            wait_until(lambda: len(our_threads()) == 1)
+        assert get(server, "/livez").status_code == 200
+
+
+def test_eight_requests_are_served_at_once_and_the_others_wait_their_turn():
+    shown, busy, go_on = full_board(), [], threading.Event()
+
+    def newest():
+        busy.append(threading.current_thread())
+        go_on.wait(10)
+        return shown
+
+    with serving(newest) as server, ThreadPoolExecutor(20) as pool:
+        answers = [pool.submit(get, server, "/status") for _ in range(20)]
+        wait_until(lambda: len(busy) == 8)
+        assert len(our_threads()) == 9
+        go_on.set()
+        assert {answer.result().status_code for answer in answers} == {200}
+
+
+def test_many_scrapes_at_once_see_the_same():
+    with serving(full_board()) as server, ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: get(server, "/metrics"), range(100)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.content for answer in answers}) == 1
+
+
+def test_a_body_that_comes_late_does_not_take_the_answer_back():
+    request = b"POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n"
+    with serving(full_board()) as server, socket.create_connection(address(server), 10) as client:
+        client.sendall(request)
+        wait_until(lambda: client.recv(1, socket.MSG_PEEK))
+        client.sendall(b"x" * 100_000)
+        assert client.recv(12) == b"HTTP/1.0 405"
+
+
+def wait_until(true):
+    """Look again and again, for at most 10 s."""
+    deadline = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -1,0 +1,191 @@
+"""The exposition, read back by Prometheus' own parsers."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+from prometheus_client import REGISTRY, generate_latest
+from support.exporter_boards import WALL, board, full_board
+from support.exporter_exposition import FORMATS, of_query, om_text, samples, text, values
+from support.story import CONFLICT, Story, progress
+
+from querypulse.exporter.board import STATES, Monitor
+from querypulse.exporter.query_collector import own_registry
+from querypulse.listener.query import BUCKETS
+
+QUERY_METRICS = {
+    "info", "state", "active", "start_timestamp_seconds", "last_event_timestamp_seconds",
+    "last_commit_timestamp_seconds", "last_commit_batch_id", "commits_total",
+    "batch_in_flight_seconds", "stall_window_seconds", "batch_duration_seconds_bucket",
+    "batch_duration_seconds_sum", "batch_duration_seconds_count", "phase_duration_seconds",
+    "input_rows_total", "output_rows_total", "input_rows_per_second", "processed_rows_per_second",
+    "watermark_timestamp_seconds", "state_rows", "state_memory_bytes", "late_rows_dropped_total",
+    "terminations_total", "restarts_total", "failure_info",
+}  # fmt: skip
+MONITOR_METRICS = {
+    "build_info", "heartbeat_timestamp_seconds", "events_total", "events_dropped_total",
+    "mailbox_depth", "callback_seconds_bucket", "callback_seconds_sum", "callback_seconds_count",
+    "probe_seconds_bucket", "probe_seconds_sum", "probe_seconds_count", "alerts_firing",
+    "deliveries_total", "outbox_pending", "internal_errors_total",
+}  # fmt: skip
+CATALOGUE = (
+    {f"spark_streaming_query_{name}" for name in QUERY_METRICS}
+    | {"spark_streaming_source_lag_offsets"}
+    | {f"querypulse_{name}" for name in MONITOR_METRICS}
+)
+
+
+@pytest.mark.parametrize(("parse", "render"), FORMATS)
+def test_the_catalogue_is_the_contract_in_both_formats(parse, render):
+    assert {sample.name for sample in samples(full_board(), parse, render)} == CATALOGUE
+
+
+def test_all_streaming_metrics_carry_app_and_query_and_no_other_metric_does():
+    for sample in samples(full_board()):
+        streaming = sample.name.startswith("spark_streaming_")
+        assert ({"app", "query"} <= sample.labels.keys()) is streaming
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("active", 1),
+        ("start_timestamp_seconds", WALL - 90),
+        ("last_event_timestamp_seconds", WALL - 30),
+        ("last_commit_timestamp_seconds", WALL - 30),
+        ("last_commit_batch_id", 7),
+        ("commits_total", 1),
+        ("batch_in_flight_seconds", 20),
+        ("stall_window_seconds", 60),
+        ("input_rows_total", 1000),
+        ("output_rows_total", 900),
+        ("input_rows_per_second", 50),
+        ("processed_rows_per_second", 500),
+        ("watermark_timestamp_seconds", WALL - 60),
+        ("state_rows", 12),
+        ("state_memory_bytes", 4096),
+        ("late_rows_dropped_total", 3),
+        ("restarts_total", 0),
+        ("batch_duration_seconds_sum", 2),
+        ("batch_duration_seconds_count", 1),
+    ],
+)
+def test_a_busy_query_shows_each_figure(name, expected):
+    assert of_query(full_board(), "busy", name) == {(): expected}
+
+
+def test_figures_split_by_one_more_label():
+    shown = full_board()
+    assert of_query(shown, "busy", "phase_duration_seconds") == {
+        ("addBatch",): 1.5, ("walCommit",): 0.1,
+    }  # fmt: skip
+    assert of_query(shown, "dead", "terminations_total") == {
+        ("failed",): 1, ("stopped",): 0, ("completed",): 0,
+    }  # fmt: skip
+
+
+def test_a_source_goes_by_its_index_and_one_without_lag_is_left_out():
+    lags = values(full_board(), "spark_streaming_source_lag_offsets", app="shop", query="busy")
+    assert lags == {("0",): 30, ("2",): 12}
+
+
+def test_every_state_has_a_series_and_exactly_one_is_1():
+    for query, state in (("busy", "running"), ("dead", "failed"), ("absent", "starting")):
+        shown = of_query(full_board(), query, "state")
+        assert shown == {(name,): float(name == state) for name in STATES}
+
+
+def test_info_tells_the_run_and_failure_info_the_error():
+    shown = full_board()
+    assert of_query(shown, "busy", "info") == {
+        # query_id, run_id, sink, trigger
+        ("id-busy", "busy-1", "noop", "ProcessingTime"): 1
+    }
+    assert of_query(shown, "dead", "failure_info") == {("ConcurrentAppendException",): 1}
+    assert of_query(shown, "busy", "failure_info") == {}
+
+
+def test_the_batch_histogram_is_cumulative_up_to_infinity():
+    story = Story().started(at=0)
+    for batch, seconds in enumerate((0.05, 0.1, 7.0, 99999.0)):
+        story.commit(batch=batch, at=batch + 1, seconds=seconds)
+    buckets = of_query(board(story), "a", "batch_duration_seconds_bucket")
+    assert len(buckets) == len(BUCKETS) + 1
+    assert [buckets[(str(bound),)] for bound in (0.1, 5.0, 10.0, 3600.0)] == [2, 2, 3, 3]
+    assert buckets[("+Inf",)] == 4
+
+
+def test_a_dead_query_keeps_its_series_and_is_not_active():
+    shown = full_board()
+    assert of_query(shown, "dead", "active") == {(): 0}
+    assert of_query(shown, "dead", "start_timestamp_seconds") == {(): WALL - 80}
+
+
+def test_moments_and_figures_are_absent_until_they_exist():
+    story = Story().started(at=0)
+    names = {sample.name for sample in samples(board(story, monitor=Monitor()))}
+    for absent in (
+        "spark_streaming_query_last_commit_timestamp_seconds",
+        "spark_streaming_query_last_commit_batch_id",
+        "spark_streaming_query_batch_in_flight_seconds",
+        "spark_streaming_query_watermark_timestamp_seconds",
+        "spark_streaming_query_state_rows",
+        "spark_streaming_query_input_rows_per_second",
+        "querypulse_heartbeat_timestamp_seconds",
+    ):
+        assert absent not in names
+
+
+def test_a_query_on_the_roster_has_its_counters_at_0_before_it_is_seen():
+    shown = full_board()
+    for counter in ("commits_total", "restarts_total", "input_rows_total"):
+        assert of_query(shown, "absent", counter) == {(): 0}
+    assert of_query(shown, "absent", "terminations_total") == {
+        ("failed",): 0, ("stopped",): 0, ("completed",): 0,
+    }  # fmt: skip
+    assert of_query(shown, "absent", "active") == {(): 0}
+    assert of_query(shown, "absent", "info") == {}
+
+
+def test_counters_only_grow_over_a_restart():
+    story = Story().started(at=0).commit(batch=1, at=10).ended(at=20, exception=CONFLICT)
+    story.started(run=2, at=30).commit(run=2, batch=2, at=40)
+    shown = board(story)
+    assert of_query(shown, "a", "commits_total") == {(): 2}
+    assert of_query(shown, "a", "restarts_total") == {(): 1}
+
+
+def test_figures_that_are_not_numbers_are_left_out():
+    story = Story().started(at=0)
+    odd = progress(batch=1, state_rows=-1, input_rows_per_second=math.nan,
+                   processed_rows_per_second=math.inf)  # fmt: skip
+    story.state.hear(odd, 10)
+    shown = board(story)
+    assert "NaN" not in text(shown)
+    for name in ("state_rows", "input_rows_per_second", "processed_rows_per_second"):
+        assert of_query(shown, "a", name) == {}
+
+
+@pytest.mark.parametrize("render", [text, om_text])
+def test_no_created_series_and_no_duplicates(render):
+    lines = [line for line in render(full_board()).splitlines() if not line.startswith("#")]
+    assert not [line for line in lines if "_created" in line]
+    series = [line.rpartition(" ")[0] for line in lines]
+    assert len(series) == len(set(series))
+
+
+def test_the_process_wide_registry_is_left_alone():
+    before = generate_latest(REGISTRY)
+    text(full_board())
+    assert b"querypulse" not in generate_latest(REGISTRY)
+    assert b"querypulse" not in before
+
+
+def test_a_scrape_sees_the_newest_board():
+    boards = [full_board()]
+    registry = own_registry(lambda: boards[-1])
+    assert b'query="busy"' in generate_latest(registry)
+    boards.append(msgspec.structs.replace(board(), app="other"))
+    assert b'query="busy"' not in generate_latest(registry)

@@ -1,0 +1,64 @@
+"""The monitor's own metrics."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+
+from support.exporter_boards import WALL, board, full_board
+from support.exporter_exposition import samples, values
+from support.story import CONFLICT, Story
+
+from querypulse.exporter import monitor_families
+from querypulse.exporter.board import Monitor
+
+
+def test_the_monitor_counts_known_kinds_from_0():
+    shown = full_board(monitor=Monitor(receivers=("webhook",)))
+    assert values(shown, "querypulse_events_total") == {
+        ("started",): 0, ("progress",): 0, ("idle",): 0, ("terminated",): 0,
+    }  # fmt: skip
+    assert values(shown, "querypulse_events_dropped_total") == {
+        ("mailbox_full",): 0, ("undecodable",): 0,
+    }  # fmt: skip
+    assert values(shown, "querypulse_deliveries_total", receiver="webhook") == {
+        ("delivered",): 0, ("transient",): 0, ("refused",): 0, ("failed",): 0,
+    }  # fmt: skip
+    assert values(shown, "querypulse_outbox_pending") == {("webhook",): 0}
+    assert values(shown, "querypulse_probe_seconds_count") == {(): 0}
+
+
+def test_the_monitor_shows_what_it_counted():
+    shown = full_board()
+    assert values(shown, "querypulse_heartbeat_timestamp_seconds") == {(): WALL - 0.5}
+    assert values(shown, "querypulse_mailbox_depth") == {(): 3}
+    assert values(shown, "querypulse_events_total", event="progress") == {(): 40}
+    assert values(shown, "querypulse_events_dropped_total", reason="mailbox_full") == {(): 7}
+    assert values(shown, "querypulse_internal_errors_total") == {("worker",): 1}
+    assert values(shown, "querypulse_deliveries_total", outcome="transient") == {
+        ("webhook",): 2, ("pagerduty",): 0,
+    }  # fmt: skip
+    assert values(shown, "querypulse_alerts_firing") == {("QueryFailed", "critical"): 1}
+    assert values(shown, "querypulse_callback_seconds_bucket", le="1e-05") == {(): 2}
+
+
+def test_alerts_of_one_name_are_counted_together():
+    story = Story().started("a", at=0).started("b", at=0)
+    story.ended("a", at=10, exception=CONFLICT).ended("b", at=10, exception=CONFLICT)
+    firing = values(board(story), "querypulse_alerts_firing")
+    assert firing == {("QueryFailed", "critical"): 2}
+
+
+def test_before_the_first_board_there_is_only_the_build():
+    (sample,) = samples(None)
+    assert (sample.name, sample.value) == ("querypulse_build_info", 1)
+    assert sample.labels == {"version": version("querypulse")}
+
+
+def test_shipped_as_plain_files_the_version_is_unknown(monkeypatch):
+    def not_installed(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(monitor_families, "version", not_installed)
+    monkeypatch.setattr(monitor_families, "_version", monitor_families._version.__wrapped__)
+    (sample,) = samples(None)
+    assert sample.labels == {"version": "unknown"}

@@ -1,0 +1,190 @@
+"""What each path answers, over real HTTP on loopback."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+import requests
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from support.exporter_boards import board, full_board
+from support.exporter_http import get, raw, serving
+from support.story import Story
+
+from querypulse.exporter.status import Status, status
+from querypulse.listener.guard import Guard
+
+PATHS = ("/metrics", "/status", "/livez", "/readyz")
+HEALTHY = board(Story().started(at=0).commit(batch=1, at=90))
+
+
+def test_metrics_are_prometheus_text():
+    with serving(full_board()) as server:
+        answer = get(server, "/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    names = {family.name for family in parse_text(answer.text)}
+    assert "spark_streaming_query_commits" in names
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "application/openmetrics-text",
+        "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,*/*;q=0.1",
+        "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,text/plain;version=0.0.4;q=0.2",
+        "application/openmetrics-text;version=nonsense\t;escaping=\x01",
+    ],
+)
+def test_metrics_are_openmetrics_when_asked_for(accept):
+    with serving(full_board()) as server:
+        answer = get(server, "/metrics", Accept=accept)
+    assert answer.headers["Content-Type"].startswith(
+        "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    )
+    assert answer.text.endswith("# EOF\n")
+    assert list(parse_openmetrics(answer.text))
+
+
+def test_status_is_the_same_as_the_snapshot():
+    shown = full_board()
+    with serving(shown) as server:
+        answer = get(server, "/status")
+    assert answer.headers["Content-Type"] == "application/json"
+    assert msgspec.json.decode(answer.content, type=Status) == status(shown)
+
+
+def test_livez_asks_whether_the_worker_beats():
+    beats = [True]
+    with serving(full_board(), alive=lambda: beats[-1]) as server:
+        assert get(server, "/livez").status_code == 200
+        beats.append(False)
+        assert get(server, "/livez").status_code == 503
+
+
+def test_readyz_is_200_when_all_is_well_and_tells_why_not():
+    with serving(HEALTHY) as server:
+        answer = get(server, "/readyz")
+        assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
+    with serving(full_board()) as server:
+        answer = get(server, "/readyz")
+        assert answer.status_code == 503
+        reasons = {reason["query"]: reason["state"] for reason in answer.json()["reasons"]}
+        assert reasons == {"dead": "failed", "absent": "starting"}
+
+
+def test_before_the_first_board_only_metrics_and_livez_answer_200():
+    with serving(None) as server:
+        codes = {path: get(server, path).status_code for path in PATHS}
+        assert codes == {"/metrics": 200, "/status": 503, "/livez": 200, "/readyz": 503}
+        families = list(parse_text(get(server, "/metrics").text))
+        assert [family.name for family in families] == ["querypulse_build_info"]
+        assert "error" in get(server, "/status").json()
+
+
+@pytest.mark.parametrize(
+    "path", ["/nonsense", "/metrics/", "/metricsx", "/../metrics", "//x", "/%6Detrics"]
+)
+def test_any_other_path_is_not_found(path):
+    with serving(full_board()) as server:
+        assert raw(server, f"GET {path} HTTP/1.1\r\n\r\n".encode()).startswith(b"HTTP/1.0 404 ")
+
+
+def test_a_query_string_changes_nothing():
+    with serving(full_board()) as server:
+        assert get(server, "/livez?verbose=1").status_code == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_head_answers_the_headers_of_get_alone(path):
+    with serving(full_board()) as server:
+        head = requests.head(server.url + path, headers={"Accept-Encoding": "identity"}, timeout=10)
+        full = get(server, path, **{"Accept-Encoding": "identity"})
+        body = raw(server, f"HEAD {path} HTTP/1.1\r\n\r\n".encode()).partition(b"\r\n\r\n")[2]
+    assert (head.status_code, body) == (full.status_code, b"")
+    assert head.headers["Content-Length"] == str(len(full.content))
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
+def test_any_other_method_is_not_allowed(method):
+    with serving(full_board()) as server:
+        answer = requests.request(method, server.url + "/metrics", data=b"x", timeout=10)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+
+def test_long_answers_are_compressed_when_accepted():
+    with serving(full_board()) as server:
+        plain = get(server, "/metrics", **{"Accept-Encoding": "identity"})
+        packed = get(server, "/metrics", **{"Accept-Encoding": "br, gzip"})
+        short = get(server, "/livez", **{"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in plain.headers
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert packed.content == plain.content
+    assert int(packed.headers["Content-Length"]) < len(plain.content) / 4
+    assert "Content-Encoding" not in short.headers
+
+
+def test_the_server_header_tells_no_version():
+    with serving(None) as server:
+        assert get(server, "/livez").headers["Server"] == "querypulse"
+        assert get(server, "/nonsense").headers["Server"] == "querypulse"
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_token_is_asked_for_on_every_path(path):
+    with serving(HEALTHY, token="s3cret-ü") as server:
+        missing = get(server, path)
+        assert missing.status_code == 401
+        assert missing.headers["WWW-Authenticate"] == "Bearer"
+        assert b"s3cret" not in missing.content
+        for wrong in ("Bearer s3cret", "Bearer ", "Bearer", "Basic s3cret-ü", "s3cret-ü", "\xff"):
+            answer = get(server, path, Authorization=wrong.encode())
+            assert answer.status_code == 401
+        for right in ("Bearer s3cret-ü", "bearer  s3cret-ü"):
+            assert get(server, path, Authorization=right.encode()).status_code == 200
+
+
+def test_an_unknown_path_or_method_tells_a_stranger_nothing():
+    with serving(None, token="t") as server:
+        assert get(server, "/nonsense").status_code == 401
+        assert requests.post(server.url + "/metrics", timeout=10).status_code == 401
+
+
+@pytest.mark.contains_errors
+def test_a_page_that_breaks_answers_500_is_counted_and_hurts_nothing(capfd):
+    guard = Guard()
+    faults = [RuntimeError("secret detail")]
+
+    def newest():
+        if faults:
+            raise faults[0]
+        return full_board()
+
+    with serving(newest, guard=guard) as server:
+        for path in ("/metrics", "/status", "/readyz"):
+            answer = get(server, path)
+            assert answer.status_code == 500
+            assert b"secret" not in answer.content
+        assert guard.errors["exporter"] == 3
+        faults.clear()
+        assert get(server, "/metrics").status_code == 200
+    assert "Traceback" not in capfd.readouterr().out
+
+
+@pytest.mark.contains_errors
+def test_a_heartbeat_that_cannot_be_read_answers_500():
+    def broken():
+        raise RuntimeError
+
+    with serving(None, alive=broken) as server:
+        assert get(server, "/livez").status_code == 500
+
+
+def test_status_is_json_for_hostile_names():
+    name = '"}\n\\<script>\u2028'
+    with serving(board(expected=(name,))) as server:
+        answer = get(server, "/status")
+    assert json.loads(answer.text)["queries"][0]["name"] == name
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"

@@ -1,0 +1,98 @@
+"""The HTTP server's life: ports, threads, the end."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+
+import pytest
+import requests
+from support.exporter_boards import full_board
+from support.exporter_http import address, get, our_threads, serving
+
+from querypulse.exporter.server import HttpServer
+from querypulse.listener.guard import Guard
+
+
+def test_all_threads_are_daemons_of_ours():
+    seen = []
+    with serving(None, alive=lambda: bool(seen.extend(our_threads())) or True) as server:
+        get(server, "/livez")
+    assert {thread.name for thread in seen} == {"querypulse-http", "querypulse-http-request"}
+    assert all(thread.daemon for thread in seen)
+
+
+@pytest.mark.contains_errors
+def test_a_driver_out_of_threads_loses_one_answer_only(monkeypatch):
+    guard = Guard()
+    start = threading.Thread.start
+    refusals = [RuntimeError("can't start new thread")]
+
+    def refuse_once(thread):
+        if thread.name == "querypulse-http-request" and refusals:
+            raise refusals.pop()
+        start(thread)
+
+    with serving(None, guard=guard) as server:
+        monkeypatch.setattr(threading.Thread, "start", refuse_once)
+        with pytest.raises(requests.ConnectionError):
+            get(server, "/livez")
+        assert guard.errors["exporter"] == 1
+        assert get(server, "/livez").status_code == 200
+
+
+def test_a_taken_port_is_an_os_error_and_leaves_no_thread():
+    with serving(None) as first:
+        port = address(first)[1]
+        second = HttpServer("127.0.0.1", port, lambda: None, lambda: True, Guard())
+        with pytest.raises(OSError, match="in use"):
+            second.start()
+        second.close()
+        assert len(our_threads()) == 1
+        assert get(first, "/livez").status_code == 200
+
+
+@pytest.mark.parametrize("host", ["no such host", "203.0.113.1"])
+def test_a_host_that_is_not_ours_is_an_os_error(host):
+    server = HttpServer(host, 0, lambda: None, lambda: True, Guard())
+    with pytest.raises(OSError):
+        server.start()
+
+
+def test_the_url_has_the_port_that_was_found():
+    server = HttpServer("127.0.0.1", 9719, lambda: None, lambda: True, Guard())
+    assert server.url == "http://127.0.0.1:9719"
+    with serving(None) as started:
+        assert started.url.startswith("http://127.0.0.1:")
+        assert address(started)[1] > 0
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
+def test_the_url_of_an_ipv6_host_has_brackets():
+    with serving(None, host="::1") as server:
+        assert server.url.startswith("http://[::1]:")
+        assert get(server, "/livez").status_code == 200
+
+
+def test_close_is_quick_idempotent_and_frees_the_port():
+    with serving(full_board()) as server:
+        host, port = address(server)
+        began = time.monotonic()
+        server.close(5.0)
+        server.close(5.0)
+        assert time.monotonic() - began < 2.0
+        assert not [thread for thread in our_threads() if thread.name == "querypulse-http"]
+        with serving(None, host=host, port=port) as again:
+            assert get(again, "/livez").status_code == 200
+
+
+def test_close_does_not_wait_for_a_silent_client():
+    with serving(full_board()) as server, socket.create_connection(address(server)):
+        began = time.monotonic()
+        server.close(5.0)
+        assert time.monotonic() - began < 2.0
+
+
+def test_close_before_start_does_nothing():
+    HttpServer("127.0.0.1", 0, lambda: None, lambda: True, Guard()).close()

@@ -1,0 +1,160 @@
+"""What /status shows, and whether all is ready."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from support.exporter_boards import MONITOR, WALL, board, full_board, full_story
+from support.story import CONFLICT, Story, run
+
+from querypulse.alerting import delivery
+from querypulse.alerting.evaluate import Verdict
+from querypulse.alerting.finding import State
+from querypulse.exporter.board import DELIVERY_OUTCOMES, STATES, Monitor
+from querypulse.exporter.readiness import UNREADY, Reason, readiness
+from querypulse.exporter.status import status
+
+CONTRACT = [
+    "name", "id", "run_id", "state", "reason", "last_commit_batch", "last_commit_age_seconds",
+    "window_seconds", "batch_in_flight_seconds", "lag_offsets", "error_class",
+]  # fmt: skip
+
+
+def queries(shown):
+    return {query.name: query for query in status(shown).queries}
+
+
+def as_json(shown):
+    return msgspec.json.decode(msgspec.json.encode(status(shown)))
+
+
+def with_verdict(shown, label, state, reason=""):
+    verdicts = {**shown.verdicts, label: Verdict(State(state), reason)}
+    return msgspec.structs.replace(shown, verdicts=verdicts)
+
+
+def test_the_states_and_outcomes_are_those_of_alerting():
+    assert tuple(state.value for state in State) == STATES
+    assert delivery.OUTCOMES == DELIVERY_OUTCOMES
+
+
+def test_json_has_exactly_the_fields_of_the_contract():
+    shown = as_json(full_board())
+    assert list(shown) == ["app", "spark_version", "queries", "alerts", "monitor"]
+    assert all(list(query) == CONTRACT for query in shown["queries"])
+    assert (shown["app"], shown["spark_version"]) == ("shop", "4.0.0")
+
+
+def test_a_busy_query_shows_its_commit_its_batch_and_the_sum_of_its_known_lags():
+    busy = queries(full_board())["busy"]
+    assert (busy.id, busy.run_id, busy.state) == ("id-busy", "busy-1", "running")
+    assert busy.last_commit_batch == 7
+    assert busy.last_commit_age_seconds == 30.0
+    assert busy.batch_in_flight_seconds == 20.0
+    assert busy.lag_offsets == 42.0
+    assert busy.window_seconds == 60.0
+    assert busy.error_class is None
+
+
+def test_a_dead_query_shows_its_error_and_no_batch_in_flight():
+    dead = queries(full_board())["dead"]
+    assert (dead.state, dead.error_class) == ("failed", "ConcurrentAppendException")
+    assert "ConcurrentAppendException" in dead.reason
+    assert dead.batch_in_flight_seconds is None
+
+
+def test_the_error_of_an_earlier_run_stays_until_the_next_run_recovers():
+    story = Story().started(at=0).ended(at=10, exception=CONFLICT).started(run=2, at=20)
+    assert queries(board(story))["a"].error_class == "ConcurrentAppendException"
+    story.commit(run=2, batch=1, at=30)
+    assert queries(board(story))["a"].error_class is None
+
+
+def test_asking_for_offsets_is_not_a_batch_in_flight():
+    asking = run(message="Getting offsets from KafkaV2", busy=True)
+    story = Story().started(at=0).probe(asking, at=10)
+    assert queries(board(story))["a"].batch_in_flight_seconds is None
+
+
+def test_a_query_on_the_roster_is_shown_before_anybody_has_seen_it():
+    absent = queries(full_board())["absent"]
+    assert (absent.id, absent.run_id, absent.last_commit_batch) == (None, None, None)
+    assert (absent.state, absent.reason) == ("starting", "expected, not seen yet")
+    assert queries(full_board(now=500.0))["absent"].state == "missing"
+
+
+def test_queries_without_a_verdict_are_shown_as_not_judged_yet():
+    shown = msgspec.structs.replace(full_board(), verdicts={})
+    assert {query.state for query in status(shown).queries} == {"starting"}
+    assert {query.name for query in status(shown).queries} == {"busy", "dead", "absent"}
+
+
+def test_a_state_is_plain_text_and_not_an_enum_member():
+    assert all(type(query.state) is str for query in status(full_board()).queries)
+
+
+def test_an_unnamed_query_goes_by_its_short_id():
+    story = Story()
+    story.probe(run(None), at=1)
+    assert list(queries(board(story))) == ["id-None"]
+
+
+def test_alerts_tell_when_they_began_in_iso_8601():
+    (alert,) = as_json(full_board())["alerts"]
+    assert alert["labels"] == {
+        "alertname": "QueryFailed", "app": "shop", "query": "dead", "severity": "critical",
+    }  # fmt: skip
+    assert alert["annotations"]["summary"]
+    assert alert["starts_at"] == "2023-11-14T22:13:20.000+00:00"
+
+
+def test_the_monitor_shows_all_its_facts():
+    shown = as_json(full_board())["monitor"]
+    assert set(shown) == set(Monitor.__struct_fields__)
+    assert (shown["listener_path"], shown["listener_registered"]) == ("raw", True)
+    assert shown["heartbeat_timestamp"] == WALL - 0.5
+    assert shown["deliveries"] == {"webhook": {"delivered": 5, "transient": 2}, "pagerduty": {}}
+    assert shown["probe_seconds"] == {"count": 2, "total_seconds": 0.32, "p99_seconds": 0.5}
+    assert shown["callback_seconds"]["p99_seconds"] == 1.0
+
+
+def test_an_empty_board_has_a_status():
+    assert as_json(board(monitor=Monitor()))["queries"] == []
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_each_state_makes_ready_or_unready(state):
+    story = Story().started(at=0).commit(batch=1, at=10)
+    answer = readiness(with_verdict(board(story), "a", state, "because"))
+    unready = state in ("failed", "missing", "stalled", "flapping", "rewound", "starting")
+    assert unready == (state in UNREADY)
+    assert answer.ready is not unready
+    assert answer.reasons == ((Reason("a", state, "because"),) if unready else ())
+
+
+def test_ready_needs_every_query_of_the_roster_and_every_other():
+    answer = readiness(full_board())
+    assert [(reason.query, reason.state) for reason in answer.reasons] == [
+        ("dead", "failed"),
+        ("absent", "starting"),
+    ]
+
+
+def test_nothing_is_ready_before_the_first_look():
+    assert readiness(None).ready is False
+
+
+def test_a_driver_without_queries_and_roster_is_ready():
+    assert readiness(board()).ready is True
+
+
+def test_a_roster_that_was_never_judged_is_not_ready():
+    shown = msgspec.structs.replace(board(expected=("a",)), verdicts={})
+    assert readiness(shown).reasons == (Reason("a", "starting", "not judged yet"),)
+
+
+def test_showing_changes_nothing():
+    shown = full_board()
+    assert as_json(shown) == as_json(shown)
+    assert shown.monitor == MONITOR
+    assert shown.snapshot == full_story().state.snapshot(100.0)

@@ -1,0 +1,139 @@
+"""The HTTP server over TLS, with throwaway certificates."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import time
+from contextlib import suppress
+
+import pytest
+import requests
+import trustme
+from support.exporter_boards import full_board
+from support.exporter_http import address, our_threads, serving
+
+from querypulse.exporter import exchange, threaded_server
+from querypulse.exporter.server import HttpServer, Tls
+from querypulse.listener.guard import Guard
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Paths of a server's and a client's certificate, and of the authority behind both."""
+    folder = tmp_path_factory.mktemp("tls")
+    authority = trustme.CA()
+    paths = {name: str(folder / f"{name}.pem") for name in ("ca", "cert", "key", "client")}
+    authority.cert_pem.write_to_path(paths["ca"])
+    server = authority.issue_cert("127.0.0.1", "localhost")
+    server.private_key_pem.write_to_path(paths["key"])
+    for number, blob in enumerate(server.cert_chain_pems):
+        blob.write_to_path(paths["cert"], append=number > 0)
+    authority.issue_cert("client.example").private_key_and_cert_chain_pem.write_to_path(
+        paths["client"]
+    )
+    return paths
+
+
+def tls(files, **changes):
+    return Tls(**{"cert_file": files["cert"], "key_file": files["key"], **changes})
+
+
+def get(server, files, path="/metrics", **options):
+    return requests.get(server.url + path, verify=files["ca"], timeout=10, **options)
+
+
+def test_metrics_are_served_over_tls(files):
+    with serving(full_board(), tls=tls(files)) as server:
+        assert server.url.startswith("https://127.0.0.1:")
+        answer = get(server, files)
+        assert answer.status_code == 200
+        assert "spark_streaming_query_active" in answer.text
+
+
+def test_a_long_answer_arrives_whole(files):
+    with serving(full_board(app="x" * 200_000), tls=tls(files)) as server:
+        answer = get(server, files, headers={"Accept-Encoding": "identity"})
+    assert len(answer.content) == int(answer.headers["Content-Length"]) > 1_000_000
+
+
+def test_silent_clients_do_not_hold_a_handshake_up(files):
+    with serving(full_board(), tls=tls(files)) as server:
+        silent = [socket.create_connection(address(server)) for _ in range(3)]
+        began = time.monotonic()
+        assert get(server, files).status_code == 200
+        assert time.monotonic() - began < 3.0
+        for client in silent:
+            client.close()
+
+
+def test_more_silent_clients_than_threads_are_let_go(files, monkeypatch):
+    monkeypatch.setattr(threaded_server, "IO_SECONDS", 0.3)
+    with serving(full_board(), tls=tls(files)) as server:
+        silent = [socket.create_connection(address(server)) for _ in range(20)]
+        assert get(server, files).status_code == 200
+        for client in silent:
+            client.close()
+
+
+def test_a_client_silent_after_the_handshake_is_let_go(files, monkeypatch):
+    monkeypatch.setattr(exchange, "IO_SECONDS", 0.3)
+    context = ssl.create_default_context(cafile=files["ca"])
+    with (
+        serving(full_board(), tls=tls(files)) as server,
+        socket.create_connection(address(server), 10) as plain,
+        context.wrap_socket(plain, server_hostname="127.0.0.1") as client,
+    ):
+        with suppress(ssl.SSLEOFError):
+            assert client.recv(1) == b""
+        assert get(server, files).status_code == 200
+
+
+def test_plain_http_is_refused_in_silence(files, capfd):
+    with serving(full_board(), tls=tls(files)) as server:
+        with pytest.raises(requests.ConnectionError):
+            requests.get(server.url.replace("https", "http"), timeout=10)
+        assert get(server, files).status_code == 200
+    assert capfd.readouterr() == ("", "")
+
+
+def test_only_clients_of_the_client_ca_may_read(files):
+    with serving(full_board(), tls=tls(files, client_ca_file=files["ca"])) as server:
+        assert get(server, files, cert=files["client"]).status_code == 200
+        with pytest.raises(requests.ConnectionError):
+            get(server, files)
+
+
+def test_a_token_is_asked_for_over_tls_too(files):
+    with serving(full_board(), tls=tls(files), token="t") as server:
+        assert get(server, files).status_code == 401
+        headers = {"Authorization": "Bearer t"}
+        assert get(server, files, headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("field", ["cert_file", "key_file", "client_ca_file"])
+def test_a_file_that_cannot_be_read_is_an_error_that_names_it(files, field, tmp_path):
+    nonsense = tmp_path / "nonsense.pem"
+    nonsense.write_text("nonsense")
+    for path in (str(tmp_path / "missing.pem"), str(nonsense)):
+        with pytest.raises(OSError, match=path):
+            tls(files, **{field: path}).context()
+        server = HttpServer(
+            "127.0.0.1", 0, lambda: None, lambda: True, Guard(), tls=tls(files, **{field: path})
+        )
+        with pytest.raises(OSError, match=path):
+            server.start()
+        assert our_threads() == []
+
+
+def test_an_encrypted_key_is_an_error_and_asks_nobody(files, tmp_path):
+    locked = str(tmp_path / "locked.pem")
+    subprocess.run(
+        ["openssl", "pkey", "-in", files["key"], "-aes256", "-passout", "pass:x", "-out", locked],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
+    with pytest.raises(OSError, match="locked"):
+        tls(files, key_file=locked).context()

@@ -1,0 +1,147 @@
+"""On real Spark: every death is told, with its reason, within a second or two."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from support.queries import Trap, commits, rate, shown, start, until
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_death_is_paged_with_its_reason_and_without_its_secrets(spark, watch, pages):
+    sidecar = watch()
+    trap = Trap()
+    start(rate(spark), "well")
+    start(rate(spark), "doomed", trap)
+    commits(sidecar, "well")
+    commits(sidecar, "doomed")
+
+    trap.die.set()
+    page = pages.wait_for("QueryFailed", "doomed")
+
+    assert page.at - trap.died_at < 2
+    assert page.annotations["reason"].startswith("Boom: files were added by a concurrent update")
+    assert page.annotations["siblings"] == "1 of 2 queries healthy; not: doomed"
+    assert "hunter2" not in str(pages.requests)
+    assert shown(sidecar, "doomed").state == "failed"
+    assert shown(sidecar, "well").state == "running"
+
+
+def test_a_death_is_paged_while_a_neighbour_clogs_the_listener_bus(spark, watch, pages):
+    class Neighbour(StreamingQueryListener):
+        heard = 0
+
+        def onQueryStarted(self, event):
+            pass
+
+        def onQueryProgress(self, event):
+            self.heard += 1
+            time.sleep(0.3)
+
+        def onQueryIdle(self, event):
+            time.sleep(0.3)
+
+        def onQueryTerminated(self, event):
+            pass
+
+    neighbour = Neighbour()
+    spark.streams.addListener(neighbour)
+    try:
+        sidecar = watch()
+        trap = Trap()
+        for number in range(5):
+            start(rate(spark), f"busy-{number}", trigger="50 milliseconds")
+        start(rate(spark), "doomed", trap)
+        commits(sidecar, "doomed")
+        until(lambda: neighbour.heard > 10, "the bus is clogged")
+
+        trap.die.set()
+        page = pages.wait_for("QueryFailed", "doomed")
+
+        assert page.at - trap.died_at < 2
+        assert page.annotations["seen_by"] == "probe"
+    finally:
+        spark.streams.removeListener(neighbour)
+
+
+def test_a_death_in_another_session_is_paged(spark, watch, pages):
+    sidecar = watch()
+    trap = Trap()
+    start(rate(spark.newSession()), "elsewhere", trap)
+    commits(sidecar, "elsewhere", batches=2)
+
+    trap.die.set()
+
+    pages.wait_for("QueryFailed", "elsewhere")
+
+
+def test_a_query_that_began_before_the_sidecar_is_known_and_its_death_paged(spark, watch, pages):
+    trap = Trap()
+    query = start(rate(spark), "older", trap)
+    until(lambda: query.lastProgress, "it commits")
+    sidecar = watch()
+    commits(sidecar, "older")
+    assert shown(sidecar, "older").id == query.id
+
+    trap.die.set()
+
+    pages.wait_for("QueryFailed", "older")
+
+
+def test_a_query_that_dies_in_its_first_batch_is_paged(spark, watch, pages):
+    sidecar = watch()
+    trap = Trap()
+    trap.die.set()
+    start(rate(spark), "stillborn", trap)
+
+    page = pages.wait_for("QueryFailed", "stillborn")
+
+    assert page.annotations["last_commit"] == "none seen"
+    assert shown(sidecar, "stillborn").error_class == "Boom"
+
+
+def test_a_query_that_came_back_from_its_checkpoint_is_told_as_resolved(
+    spark, watch, pages, tmp_path
+):
+    sidecar = watch()
+    trap = Trap()
+    start(rate(spark), "phoenix", trap, checkpoint=tmp_path)
+    commits(sidecar, "phoenix")
+    trap.die.set()
+    pages.wait_for("QueryFailed", "phoenix")
+
+    trap.die.clear()
+    start(rate(spark), "phoenix", trap, checkpoint=tmp_path)
+    pages.wait_for("QueryFailed", "phoenix", status="resolved")
+
+    commits(sidecar, "phoenix")
+    assert pages.told == [
+        ("firing", "QueryFailed", "phoenix"),
+        ("resolved", "QueryFailed", "phoenix"),
+    ]
+
+
+def test_a_query_stopped_and_not_back_is_gone(spark, watch, pages):
+    sidecar = watch(gone_grace_seconds=2)
+    query = start(rate(spark), "stopped")
+    commits(sidecar, "stopped")
+
+    query.stop()
+    page = pages.wait_for("QueryGone", "stopped")
+
+    assert page.annotations["reason"].startswith("stopped without an exception")
+    assert shown(sidecar, "stopped").state == "missing"
+
+
+def test_a_query_of_the_roster_that_never_came_is_missing(spark, watch, pages):
+    sidecar = watch(expected_queries=["here", "nowhere"], start_grace_seconds=2)
+    start(rate(spark), "here")
+
+    page = pages.wait_for("QueryMissing", "nowhere")
+
+    assert page.annotations["known_queries"] == "here"
+    assert shown(sidecar, "nowhere").state == "missing"
+    assert pages.told == [("firing", "QueryMissing", "nowhere")]

@@ -1,0 +1,91 @@
+"""On real Spark: hung is told, slow and idle are not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.queries import Trap, commits, rate, shown, start, until
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_batch_that_hangs_is_told_with_the_line_where_it_stands(spark, watch, pages):
+    sidecar = watch(stall_floor_seconds=6)
+    trap = Trap()
+    start(rate(spark), "sibling")
+    start(rate(spark), "hung", trap)
+    commits(sidecar, "hung")
+
+    trap.hold.set()
+    assert trap.held.wait(10)
+    page = pages.wait_for("CommitStalled", "hung")
+    try:
+        assert page.annotations["reason"].startswith("batch_hung: batch ")
+        assert page.annotations["spark_says"] == "Processing new data"
+        assert page.annotations["python_line"].endswith(" in wait_in_the_trap")
+        assert "ForeachBatch" in page.annotations["stream_thread"]
+        assert (
+            page.annotations["tasks"].endswith("running (no Spark job)")
+            or "known" in page.annotations["tasks"]
+        )
+        assert shown(sidecar, "hung").batch_in_flight_seconds > 5
+    finally:
+        trap.hold.clear()
+        trap.free.set()
+    pages.wait_for("CommitStalled", "hung", status="resolved")
+
+    assert {what for _, *what in map(tuple, pages.told) for what in [tuple(what)]} == {
+        ("CommitStalled", "hung")
+    }
+
+
+def test_what_is_healthy_is_told_to_nobody(spark, watch, pages, tmp_path):
+    """Idle, slow with finishing tasks, finite, and restarted queries, with windows compressed."""
+    sidecar = watch(stall_floor_seconds=4, start_grace_seconds=6, gone_grace_seconds=4)
+    slow = Trap()
+
+    def count_for_seconds(batch):
+        deadline = time.monotonic() + 9
+        while time.monotonic() < deadline:
+            batch.count()
+
+    (tmp_path / "in").mkdir()
+    files = spark.readStream.schema("a long").json(str(tmp_path / "in"))
+    start(files, "idle_files")
+    start(rate(spark), "slow", slow)
+    commits(sidecar, "slow")
+    slow.work = count_for_seconds
+    for trigger in ({"once": True}, {"availableNow": True}):
+        name = next(iter(trigger)).lower()
+        rate(spark).writeStream.queryName(name).format("noop").trigger(**trigger).start()
+    start(rate(spark), "hourly", trigger="1 hour")
+    start(rate(spark), None)
+    restarted = start(rate(spark), "restarted", checkpoint=tmp_path / "cp")
+    commits(sidecar, "restarted")
+    restarted.stop()
+    time.sleep(1)
+    start(rate(spark), "restarted", checkpoint=tmp_path / "cp")
+
+    time.sleep(14)
+
+    states = {query.name: query.state for query in sidecar.snapshot().queries}
+    assert pages.told == []
+    assert sidecar.alerts() == ()
+    assert states["idle_files"] == "idle"
+    assert states["once"] == states["availablenow"] == "completed"
+    assert states["restarted"] == "running"
+
+
+def test_rows_that_come_late_to_an_idle_query_are_no_stall(spark, watch, pages, tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    sidecar = watch(stall_floor_seconds=3, start_grace_seconds=3)
+    start(spark.readStream.schema("a long").json(str(folder)), "late", trigger="100 milliseconds")
+    until(lambda: shown(sidecar, "late") and shown(sidecar, "late").state == "idle", "idle")
+    time.sleep(5)
+
+    (folder / "a.json").write_text('{"a": 1}')
+    commits(sidecar, "late")
+
+    assert pages.told == []
