@@ -10,7 +10,7 @@ from ..listener.snapshot import Snapshot
 from .case import Case
 from .evidence import siblings
 from .finding import Finding, State
-from .policy import Policy
+from .policy import Limits, Policy
 from .rules import ORDER, query_missing
 from .window import stall_window
 
@@ -19,11 +19,15 @@ IDLE_AFTER_SECONDS = 10.0
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The state of one query, why, and its stall window in seconds."""
+    """The state of one query, why, and its stall window in seconds.
+
+    An ``ignored`` query has a state, but nobody is told of it and nothing depends on it.
+    """
 
     state: State
     reason: str = ""
     window_seconds: float | None = None
+    ignored: bool = False
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -47,7 +51,7 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Judgement:
         if name not in names:
             limits = policy.limits(name)
             absent = query_missing.check_absent(name, limits, snapshot, now)
-            verdicts[name] = _absent(absent)
+            verdicts[name] = _absent(absent, limits)
             findings += [absent] if absent is not None else []
     return Judgement(_with_siblings(findings, list(verdicts)), verdicts)
 
@@ -67,7 +71,7 @@ def _judge(
     case = Case(label, query, limits, window, query.name in policy.expected, snapshot, now)
     finding = None if limits.ignore else _first_finding(case)
     if finding is None:
-        return None, Verdict(_calm_state(case), "", window.seconds)
+        return None, Verdict(_calm_state(case), "", window.seconds, limits.ignore)
     return finding, Verdict(finding.state, finding.reason, window.seconds)
 
 
@@ -96,7 +100,7 @@ def _is_idle(case: Case) -> bool:
     return idle_at > commit_at and case.now - commit_at >= IDLE_AFTER_SECONDS
 
 
-def _absent(finding: Finding | None) -> Verdict:
+def _absent(finding: Finding | None, limits: Limits) -> Verdict:
     if finding is None:
-        return Verdict(State.STARTING, "expected, not seen yet")
+        return Verdict(State.STARTING, "expected, not seen yet", ignored=limits.ignore)
     return Verdict(finding.state, finding.reason)

@@ -49,6 +49,11 @@ class ShownVerdict(Protocol):
         """How long the query may go without a commit."""
         ...
 
+    @property
+    def ignored(self) -> bool:
+        """Whether the settings say that nothing depends on this query."""
+        ...
+
 
 class ShownAlert(Protocol):
     """One alert that is firing."""

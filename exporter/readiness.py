@@ -27,10 +27,11 @@ class Readiness(msgspec.Struct, frozen=True):
 
 
 def readiness(board: Board | None) -> Readiness:
-    """Judge every query known or expected; without a board nothing is known to be well."""
+    """Judge every query known or expected and not ignored; without a board nothing is well."""
     if board is None:
         return Readiness(False, (Reason(None, "starting", "nothing has been looked at yet"),))
-    reasons = tuple(_reason(row) for row in rows(board) if row.state in UNREADY)
+    sick = (row for row in rows(board) if row.state in UNREADY and not row.verdict.ignored)
+    reasons = tuple(_reason(row) for row in sick)
     return Readiness(not reasons, reasons)
 
 

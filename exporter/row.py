@@ -13,6 +13,7 @@ class _Unjudged(msgspec.Struct, frozen=True):
 
     state: str = "starting"
     reason: str = "not judged yet"
+    ignored: bool = False
     window_seconds: float | None = None
 
 

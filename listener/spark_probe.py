@@ -20,7 +20,6 @@ from .probing import Context, ListenerHealth, ProbedRun, ProbeReport, RunFacts, 
 from .spark_listeners import SparkListeners
 from .spark_work import SparkWork
 
-CLOSER_AFTER_SECONDS = 5.0
 KEEP_ENDED_RUNS = 256
 FIRST_WITH_EXECUTION_CONTEXT = 4
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -54,7 +53,7 @@ class SparkProbe:
         self,
         spark: Any,
         listener: HealthListener,
-        closer_after_seconds: float = CLOSER_AFTER_SECONDS,
+        closer_after_seconds: float,
     ) -> None:
         self.details = Details()
         self._closer_after = closer_after_seconds

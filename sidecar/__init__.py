@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from .attach import attach
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .failure import QueryFailure
 from .settings import Settings, SettingsError
-from .sidecar import Sidecar
+
+if TYPE_CHECKING:
+    from .attach import attach
+    from .sidecar import Sidecar
 
 __all__ = ["QueryFailure", "Settings", "SettingsError", "Sidecar", "attach"]
+
+# pyspark is the host's: what needs it is imported when it is asked for, so that the
+# command line works without it.
+_NEEDS_SPARK = {"attach": ".attach", "Sidecar": ".sidecar"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NEEDS_SPARK:
+        return getattr(import_module(_NEEDS_SPARK[name], __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

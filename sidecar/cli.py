@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from .check import check
 from .demo.fates import FATES
-from .demo.run import Script, run
-from .demo.spark_session import NotInstalledError
+from .demo.script import Script
+from .demo.spark_session import NotInstalledError, require_spark
 from .settings import SettingsError
 
 MIN_QUERIES = 2
@@ -21,10 +21,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = vars(_parser().parse_args(argv))
     command = arguments.pop("command")
     try:
-        return run(Script(**arguments)) if command == "demo" else check(os.environ)
+        return _demo(Script(**arguments)) if command == "demo" else check(os.environ)
     except (NotInstalledError, SettingsError) as error:
         sys.stderr.write(f"querypulse: {error}\n")
         return 2
+
+
+def _demo(script: Script) -> int:
+    require_spark()
+    from .demo.run import run
+
+    return run(script)
 
 
 def _parser() -> argparse.ArgumentParser:

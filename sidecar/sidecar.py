@@ -157,7 +157,7 @@ class Sidecar:
         self._start(spark)
 
     def _start(self, spark: Any) -> None:
-        app = self.settings.app_name or spark.sparkContext.appName
+        app = _clean(self.settings.app_name or spark.sparkContext.appName)
         closer = wiring.closer_after_seconds(self.settings)
         self._probe = SparkProbe(spark, self.listener, closer)
         self._prober = Prober(self._probe, self.settings.probe_interval_seconds, self._inbox.wake)
@@ -256,6 +256,11 @@ class Sidecar:
 
 def _left(deadline: float) -> float:
     return max(0.0, deadline - time.monotonic())
+
+
+def _clean(text: str) -> str:
+    # The environment may hold bytes that are no text; JSON and HTTP may not.
+    return text.encode("utf-8", "replace").decode()
 
 
 def _active_session() -> Any:

@@ -11,8 +11,9 @@ from ..alerting.receivers.pagerduty import EVENTS_URL, PagerDuty
 from ..alerting.receivers.receiver import Receiver
 from ..alerting.receivers.webhook import Webhook
 from ..exporter.tls import Tls
-from ..listener.spark_probe import CLOSER_AFTER_SECONDS
 from .settings import Settings, SettingsError
+
+CLOSER_AFTER_SECONDS = 5.0
 
 
 def policy(settings: Settings) -> Policy:
@@ -100,9 +101,12 @@ def http_access(settings: Settings) -> HttpAccess:
         raise SettingsError("settings 'http_tls_cert_file' and 'http_tls_key_file' go together")
     if settings.http_tls_client_ca_file is not None and cert is None:
         raise SettingsError("setting 'http_tls_client_ca_file' needs 'http_tls_cert_file'")
-    return HttpAccess(
-        token=read_secret("http_token_file", settings.http_token_file),
-        tls=None
-        if cert is None or key is None
-        else Tls(cert, key, settings.http_tls_client_ca_file),
-    )
+    token = read_secret("http_token_file", settings.http_token_file)
+    if cert is None or key is None:
+        return HttpAccess(token)
+    tls = Tls(cert, key, settings.http_tls_client_ca_file)
+    try:
+        tls.context()
+    except OSError as error:
+        raise SettingsError(f"settings 'http_tls_...': {error}") from None
+    return HttpAccess(token, tls)

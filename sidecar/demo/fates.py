@@ -16,6 +16,7 @@ class Fate(msgspec.Struct, frozen=True):
     """One way to go wrong: what strikes, what must be told, and how soon (seconds)."""
 
     name: str
+    event: str
     alertname: str | None
     told: str
     within_seconds: float
@@ -69,6 +70,7 @@ FATES = {
     for fate in (
         Fate(
             "dies",
+            "death",
             "QueryFailed",
             "a second writer commits to the table that alert_resolution is merging into",
             30.0,
@@ -76,6 +78,7 @@ FATES = {
         ),
         Fate(
             "hangs",
+            "hang",
             "CommitStalled",
             "a second writer takes the lock of alert_resolution's table and keeps it",
             120.0,
@@ -83,11 +86,12 @@ FATES = {
         ),
         Fate(
             "stops",
+            "stop",
             "QueryGone",
             "somebody calls stop() on alert_resolution",
             60.0,
             _stops,
         ),
-        Fate(NONE, None, "nothing happens", 0.0, _nothing),
+        Fate(NONE, "nothing", None, "nothing happens", 0.0, _nothing),
     )
 }

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 from ...exporter.status import QueryStatus
+from .page_receiver import Page
 
 _WELL = frozenset({"running", "idle", "waiting", "slow", "lagging"})
 _SHOWN = ("summary", "reason", "siblings", "last_commit", "window", "tasks", "python_line")
@@ -37,8 +38,10 @@ class Narrator:
             self._last = text
             self.say(text)
 
-    def page(self, labels: dict[str, str], annotations: dict[str, str]) -> None:
-        """Show a page as the one on call reads it."""
+    def page(self, page: Page, seconds: float) -> None:
+        """Show a page as the one on call reads it, ``seconds`` after what it tells of."""
+        self.say(f"a page arrives, {seconds:.2f} s later")
+        labels, annotations = page.labels, page.annotations
         rows = [("alertname", labels["alertname"]), ("query", labels["query"])]
         rows += [("severity", labels["severity"])]
         rows += [(name, annotations[name]) for name in _SHOWN if annotations.get(name)]

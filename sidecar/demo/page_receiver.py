@@ -28,7 +28,7 @@ class PageReceiver:
         pages = self.pages
 
         class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:  # noqa: N802 - http.server's name
+            def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 pages.extend(_pages(json.loads(body), time.time()))
                 self.send_response(200)

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,8 @@ class NotInstalledError(Exception):
     """Something the demo needs is not on this machine; the message says what."""
 
 
-def local_spark(folder: Path) -> Any:
-    """Start Spark with two cores, silent, and everything it writes below ``folder``.
+def require_spark() -> None:
+    """Check that Spark can be started here.
 
     Raises:
         NotInstalledError: there is no Java, or no PySpark.
@@ -35,10 +36,14 @@ def local_spark(folder: Path) -> Any:
     """
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise NotInstalledError(NO_JAVA)
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise NotInstalledError(NO_SPARK) from None
+    if find_spec("pyspark") is None:
+        raise NotInstalledError(NO_SPARK)
+
+
+def local_spark(folder: Path) -> Any:
+    """Start Spark with two cores, silent, and everything it writes below ``folder``."""
+    from pyspark.sql import SparkSession
+
     log4j = folder / "log4j2.properties"
     log4j.write_text(SILENT_LOG4J)
     # Py4J logs the traceback of every foreachBatch that raises; the page tells it better.
