@@ -9,8 +9,6 @@ from ..listener.snapshot import Snapshot
 from .policy import Limits
 from .window import Window
 
-STALE_PROBE_SECONDS = 10.0
-
 
 class Case(msgspec.Struct, frozen=True):
     """One query before the judge at ``now`` (monotonic seconds)."""
@@ -20,6 +18,7 @@ class Case(msgspec.Struct, frozen=True):
     limits: Limits
     window: Window
     expected: bool
+    probe_stale_seconds: float
     snapshot: Snapshot
     now: float
 
@@ -31,4 +30,4 @@ class Case(msgspec.Struct, frozen=True):
     def probe_is_stale(self) -> bool:
         """Whether the second witness exists but has fallen silent."""
         probe = self.snapshot.probe
-        return probe is not None and self.watched_since(probe.at) > STALE_PROBE_SECONDS
+        return probe is not None and self.watched_since(probe.at) > self.probe_stale_seconds

@@ -68,7 +68,16 @@ def _judge(
 ) -> tuple[Finding | None, Verdict]:
     limits = policy.limits(query.base_name)
     window = stall_window(query, limits)
-    case = Case(label, query, limits, window, query.name in policy.expected, snapshot, now)
+    case = Case(
+        label=label,
+        query=query,
+        limits=limits,
+        window=window,
+        expected=query.name in policy.expected,
+        probe_stale_seconds=policy.probe_stale_seconds,
+        snapshot=snapshot,
+        now=now,
+    )
     finding = None if limits.ignore else _first_finding(case)
     if finding is None:
         return None, Verdict(_calm_state(case), "", window.seconds, limits.ignore)

@@ -19,11 +19,15 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """The roster of queries that must be there, and everybody's limits."""
+    """The roster of queries that must be there, and everybody's limits.
+
+    A probe report older than ``probe_stale_seconds`` says nothing of the present.
+    """
 
     expected: tuple[str, ...] = ()
     defaults: Limits = Limits()
     overrides: tuple[tuple[str, dict[str, float | bool]], ...] = ()
+    probe_stale_seconds: float = 4.0
 
     def limits(self, name: str) -> Limits:
         """The defaults, changed by each pattern that matches, in the order given."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from itertools import product
 from typing import NamedTuple
 
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from ..listener.events import EventKind
+from ..listener.version import VERSION
 from .board import DELIVERY_OUTCOMES, DROP_REASONS, Monitor, ShownAlert
 from .buckets import Buckets
 from .families import Figures, add_buckets, add_info, histogram, info
@@ -105,17 +104,8 @@ def monitor_families(monitor: Monitor, alerts: Sequence[ShownAlert]) -> Iterator
 def build_info() -> InfoMetricFamily:
     """Which querypulse this is; there before anything else is known."""
     family = info("querypulse_build_info", "The version of querypulse that watches this driver.")
-    add_info(family, (), {"version": _version()})
+    add_info(family, (), {"version": VERSION})
     return family
-
-
-@cache
-def _version() -> str:
-    try:
-        return version("querypulse")
-    except PackageNotFoundError:
-        # Shipped as plain files, for example with --py-files.
-        return "unknown"
 
 
 def _alerts_firing(alerts: Sequence[ShownAlert]) -> Metric:

@@ -9,14 +9,14 @@ from .failure import QueryFailure
 from .settings import Settings, SettingsError
 
 if TYPE_CHECKING:
-    from .attach import attach
+    from .attachment import attach
     from .sidecar import Sidecar
 
 __all__ = ["QueryFailure", "Settings", "SettingsError", "Sidecar", "attach"]
 
 # pyspark is the host's: what needs it is imported when it is asked for, so that the
 # command line works without it.
-_NEEDS_SPARK = {"attach": ".attach", "Sidecar": ".sidecar"}
+_NEEDS_SPARK = {"attach": ".attachment", "Sidecar": ".sidecar"}
 
 
 def __getattr__(name: str) -> Any:

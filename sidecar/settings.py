@@ -52,6 +52,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pagerduty_routing_key: str | None = None
     pagerduty_routing_key_file: str | None = None
     pagerduty_url: str | None = None
+    allow_http: bool = False
+    """Whether receivers on other hosts may be told over plain http."""
     runbook_base_url: str = DEFAULT_RUNBOOKS
     queries: dict[str, QuerySettings] = {}
     """Overrides by name pattern, such as ``{"nightly*": {"stall_floor_seconds": 3600}}``."""

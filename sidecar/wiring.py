@@ -14,6 +14,7 @@ from ..exporter.tls import Tls
 from .settings import Settings, SettingsError
 
 CLOSER_AFTER_SECONDS = 5.0
+SLOW_LOOK_SECONDS = 3.0
 
 
 def policy(settings: Settings) -> Policy:
@@ -30,6 +31,7 @@ def policy(settings: Settings) -> Policy:
             (pattern, {k: v for k, v in msgspec.structs.asdict(own).items() if v is not None})
             for pattern, own in settings.queries.items()
         ),
+        probe_stale_seconds=SLOW_LOOK_SECONDS + 2 * settings.probe_interval_seconds,
     )
 
 
@@ -48,15 +50,17 @@ def receivers(settings: Settings) -> list[Receiver]:
 
     """
     found: list[Receiver] = []
+    plain = settings.allow_http
     try:
         if settings.webhook_url is not None:
             secret = read_secret("webhook_secret_file", settings.webhook_secret_file)
-            found.append(Webhook(settings.webhook_url, secret=secret))
+            found.append(Webhook(settings.webhook_url, secret=secret, allow_http=plain))
         key = settings.pagerduty_routing_key or read_secret(
             "pagerduty_routing_key_file", settings.pagerduty_routing_key_file
         )
         if key is not None:
-            found.append(PagerDuty(key, url=settings.pagerduty_url or EVENTS_URL))
+            url = settings.pagerduty_url or EVENTS_URL
+            found.append(PagerDuty(key, url=url, allow_http=plain))
     except SettingsError:
         raise
     except ValueError as error:

@@ -116,7 +116,9 @@ def test_lag_is_known_only_where_both_offsets_are(end, latest, lag):
     assert progress(sources=[source]).sources[0].lag_offsets == lag
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"progress": {}}', "{}", "\ud800", '{"id":1}'])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "null", '{"progress": {}}', "{}", "\ud800", '{"id":1}']
+)
 @pytest.mark.parametrize("kind", list(EventKind))
 def test_what_is_no_event_is_refused_without_quoting_it(kind, text):
     with pytest.raises(DecodeError):
@@ -125,7 +127,9 @@ def test_what_is_no_event_is_refused_without_quoting_it(kind, text):
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 FIELDS = ["name", "batchDuration", "durationMs", "eventTime", "stateOperators", "sources", "sink",

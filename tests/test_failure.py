@@ -57,7 +57,9 @@ def test_a_delta_conflict_in_a_java_call_of_foreach_batch_is_named():
     assert failure.reason == "ConcurrentAppendException: Files were added to the root."
 
 
-@pytest.mark.parametrize("text", ["", "\n\n", "boom", ": : :", "Traceback (most recent call last):"])
+@pytest.mark.parametrize(
+    "text", ["", "\n\n", "boom", ": : :", "Traceback (most recent call last):"]
+)
 def test_any_text_has_a_class(text):
     assert describe_failure(text).error_class
 
@@ -125,7 +127,10 @@ def test_plain_words_stay(text):
     assert redact(text) == text
 
 
-@pytest.mark.parametrize("text", ["password" * 20_000, "a=" * 40_000, "-----BEGIN " * 9_000, "ey" * 50_000, "://" * 30_000])
+@pytest.mark.parametrize(
+    "text",
+    ["password" * 20_000, "a=" * 40_000, "-----BEGIN " * 9_000, "ey" * 50_000, "://" * 30_000],
+)
 def test_hostile_text_takes_no_time_to_speak_of(text):
     began = time.perf_counter()
     redact(text)

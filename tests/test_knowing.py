@@ -116,7 +116,9 @@ def test_a_clean_end_is_completed_only_where_the_trigger_ends_by_itself(trigger,
 
 
 def test_a_query_killed_by_its_own_spark_stop_has_not_failed():
-    last_words = "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
+    last_words = (
+        "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
+    )
     story = Story().started(at=0).ended(at=1, exception=last_words, context=Context.STOPPED)
 
     assert story.query().ended.outcome is Outcome.STOPPED
@@ -129,7 +131,9 @@ def test_a_real_failure_is_one_even_when_spark_was_stopped_right_after():
 
 
 def test_those_last_words_are_a_failure_while_the_context_runs():
-    last_words = "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
+    last_words = (
+        "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
+    )
 
     assert Story().started(at=0).ended(at=1, exception=last_words).query().failure is not None
 
@@ -171,7 +175,9 @@ def test_an_unnamed_query_is_shown_by_the_first_8_characters_of_its_id():
 
 
 def test_one_stalled_batch_raises_the_baseline_threefold_at_most():
-    story = Story().started(at=0).commit(batch=0, at=1, seconds=2).commit(batch=1, at=700, seconds=600)
+    story = (
+        Story().started(at=0).commit(batch=0, at=1, seconds=2).commit(batch=1, at=700, seconds=600)
+    )
 
     assert story.query().baseline == (2, 6)
 
@@ -188,7 +194,9 @@ def test_a_progress_that_spark_recorded_between_two_looks_is_a_sign_of_life():
     for at, mark in [(0, ""), (1, "2026-01-01T00:00:01Z"), (2, "2026-01-01T00:00:01Z")]:
         story.probe(run(message="Getting offsets from X", last_progress_mark=mark), at=at)
     assert not story.query().first_sign_seen
-    story.probe(run(message="Getting offsets from X", last_progress_mark="2026-01-01T00:00:11Z"), at=3)
+    story.probe(
+        run(message="Getting offsets from X", last_progress_mark="2026-01-01T00:00:11Z"), at=3
+    )
 
     assert story.query().last_idle_at == 3
 
@@ -230,7 +238,11 @@ def test_whatever_the_order_counters_only_grow_and_nothing_raises(script):
             (query,) = queries
             now = query.totals
             if last is not None:
-                assert all(getattr(now, f) >= getattr(last, f) for f in now.__struct_fields__ if f != "batch_buckets")
+                assert all(
+                    getattr(now, f) >= getattr(last, f)
+                    for f in now.__struct_fields__
+                    if f != "batch_buckets"
+                )
                 assert sum(now.batch_buckets) >= sum(last.batch_buckets)
             last = now
             assert query.last_sign_at <= at

@@ -227,6 +227,10 @@ def test_the_window_sizes_itself(trigger, batch_seconds, limits, seconds):
 
 def test_every_alert_has_its_runbook():
     runbooks = Path(__file__).parent.parent / "dashboards" / "runbooks"
-    names = {finding.alertname for case in CASES for finding in case[1].judge(case[2], **case[3]).findings}
+    names = {
+        finding.alertname
+        for case in CASES
+        for finding in case[1].judge(case[2], **case[3]).findings
+    }
 
     assert names == {path.stem for path in runbooks.glob("*.md")}

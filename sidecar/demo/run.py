@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from ..attach import attach
+from ..attachment import attach
 from .director import Director
 from .narrator import Narrator
 from .page_receiver import PageReceiver

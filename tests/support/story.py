@@ -52,7 +52,9 @@ def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True,
 
 
 def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
-    return run(query, number, message="Processing new data", busy=True, data=True, batch=batch, **fields)
+    return run(
+        query, number, message="Processing new data", busy=True, data=True, batch=batch, **fields
+    )
 
 
 class Story:
@@ -78,8 +80,12 @@ class Story:
         self.state.hear(Idle(f"id-{query}", f"{query}-{run}"), at)
         return self
 
-    def ended(self, query="a", run=1, *, at, exception=None, error_class=None, context=Context.RUNNING):
-        self.state.hear(Terminated(f"id-{query}", f"{query}-{run}", exception, error_class), at, context)
+    def ended(
+        self, query="a", run=1, *, at, exception=None, error_class=None, context=Context.RUNNING
+    ):
+        self.state.hear(
+            Terminated(f"id-{query}", f"{query}-{run}", exception, error_class), at, context
+        )
         return self
 
     def probe(self, *runs, at, context=Context.RUNNING):

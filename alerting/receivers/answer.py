@@ -1,0 +1,69 @@
+"""What an HTTP answer means for an alert. Pure."""
+
+from __future__ import annotations
+
+from datetime import timezone
+from email.utils import parsedate_to_datetime
+from enum import Enum
+
+MAX_RETRY_AFTER_SECONDS = 300.0
+"""No receiver can ask for more silence than this: a page is waiting."""
+
+TOO_MANY_REQUESTS = 429
+RATE_LIMIT_WAIT_SECONDS = 5.0
+"""For a 429 that does not say how long: PagerDuty documents no ``Retry-After``."""
+
+TRY_AGAIN = frozenset({408, 425, TOO_MANY_REQUESTS})
+"""Client errors that pass by themselves: timeout, too early (RFC 8470), too many requests."""
+
+
+class Answer(str, Enum):
+    """What became of an alert."""
+
+    DELIVERED = "delivered"
+    TRANSIENT = "transient"
+    REFUSED = "refused"
+
+
+def classify(status: int) -> Answer:
+    """Judge an HTTP status.
+
+    A redirect is a refusal: following one turns a POST into a GET without its body (301 to
+    303), or hands body and signature to whatever ``Location`` says (307, 308).
+    """
+    if 200 <= status < 300:  # noqa: PLR2004 - the numbers are RFC 9110's classes
+        return Answer.DELIVERED
+    if status in TRY_AGAIN or 500 <= status < 600:  # noqa: PLR2004 - as above
+        return Answer.TRANSIENT
+    return Answer.REFUSED
+
+
+def may_have_arrived(status: int) -> bool:
+    """Whether this failure can hide a success, as a gateway's does."""
+    return status in {408, 500, 502, 504}
+
+
+def wait_asked_for(status: int, retry_after: str | None, now_wall: float) -> float | None:
+    """Seconds to leave the receiver alone after a failure, None if it did not ask."""
+    seconds = parse_retry_after(retry_after, now_wall)
+    if seconds is None and status == TOO_MANY_REQUESTS:
+        return RATE_LIMIT_WAIT_SECONDS
+    return seconds
+
+
+def parse_retry_after(text: str | None, now_wall: float) -> float | None:
+    """Seconds to wait by a ``Retry-After`` header (RFC 9110, 10.2.3), or None if it says nothing.
+
+    ``text`` is whole seconds or an HTTP-date, ``now_wall`` Unix seconds. The answer lies
+    between 0 and ``MAX_RETRY_AFTER_SECONDS``.
+    """
+    text = (text or "").strip()
+    if text.isascii() and text.isdigit():
+        return min(float(text), MAX_RETRY_AFTER_SECONDS)
+    try:
+        date = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=timezone.utc)
+    return min(max(0.0, date.timestamp() - now_wall), MAX_RETRY_AFTER_SECONDS)

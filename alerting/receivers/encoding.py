@@ -1,0 +1,27 @@
+"""Values as they stand in the JSON that receivers read. Pure."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+
+def to_json(body: dict[str, Any]) -> bytes:
+    """Serialise once: the same bytes are signed, measured and sent.
+
+    Text from a broken exception may hold lone surrogates; they become ``?``, for a
+    decoration must not cost a page.
+    """
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def rfc3339(wall: float) -> str:
+    """Unix seconds as RFC 3339 in UTC with milliseconds: ``2026-11-21T08:58:49.119Z``."""
+    moment = datetime.fromtimestamp(wall, timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shorten(text: str, limit: int) -> str:
+    """At most ``limit`` characters; a cut text ends in an ellipsis."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,164 @@
+"""The running parts of a sidecar: threads, server, deliveries, around one SparkContext."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from ..alerting.alert import Alerts
+from ..alerting.delivery import Delivery
+from ..exporter.board import Board
+from ..exporter.server import HttpServer
+from ..listener.guard import Guard
+from ..listener.health_listener import HealthListener, Heard
+from ..listener.loop import Loop
+from ..listener.mailbox import Mailbox
+from ..listener.prober import Prober
+from ..listener.reader import Arrived, EventReader, Marker
+from ..listener.spark_probe import SparkProbe
+from . import wiring
+from .deadline import Deadline
+from .monitor import MonitorFacts
+from .settings import Settings
+from .worker import Judged, Worker
+
+log = logging.getLogger("querypulse")
+
+MAILBOX_CAPACITY = 2000
+ALIVE_SECONDS = 5.0
+
+
+class Parts:
+    """Everything that runs, from ``start`` to ``stop``; data flows one way through it.
+
+    listener -> ``heard`` -> reader -> ``arrived`` -> worker -> board and deliveries.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        spark: Any,
+        listener: HealthListener,
+        heard: Mailbox[Heard | Marker],
+        deliveries: list[Delivery],
+        access: wiring.HttpAccess,
+        guard: Guard,
+        on_judged: Callable[[], None],
+    ) -> None:
+        self._heard = heard
+        self._arrived: Mailbox[Arrived | Marker] = Mailbox(MAILBOX_CAPACITY)
+        self._deliveries = deliveries
+        self._guard = guard
+        self._on_judged = on_judged
+        app = _clean(settings.app_name or spark.sparkContext.appName)
+        probe = SparkProbe(spark, listener, wiring.closer_after_seconds(settings))
+        self._prober = Prober(probe, settings.probe_interval_seconds, self._arrived.wake)
+        reader = EventReader(
+            heard,
+            self._arrived,
+            guard,
+            context=probe.context,
+            on_started=self._prober.poke,
+        )
+        self._worker = Worker(
+            self._arrived,
+            wiring.policy(settings),
+            Alerts(app, settings.runbook_base_url),
+            deliveries,
+            latest_report=lambda: self._prober.latest,
+            on_judged=self._publish,
+        )
+        self._facts = MonitorFacts(
+            app=app,
+            spark_version=spark.version,
+            listener=listener,
+            heard=heard,
+            reader=reader,
+            prober=self._prober,
+            worker=self._worker,
+            guard=guard,
+            deliveries=deliveries,
+            expected=settings.expected_queries,
+        )
+        self._loops = [
+            Loop("reader", reader.step, guard),
+            Loop("probe", self._prober.step, guard),
+            Loop("worker", self._worker.step, guard),
+        ]
+        self.judged: Judged = self._worker.judged
+        self.board: Board = self._facts.board(self.judged)
+        self._server = self._make_server(settings, access)
+
+    @property
+    def url(self) -> str | None:
+        """Where the HTTP server listens; None when it is off."""
+        return self._server.url if self._server is not None else None
+
+    def start(self) -> None:
+        """Take the port, if there is one to take, and start every thread."""
+        if self._server is not None and not self._listens(self._server):
+            self._server = None
+        for delivery in self._deliveries:
+            delivery.start()
+        for loop in self._loops:
+            loop.start()
+
+    def flush(self, deadline: Deadline) -> bool:
+        """Look, judge and deliver once more; False when something was not done in time."""
+        looked = self._prober.look_now(deadline.left)
+        marker = Marker()
+        self._heard.put(marker, lifecycle=True)
+        judged = marker.passed.wait(deadline.left)
+        delivered = [delivery.flush(deadline.left) for delivery in self._deliveries]
+        return looked and judged and all(delivered)
+
+    def stop(self, deadline: Deadline) -> None:
+        """Stop every thread and give the port back."""
+        for loop in self._loops:
+            loop.stop()
+        self._heard.wake()
+        self._arrived.wake()
+        self._prober.poke()
+        for delivery in self._deliveries:
+            delivery.close(deadline.left)
+        if self._server is not None:
+            self._server.close(deadline.left)
+        for loop in self._loops:
+            loop.join(deadline.left)
+
+    def _make_server(self, settings: Settings, access: wiring.HttpAccess) -> HttpServer | None:
+        if settings.http_port < 0:
+            return None
+        return HttpServer(
+            settings.http_host,
+            settings.http_port,
+            lambda: self.board,
+            self._is_alive,
+            self._guard,
+            token=access.token,
+            tls=access.tls,
+        )
+
+    def _listens(self, server: HttpServer) -> bool:
+        try:
+            server.start()
+        except OSError as error:
+            log.error("querypulse: no metrics server: %s", error)  # noqa: TRY400 - one line
+            return False
+        return True
+
+    def _is_alive(self) -> bool:
+        return time.monotonic() - self._worker.beat_at < ALIVE_SECONDS
+
+    def _publish(self, judged: Judged) -> None:
+        self.judged = judged
+        self.board = self._facts.board(judged)
+        self._on_judged()
+
+
+def _clean(text: str) -> str:
+    # The environment may hold bytes that are no text; JSON and HTTP may not.
+    return text.encode("utf-8", "replace").decode()

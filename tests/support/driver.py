@@ -1,0 +1,92 @@
+"""A Spark driver of its own: a script in a process that the test may freeze, kill or outlive."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from support.queries import until
+
+HEADER = """
+import os, sys, time, threading
+from pyspark.sql import SparkSession
+from querypulse.sidecar import attach
+spark = (
+    SparkSession.builder.master("local[2]").appName("driver")
+    .config("spark.driver.bindAddress", "127.0.0.1").config("spark.driver.host", "127.0.0.1")
+    .config("spark.ui.enabled", "false").config("spark.ui.showConsoleProgress", "false")
+    .config("spark.sql.shuffle.partitions", "1").getOrCreate()
+)
+spark.sparkContext.setLogLevel("OFF")
+def rate():
+    return spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+def start(name, function=lambda batch, batch_id: batch.count()):
+    stream = rate().writeStream.queryName(name).trigger(processingTime="200 milliseconds")
+    return stream.foreachBatch(function).start()
+def until_commits(sidecar, *names):
+    while not all(any(q.name == n and q.last_commit_batch is not None for q in sidecar.snapshot().queries) for n in names):
+        time.sleep(0.05)
+def say(text):
+    print(text, flush=True)
+"""
+
+
+class Driver:
+    """Runs ``script`` after ``HEADER``; ``lines`` is what it has said so far."""
+
+    def __init__(self, script: str, folder: Path, **environment: str) -> None:
+        path = folder / "driver.py"
+        path.write_text(HEADER + textwrap.dedent(script))
+        self._output = folder / "said"
+        self._errors = folder / "errors"
+        with self._output.open("w") as output, self._errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, "-Iu", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env={**os.environ, **environment},
+                start_new_session=True,
+            )
+
+    @property
+    def lines(self) -> list[str]:
+        return self._output.read_text().splitlines()
+
+    @property
+    def errors(self) -> str:
+        return self._errors.read_text()
+
+    def wait_for_line(self, text: str, timeout: float = 60.0) -> None:
+        def said():
+            assert self.process.poll() is None or text in self.lines, self.errors
+            return text in self.lines
+
+        until(said, f"the driver says {text!r}", timeout)
+
+    def wait(self, timeout: float = 60.0) -> int:
+        """Its exit code."""
+        return self.process.wait(timeout)
+
+    def signal_all(self, number: signal.Signals) -> None:
+        """Signal Python and its JVM alike."""
+        os.killpg(self.process.pid, number)
+
+    def signal_jvm(self, number: signal.Signals) -> None:
+        """Signal the JVM only."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        for child in children.split():
+            os.kill(int(child), number)
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self.signal_all(signal.SIGKILL)
+        self.process.wait(10)

@@ -1,0 +1,156 @@
+"""A real HTTP server on loopback that records what it is sent and answers by script."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PATIENCE_SECONDS = 10.0
+DRIP_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    headers: Message
+    body: bytes
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Hands each request to its double."""
+
+    protocol_version = "HTTP/1.1"
+    double: HttpDouble
+
+    def do_POST(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        request = Request(self.command, self.path, self.headers, self.rfile.read(length))
+        self.double.handle(request, self)
+
+    def do_GET(self) -> None:
+        self.do_POST()
+
+    def log_message(self, *_: object) -> None:
+        """Tests print nothing."""
+
+
+Answer = Callable[[Handler], None]
+
+
+def reply(status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
+    """A whole answer."""
+
+    def answer(handler: Handler) -> None:
+        handler.send_response(status)
+        for name, value in (headers or {}).items():
+            handler.send_header(name, value)
+        if status >= 200 and status not in {204, 304}:
+            handler.send_header("Content-Length", str(len(body)))
+        handler.end_headers()
+        if status not in {204, 304}:
+            handler.wfile.write(body)
+
+    return answer
+
+
+def held(until: threading.Event, then: Answer) -> Answer:
+    """Silence until the event is set (or the double closes), then an answer."""
+
+    def answer(handler: Handler) -> None:
+        while not until.wait(0.01):
+            if handler.double.closing.is_set():
+                return
+        then(handler)
+
+    return answer
+
+
+def drip(start: bytes) -> Answer:
+    """``start``, then one byte now and then for ever."""
+
+    def answer(handler: Handler) -> None:
+        handler.connection.sendall(start)
+        while not handler.double.closing.wait(DRIP_SECONDS):
+            try:
+                handler.connection.sendall(b"a")
+            except OSError:
+                break
+        handler.close_connection = True
+
+    return answer
+
+
+def raw(text: bytes = b"") -> Answer:
+    """These bytes, then the end of the connection."""
+
+    def answer(handler: Handler) -> None:
+        handler.connection.sendall(text)
+        handler.close_connection = True
+
+    return answer
+
+
+class HttpDouble(ThreadingHTTPServer):
+    """Answers from ``script`` first, then ``otherwise``; a context manager that leaves nothing."""
+
+    daemon_threads = False
+    block_on_close = True
+
+    def __init__(self, *script: Answer, otherwise: Answer | None = None) -> None:
+        handler = type("BoundHandler", (Handler,), {"double": self})
+        super().__init__(("127.0.0.1", 0), handler)
+        self.script: deque[Answer] = deque(script)
+        self.otherwise = otherwise or reply(200)
+        self.requests: list[Request] = []
+        self.closing = threading.Event()
+        self._arrived = threading.Condition()
+        self._connections: list[socket.socket] = []
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle(self, request: Request, handler: Handler) -> None:
+        with self._arrived:
+            self.requests.append(request)
+            answer = self.script.popleft() if self.script else self.otherwise
+            self._arrived.notify_all()
+        answer(handler)
+
+    def wait_for(self, count: int) -> list[Request]:
+        """The first ``count`` requests, once they are there."""
+        with self._arrived:
+            came = self._arrived.wait_for(lambda: len(self.requests) >= count, PATIENCE_SECONDS)
+        assert came, f"{len(self.requests)} requests came, not {count}"
+        return self.requests[:count]
+
+    def process_request(self, request: socket.socket, client_address: object) -> None:
+        self._connections.append(request)
+        super().process_request(request, client_address)
+
+    def handle_error(self, *_: object) -> None:
+        """A client that hangs up in the middle is part of the play."""
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.closing.set()
+        self.shutdown()
+        self._thread.join()
+        for connection in self._connections:
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # closed already
+        self.server_close()

@@ -1,0 +1,102 @@
+"""PagerDuty's Events API v2 as its documents describe it, on loopback.
+
+https://developer.pagerduty.com/docs/send-alert-event
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .http_double import Answer, Handler, HttpDouble, reply
+
+MAX_EVENT_BYTES = 512_000
+SEVERITIES = {"critical", "error", "warning", "info"}
+
+
+class PagerDutyDouble(HttpDouble):
+    """Holds events to the documented limits and keeps incidents by ``dedup_key``.
+
+    ``incidents`` maps each key to how many incidents were opened with it, ``open`` holds the
+    keys open now, ``dropped_resolves`` those resolved without an open incident, ``invalid``
+    the errors of each refused event, ``events`` all that were accepted.
+    """
+
+    def __init__(self, *script: Answer) -> None:
+        super().__init__(*script, otherwise=self.process)
+        self.incidents: dict[str, int] = {}
+        self.open: set[str] = set()
+        self.dropped_resolves: list[str] = []
+        self.invalid: list[list[str]] = []
+        self.events: list[dict[str, Any]] = []
+
+    @property
+    def enqueue_url(self) -> str:
+        return f"{self.url}/v2/enqueue"
+
+    def process(self, handler: Handler) -> None:
+        """Judge the newest request as PagerDuty would."""
+        request = self.requests[-1]
+        if (request.method, request.path) != ("POST", "/v2/enqueue"):
+            return reply(404)(handler)
+        if len(request.body) > MAX_EVENT_BYTES:
+            return reply(413)(handler)
+        event = json.loads(request.body)
+        errors = problems(event)
+        if errors:
+            self.invalid.append(errors)
+            return reply(400, body=_invalid(errors))(handler)
+        self._apply(event)
+        return reply(202, body=_accepted(event["dedup_key"]))(handler)
+
+    def _apply(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+        key = event["dedup_key"]
+        if event["event_action"] == "trigger" and key not in self.open:
+            self.open.add(key)
+            self.incidents[key] = self.incidents.get(key, 0) + 1
+        elif event["event_action"] == "resolve":
+            if key not in self.open:
+                self.dropped_resolves.append(key)
+            self.open.discard(key)
+
+
+def rate_limited() -> Answer:
+    """The answer beyond about 120 events a minute."""
+    return reply(429, body=b'{"status":"throttle exceeded","message":"Requests too fast"}')
+
+
+def problems(event: dict[str, Any]) -> list[str]:
+    """What PagerDuty would not accept."""
+    found = []
+    if len(event.get("routing_key", "")) != 32:
+        found.append("Length of 'routing_key' is incorrect (should be 32 characters)")
+    if event.get("event_action") not in {"trigger", "acknowledge", "resolve"}:
+        found.append("'event_action' is missing or unknown")
+    if not 0 < len(event.get("dedup_key", "")) <= 255:
+        found.append("'dedup_key' is missing or longer than 255 characters")
+    if event.get("event_action") == "trigger":
+        found += _payload_problems(event.get("payload", {}))
+        found += [f"link without href: {one}" for one in event.get("links", []) if not one["href"]]
+    return found
+
+
+def _payload_problems(payload: dict[str, Any]) -> list[str]:
+    found = [f"'{name}' is missing" for name in ("summary", "source") if not payload.get(name)]
+    if len(payload.get("summary", "")) > 1024:
+        found.append("'summary' is too long (maiximum is 1024 characters)")
+    if payload.get("severity") not in SEVERITIES:
+        found.append("'severity' is missing or unknown")
+    if not isinstance(payload.get("custom_details", {}), dict):
+        found.append("'custom_details' is not an object")
+    return found
+
+
+def _accepted(key: str) -> bytes:
+    body = {"status": "success", "message": "Event processed", "dedup_key": key}
+    return json.dumps(body).encode()
+
+
+def _invalid(errors: list[str]) -> bytes:
+    body = {"status": "invalid event", "message": "Event object is invalid", "errors": errors}
+    return json.dumps(body).encode()

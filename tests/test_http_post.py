@@ -1,0 +1,245 @@
+"""One HTTP post over a real socket: bounded, and silent about secrets."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+from support.http_double import PATIENCE_SECONDS, HttpDouble, drip, held, raw, reply
+
+from querypulse.alerting.receivers.http import HttpError, HttpPoster
+from querypulse.alerting.receivers.wire import Wire
+
+NOW = 1_800_000_000.0
+PATH_SECRET = "B0000SECRETB0000"
+
+
+@pytest.fixture
+def double() -> Iterator[HttpDouble]:
+    with HttpDouble() as double:
+        yield double
+
+
+def poster(double: HttpDouble, **options) -> HttpPoster:
+    url = double.url.replace("//", "//someone:passw0rd@") + f"/services/{PATH_SECRET}?token=t0ken"
+    return HttpPoster(url, setting="webhook_url", **options)
+
+
+def test_the_bytes_given_are_the_bytes_sent(double):
+    """The body is posted as serialised, to the whole path and query."""
+    answer = poster(double).post(b'{"a":1}', NOW, lambda wall: {"X-At": f"{wall:.0f}"})
+    (request,) = double.requests
+
+    assert answer == b""
+    assert (request.method, request.body) == ("POST", b'{"a":1}')
+    assert request.path == f"/services/{PATH_SECRET}?token=t0ken"
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.headers["User-Agent"].startswith("querypulse/")
+    assert request.headers["X-At"] == f"{NOW:.0f}"
+
+
+def test_one_connection_serves_many_posts(double):
+    """An answer that was read whole leaves its connection for the next post."""
+    double.otherwise = reply(200, body=b"ok")
+    post = poster(double).post
+
+    assert [post(b"{}", NOW), post(b"{}", NOW)] == [b"ok", b"ok"]
+    assert len(double._connections) == 1
+
+
+def test_credentials_of_the_environment_stay_there(double, tmp_path, monkeypatch):
+    """Neither ~/.netrc nor a proxy variable has a say."""
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password hunter2\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    HttpPoster(double.url, setting="webhook_url").post(b"{}", NOW)
+
+    assert double.requests[0].headers["Authorization"] is None
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_a_refusal(double, status):
+    """It is not followed, for the alert would vanish or leak."""
+    double.otherwise = reply(status, {"Location": f"{double.url}/elsewhere"}, b"x" * 100_000)
+    with pytest.raises(HttpError) as caught:
+        poster(double).post(b"{}", NOW)
+
+    assert not caught.value.transient
+    assert caught.value.status == status
+    assert len(double.requests) == 1
+
+
+def test_an_outage_of_a_moment_is_bridged(double):
+    """A post is attempted three times, each at its own time."""
+    double.script.extend([reply(503), raw()])
+    poster(double).post(b"{}", NOW)
+
+    assert len(double.requests) == 3
+
+
+def test_a_longer_outage_goes_back_to_the_schedule(double):
+    """After three attempts the error says transient."""
+    double.otherwise = reply(503)
+    with pytest.raises(HttpError) as caught:
+        poster(double).post(b"{}", NOW)
+
+    assert caught.value.transient
+    assert len(double.requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 413, 422])
+def test_a_refusal_is_not_repeated(double, status):
+    """What will not pass by itself is told at once."""
+    double.otherwise = reply(status)
+    with pytest.raises(HttpError) as caught:
+        poster(double).post(b"{}", NOW)
+
+    assert not caught.value.transient
+    assert not caught.value.may_have_arrived
+    assert len(double.requests) == 1
+
+
+def test_a_short_retry_after_is_waited_for(double):
+    """One second is waited on the spot."""
+    double.script.append(reply(429, {"Retry-After": "1"}))
+    began = time.monotonic()
+    poster(double).post(b"{}", NOW)
+
+    assert 1.0 <= time.monotonic() - began < 3.0
+    assert len(double.requests) == 2
+
+
+def test_a_long_retry_after_is_handed_on(double):
+    """The schedule waits, not the thread."""
+    double.otherwise = reply(503, {"Retry-After": "120"})
+    with pytest.raises(HttpError) as caught:
+        poster(double).post(b"{}", NOW)
+
+    assert caught.value.retry_after == 120.0
+    assert len(double.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"HTTP/1.1 200 OK\r\nX-Long: ",
+        b"HTTP/1.1 503 Busy\r\nContent-Length: 100000\r\n\r\n",
+        b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 100000\r\n\r\n",
+    ],
+    ids=["in the head", "in the body", "in a redirect"],
+)
+def test_a_dripping_server_cannot_hold_a_post(double, start):
+    """Each byte comes well within the read timeout, and the total deadline holds."""
+    double.otherwise = drip(start)
+    began = time.monotonic()
+    with pytest.raises(HttpError):
+        poster(double, total_seconds=0.4).post(b"{}", NOW)
+
+    assert time.monotonic() - began < 1.0
+
+
+def test_a_200_counts_though_its_body_never_ends(double):
+    """The status has been told; a dripping body takes nothing back."""
+    double.otherwise = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+
+    assert poster(double, total_seconds=0.4).post(b"{}", NOW) == b""
+
+
+def test_a_long_answer_is_read_in_part(double):
+    """64 KiB are enough of any answer."""
+    double.otherwise = reply(200, body=b"x" * 200_000)
+
+    assert len(poster(double).post(b"{}", NOW)) == 64 * 1024
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [raw(), raw(b"HTTP/1.1 2"), raw(b"SSH-2.0-x\r\n"), reply(500), reply(504)],
+    ids=["hang-up", "cut in the head", "not HTTP", "500", "504"],
+)
+def test_what_may_have_arrived_is_said_so(double, answer):
+    """The request left and its fate is unknown."""
+    double.otherwise = answer
+    with pytest.raises(HttpError) as caught:
+        poster(double).post(b"{}", NOW)
+
+    assert caught.value.transient
+    assert caught.value.may_have_arrived
+
+
+def test_a_doubt_outlives_a_clear_refusal(double):
+    """The first attempt may have arrived, whatever the second was told."""
+    double.script.extend([raw(), reply(401)])
+    with pytest.raises(HttpError, match="401") as caught:
+        poster(double).post(b"{}", NOW)
+
+    assert caught.value.may_have_arrived
+
+
+def test_what_never_left_is_said_so():
+    """A refused connection carried nothing."""
+    with HttpDouble() as gone:
+        pass
+    with pytest.raises(HttpError, match="Connection refused") as caught:
+        poster(gone).post(b"{}", NOW)
+
+    assert caught.value.transient
+    assert not caught.value.may_have_arrived
+
+
+def test_closing_ends_a_post_under_way(double):
+    """A hanging server does not hold the end of the job."""
+    double.otherwise = held(threading.Event(), reply(200))
+    hanging = poster(double)
+    with ThreadPoolExecutor(1) as pool:
+        post = pool.submit(hanging.post, b"{}", NOW)
+        double.wait_for(1)
+        began = time.monotonic()
+        hanging.close()
+        with pytest.raises(HttpError):
+            post.result(PATIENCE_SECONDS)
+
+    assert time.monotonic() - began < 1.0
+    assert len(double.requests) == 1
+
+
+def test_a_cut_that_comes_before_the_answer_holds(double):
+    """Closing between the request and its answer leaves nobody waiting."""
+    double.otherwise = held(threading.Event(), reply(200))
+    wire = Wire()
+    wire.cut()
+    began = time.monotonic()
+    with pytest.raises(requests.RequestException):
+        wire.send(requests.Request("POST", double.url).prepare(), timeout=PATIENCE_SECONDS)
+
+    assert time.monotonic() - began < 1.0
+
+
+def test_a_closed_poster_sends_nothing(double):
+    """After close a post fails without a request."""
+    closed = poster(double)
+    closed.close()
+    with pytest.raises(HttpError, match="closed"):
+        closed.post(b"{}", NOW)
+
+    assert not double.requests
+
+
+@pytest.mark.parametrize("answer", [reply(401), reply(503), raw(), reply(200)])
+def test_secrets_appear_in_no_error_and_no_log(double, caplog, answer):
+    """Not even with every library logging at DEBUG."""
+    double.otherwise = answer
+    shown = ""
+    with caplog.at_level(logging.DEBUG):
+        try:
+            poster(double).post(b'{"routing_key":"b0dy"}', NOW, lambda _: {"X": "he4der"})
+        except HttpError as error:
+            shown = f"{error} {error!r} {error.__cause__!r}"
+    shown += caplog.text + repr(poster(double))
+
+    for secret in (PATH_SECRET, "passw0rd", "t0ken", "b0dy", "he4der"):
+        assert secret not in shown

@@ -1,0 +1,165 @@
+"""How a whole driver ends, freezes and goes on: what is paged then, and what is not."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from support.driver import Driver
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_death_a_second_before_exit_is_paged_and_the_exit_code_stays(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
+    die = threading.Event()
+    def work(batch, batch_id):
+        if die.is_set():
+            raise ValueError("concurrent update")
+    query = start("doomed", work)
+    until_commits(sidecar, "doomed")
+    die.set()
+    while query.isActive:
+        time.sleep(0.01)
+    say("exiting")
+    sys.exit(3)
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("exiting")
+        exiting_at = time.monotonic()
+
+        assert driver.wait() == 3
+        assert time.monotonic() - exiting_at < 10
+        assert pages.told == [("firing", "QueryFailed", "doomed")]
+
+
+def test_a_death_is_paged_when_the_exit_follows_at_once_and_the_receiver_is_slow(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
+    def work(batch, batch_id):
+        raise ValueError("concurrent update")
+    query = start("doomed", work)
+    try:
+        query.awaitTermination()
+    finally:
+        spark.stop()
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        assert driver.wait() == 1
+        assert pages.told == [("firing", "QueryFailed", "doomed")]
+
+
+def test_a_receiver_that_never_answers_holds_the_exit_for_a_bounded_time_only(tmp_path):
+    import socket
+
+    script = """
+    sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
+    query = start("doomed", lambda batch, batch_id: 1 / 0)
+    while query.isActive:
+        time.sleep(0.01)
+    say("exiting")
+    sys.exit(4)
+    """
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with Driver(script, tmp_path, PAGES=url) as driver:
+            driver.wait_for_line("exiting")
+            exiting_at = time.monotonic()
+
+            assert driver.wait() == 4
+            assert time.monotonic() - exiting_at < 10
+
+
+def test_a_planned_spark_stop_under_busy_queries_pages_nobody(pages, tmp_path):
+    script = """
+    from pyspark.sql import functions as F
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=1, stall_floor_seconds=2)
+    def busy(batch, batch_id):
+        for _ in range(40):
+            batch.count()
+    start("busy", busy)
+    start("calm")
+    rate().writeStream.queryName("noop").format("noop").start()
+    until_commits(sidecar, "calm", "noop")
+    spark.stop()
+    say("stopped")
+    deadline = time.monotonic() + 10
+    while not sidecar.closed and time.monotonic() < deadline:
+        time.sleep(0.05)
+    say(f"closed {sidecar.closed}")
+    time.sleep(4)
+    say(f"threads {[t.name for t in threading.enumerate() if t.name.startswith('querypulse')]}")
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        assert driver.wait() == 0, driver.errors
+        assert pages.told == []
+        assert driver.lines == ["stopped", "closed True", "threads []"]
+
+
+def test_a_driver_that_just_exits_pages_nobody(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
+    start("a"); start("b")
+    until_commits(sidecar, "a", "b")
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        assert driver.wait() == 0, driver.errors
+        assert pages.told == []
+
+
+def test_a_jvm_that_does_not_answer_does_not_stop_the_judging(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5)
+    start("frozen")
+    until_commits(sidecar, "frozen")
+    say("committing")
+    time.sleep(120)
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("committing")
+        driver.signal_jvm(signal.SIGSTOP)
+
+        page = pages.wait_for("CommitStalled", "frozen", timeout=40)
+
+        assert page.annotations["reason"].startswith("silent: ")
+        driver.signal_jvm(signal.SIGCONT)
+        pages.wait_for("CommitStalled", "frozen", status="resolved")
+
+
+def test_a_driver_that_was_frozen_as_a_whole_pages_nobody_when_it_goes_on(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, start_grace_seconds=5)
+    start("thawed")
+    until_commits(sidecar, "thawed")
+    say("committing")
+    time.sleep(24)
+    say(f"alerts {sidecar.alerts()}")
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("committing")
+        driver.signal_all(signal.SIGSTOP)
+        time.sleep(12)
+        driver.signal_all(signal.SIGCONT)
+        driver.wait_for_line("alerts ()")
+
+        assert driver.wait() == 0
+        assert pages.told == []
+
+
+def test_a_forked_child_pages_nothing_and_ends_quietly(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
+    query = start("doomed", lambda batch, batch_id: 1 / 0)
+    while query.isActive:
+        time.sleep(0.01)
+    if os.fork() == 0:
+        sidecar.close()
+        sys.exit(7)
+    say(f"child {os.waitstatus_to_exitcode(os.wait()[1])}")
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        assert driver.wait() == 0, driver.errors
+        assert driver.lines == ["child 7"]
+        assert pages.told == [("firing", "QueryFailed", "doomed")]
