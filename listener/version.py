@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
-try:
-    VERSION = version("querypulse")
-except PackageNotFoundError:
-    # Shipped without its metadata, as by spark-submit --py-files.
-    VERSION = "unknown"
+
+def installed_version() -> str:
+    """The version in the metadata; "unknown" where that was not shipped, as by --py-files."""
+    try:
+        return version("querypulse")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+VERSION = installed_version()

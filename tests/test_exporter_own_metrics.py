@@ -8,8 +8,8 @@ from support.exporter_boards import WALL, board, full_board
 from support.exporter_exposition import samples, values
 from support.story import CONFLICT, Story
 
-from querypulse.exporter import monitor_families
 from querypulse.exporter.board import Monitor
+from querypulse.listener import version as version_module
 
 
 def test_the_monitor_counts_known_kinds_from_0():
@@ -58,7 +58,6 @@ def test_shipped_as_plain_files_the_version_is_unknown(monkeypatch):
     def not_installed(name):
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(monitor_families, "version", not_installed)
-    monkeypatch.setattr(monitor_families, "_version", monitor_families._version.__wrapped__)
-    (sample,) = samples(None)
-    assert sample.labels == {"version": "unknown"}
+    monkeypatch.setattr(version_module, "version", not_installed)
+
+    assert version_module.installed_version() == "unknown"

@@ -49,13 +49,13 @@ def _silence(case: Case) -> float:
 
 def _how(case: Case) -> str | None:
     """The reason, or None while the query still gets on with its batch."""
-    if case.probe_is_stale or case.query.probed is None:
-        return f"silent: no sign of it for {_silence(case):.0f} s, from events or probe"
     flight = case.query.in_flight
+    if flight is not None and case.watched_since(flight.moved_at) <= case.window.seconds:
+        return None
+    if case.query.probed is None or case.probe_is_stale:
+        return f"silent: no sign of it for {_silence(case):.0f} s, from events or probe"
     if flight is None:
         return f"no_trigger: nothing in flight and no trigger for {_silence(case):.0f} s"
-    if case.watched_since(flight.moved_at) <= case.window.seconds:
-        return None
     since = case.watched_since(flight.since)
     if flight.batch_id is None:
         asked = case.query.probed.message or "looking for data"

@@ -1,0 +1,80 @@
+# Every target sets up what it needs, in .venv; nothing has to be installed first
+# but Python and, for what runs Spark, Java. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
+APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool openssl:openssl
+
+.PHONY: help demo test test-fast lint bench java system-packages clean
+
+help:
+	@sed -n 's/^## //p' Makefile
+
+## make demo       eight queries in one driver; one dies; watch the page arrive
+demo: java $(VENV)/.spark
+	@$(BIN)/querypulse demo $(ARGS)
+
+## make test       all tests, real Spark and real Prometheus tools included
+test: system-packages $(VENV)/.tests
+	$(BIN)/python -Im pytest $(ARGS)
+
+## make test-fast  every test that needs no Java
+test-fast: $(VENV)/.tests
+	$(BIN)/python -Im pytest -m "not spark" $(ARGS)
+
+## make lint       ruff on the checkout, mypy --strict on the built wheel
+lint: $(VENV)/.lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf build/wheel && $(BIN)/python -m build --quiet --wheel --outdir build/wheel/dist .
+	$(BIN)/python -m zipfile -e build/wheel/dist/*.whl build/wheel/site
+	cd build/wheel/site && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml \
+	  --namespace-packages --explicit-package-bases -p querypulse
+
+## make bench      what a listener callback costs, against stock PySpark and the floor
+bench: java $(VENV)/.spark
+	$(BIN)/python -I benchmarks/run.py
+
+## make clean      remove what the other targets made
+clean:
+	rm -rf $(VENV) build *.egg-info
+
+java:
+	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { \
+	  echo "Spark needs Java 17 or newer: install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME." >&2; exit 1; }
+
+# Where we may, we install what tests need from the system, and say so; elsewhere pytest
+# names each test it leaves out and how to get it.
+system-packages:
+	@for pair in $(APT_PACKAGES); do \
+	  package=$${pair%%:*}; command=$${pair##*:}; \
+	  command -v $$command >/dev/null && continue; \
+	  if command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ]; then \
+	    echo "make test: installing the system package $$package, for $$command"; \
+	    [ -n "$$updated" ] || { apt-get update -qq; updated=yes; }; \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$package >/dev/null; \
+	  else \
+	    echo "make test: $$command is not installed (Debian: $$package); its tests are left out"; \
+	  fi; \
+	done
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade pip
+
+# One stamp per purpose: the demo does not wait for test tools.
+$(VENV)/.spark: $(BIN)/python pyproject.toml constraints.txt
+	@echo "installing querypulse with PySpark into $(VENV) (the first time takes a while)"
+	$(PIP) --editable '.[spark]'
+	@touch $@
+
+$(VENV)/.tests: $(VENV)/.spark
+	$(PIP) --group tests
+	@touch $@
+
+$(VENV)/.lint: $(BIN)/python pyproject.toml constraints.txt
+	$(PIP) --group lint --group tests
+	@touch $@
