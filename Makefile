@@ -75,6 +75,7 @@ $(VENV)/.tests: $(VENV)/.spark
 	$(PIP) --group tests
 	@touch $@
 
-$(VENV)/.lint: $(BIN)/python pyproject.toml constraints.txt
-	$(PIP) --group lint --group tests
+# mypy reads what the code imports, so the packages must be there too.
+$(VENV)/.lint: $(VENV)/.tests
+	$(PIP) --group lint
 	@touch $@
