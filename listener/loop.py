@@ -15,14 +15,21 @@ class Loop:
     """A named daemon thread that calls ``step`` again and again until it is stopped.
 
     A step that raises is contained, counted under ``name`` and followed by a short pause,
-    so a broken step can neither kill the thread nor spin. In a forked child there is no
-    thread and the loop stays still.
+    so a broken step can neither kill the thread nor spin. ``last`` is called once at the end,
+    by the same thread. In a forked child there is no thread and the loop stays still.
     """
 
-    def __init__(self, name: str, step: Callable[[], object], guard: Guard) -> None:
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], object],
+        guard: Guard,
+        last: Callable[[], object] = lambda: None,
+    ) -> None:
         self.name = name
         self.stopping = threading.Event()
         self._step = step
+        self._last = last
         self._guard = guard
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
@@ -51,3 +58,4 @@ class Loop:
         while not self.stopping.is_set():
             if not self._guard.attempt(self.name, self._step):
                 self.stopping.wait(PAUSE_AFTER_ERROR_SECONDS)
+        self._guard.attempt(self.name, self._last)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -104,8 +105,9 @@ class SparkProbe:
         )
 
     def release(self) -> None:
-        """Take the listener out of Spark again."""
-        self.details.ask("listeners", self._listeners.remove, None)
+        """Take the listener out of Spark again, if there still is a Spark."""
+        with suppress(Py4JError, OSError):
+            self._listeners.remove()
 
     def _meet_new_runs(self) -> None:
         for query_id in _UUID.findall(self._active.keySet().toString()):

@@ -79,8 +79,9 @@ class State:
         """The query an event belongs to; None when it is an old run's, or tells nothing."""
         known = self._queries.get(event.query_id)
         if known is None:
-            if isinstance(event, Idle):
-                # Its name is not known yet: the probe will introduce it.
+            if isinstance(event, Idle) or _ended_well(event):
+                # A nameless idle query will be introduced by the probe; an end without an
+                # exception, before anybody watched, is nobody's business.
                 return None
             name = None if isinstance(event, Terminated) else event.name
             return self._meet(event.query_id, event.run_id, name, at)
@@ -112,6 +113,10 @@ class State:
 
 
 _KINDS = {Started: "started", Progress: "progress", Idle: "idle", Terminated: "terminated"}
+
+
+def _ended_well(event: Event) -> bool:
+    return isinstance(event, Terminated) and event.exception is None
 
 
 def _is_stale(query: Query, now: float) -> bool:

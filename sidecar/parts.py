@@ -85,7 +85,7 @@ class Parts:
         )
         self._loops = [
             Loop("reader", reader.step, guard),
-            Loop("probe", self._prober.step, guard),
+            Loop("probe", self._prober.step, guard, last=probe.release),
             Loop("worker", self._worker.step, guard),
         ]
         self.judged: Judged = self._worker.judged
