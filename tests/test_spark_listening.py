@@ -159,7 +159,7 @@ def test_after_close_attach_gives_a_new_one(spark, watch):
 def test_wired_by_hand_it_watches_from_add_listener_on(spark, pages):
     sidecar = Sidecar(Settings(http_port=0, webhook_url=pages.url))
     assert sidecar.url is None
-    with pytest.raises(RuntimeError, match="add sidecar.listener to Spark"):
+    with pytest.raises(RuntimeError, match="watches nothing yet"):
         sidecar.snapshot()
     spark.streams.addListener(sidecar.listener)
     query = start(rate(spark), "by hand", trap := Trap())
