@@ -48,6 +48,7 @@ class Parts:
         guard: Guard,
         on_judged: Callable[[], None],
     ) -> None:
+        self._settings = settings
         self._heard = heard
         self._arrived: Mailbox[Arrived | Marker] = Mailbox(MAILBOX_CAPACITY)
         self._deliveries = deliveries
@@ -90,7 +91,7 @@ class Parts:
         ]
         self.judged: Judged = self._worker.judged
         self.board: Board = self._facts.board(self.judged)
-        self._server = self._make_server(settings, access)
+        self._server = self._make_server(access)
 
     @property
     def url(self) -> str | None:
@@ -129,12 +130,12 @@ class Parts:
         for loop in self._loops:
             loop.join(deadline.left)
 
-    def _make_server(self, settings: Settings, access: wiring.HttpAccess) -> HttpServer | None:
-        if settings.http_port < 0:
+    def _make_server(self, access: wiring.HttpAccess) -> HttpServer | None:
+        if self._settings.http_port < 0:
             return None
         return HttpServer(
-            settings.http_host,
-            settings.http_port,
+            self._settings.http_host,
+            self._settings.http_port,
             lambda: self.board,
             self._is_alive,
             self._guard,
@@ -146,7 +147,8 @@ class Parts:
         try:
             server.start()
         except OSError as error:
-            log.error("querypulse: no metrics server: %s", error)  # noqa: TRY400 - one line
+            where = f"{self._settings.http_host}:{self._settings.http_port}"
+            log.error("querypulse: no server on %s: %s", where, error)  # noqa: TRY400 - one line
             return False
         return True
 

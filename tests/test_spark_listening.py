@@ -93,7 +93,10 @@ def test_a_listener_that_the_user_took_out_stays_out(spark, watch):
 
     assert monitor(sidecar).reregistrations == 0
     start(rate(spark), "watched by the probe alone")
-    until(lambda: (q := shown(sidecar, "watched by the probe alone")) and q.last_commit_batch, "it commits")
+    until(
+        lambda: (q := shown(sidecar, "watched by the probe alone")) and q.last_commit_batch,
+        "it commits",
+    )
     assert monitor(sidecar).events.get("started", 0) == 0
 
 

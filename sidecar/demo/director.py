@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
 
 from ..sidecar import Sidecar
 from .fates import FATES
@@ -20,26 +23,28 @@ DELIVERY_SECONDS = 1.0
 HEALTHY_SECONDS = 60.0
 
 
+class Stage(msgspec.Struct, frozen=True):
+    """Where the demo is played: its files, its receiver, its teller, and a way to end it early."""
+
+    folder: Path
+    receiver: PageReceiver
+    narrator: Narrator
+    interrupted: threading.Event
+
+
 class Director:
     """Plays the script in a thread of its own, beside the job's blocked main thread."""
 
-    def __init__(
-        self,
-        script: Script,
-        sidecar: Sidecar,
-        pipeline: Pipeline,
-        receiver: PageReceiver,
-        narrator: Narrator,
-    ) -> None:
-        self.curtain = threading.Event()
+    def __init__(self, script: Script, sidecar: Sidecar, pipeline: Pipeline, stage: Stage) -> None:
         self.as_fated = False
         """Whether in the end exactly what had to be told was told."""
         self._script = script
         self._fate = FATES[script.fate]
         self._sidecar = sidecar
         self._pipeline = pipeline
-        self._receiver = receiver
-        self._narrator = narrator
+        self._receiver = stage.receiver
+        self._narrator = stage.narrator
+        self._interrupted = stage.interrupted
         self._pages: list[Page] = []
         self._struck_at = 0.0
 
@@ -49,14 +54,15 @@ class Director:
             self._play()
         finally:
             self._pipeline.table.unlock()
-            if not self.curtain.is_set():
-                self._pipeline.queries[BRONZE].stop()
+            self._pipeline.queries[BRONZE].stop()
 
     def _play(self) -> None:
         if not self._watch(STARTUP_SECONDS, self._all_committing):
-            self._narrator.say("the queries did not all come to commit")
+            self._narrator.say("not every query came to commit")
             return
         self._watch(self._script.after, lambda: False)
+        if self._interrupted.is_set():
+            return
         self._narrator.say(f"now {self._fate.told}")
         self._struck_at = self._fate.strike(self._pipeline)
         self._watch(self._patience(), lambda: bool(self._pages))
@@ -69,7 +75,7 @@ class Director:
     def _watch(self, seconds: float, done: Callable[[], bool]) -> bool:
         """Tell what happens until ``done()``; False when ``seconds`` passed before."""
         deadline = time.monotonic() + seconds
-        while not self.curtain.is_set():
+        while not self._interrupted.is_set():
             self._narrator.queries(self._sidecar.snapshot().queries)
             for page in self._new_pages():
                 self._pages.append(page)

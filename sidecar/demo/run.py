@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 import threading
 from pathlib import Path
 from typing import Any
 
 from ..attachment import attach
-from .director import Director
+from .director import Director, Stage
 from .narrator import Narrator
 from .page_receiver import PageReceiver
 from .pipeline import BRONZE, Pipeline
@@ -26,46 +27,44 @@ def run(script: Script) -> int:
     narrator = Narrator()
     narrator.say(f"{script.queries} streaming queries in one driver; fate: {script.fate}")
     with tempfile.TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        receiver = PageReceiver()
-        spark = local_spark(folder)
+        stage = Stage(Path(name), PageReceiver(), narrator, threading.Event())
+        spark = local_spark(stage.folder)
+        # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
+        signal.signal(signal.SIGINT, lambda *_: stage.interrupted.set())
         try:
-            return _play(script, spark, folder, receiver, narrator)
-        except KeyboardInterrupt:
-            narrator.say("interrupted")
-            return INTERRUPTED
+            told = _play(script, spark, stage)
         finally:
             spark.stop()
-            receiver.close()
+            stage.receiver.close()
+    if stage.interrupted.is_set():
+        narrator.say("interrupted")
+        return INTERRUPTED
+    return 0 if told else 1
 
 
-def _play(
-    script: Script, spark: Any, folder: Path, receiver: PageReceiver, narrator: Narrator
-) -> int:
+def _play(script: Script, spark: Any, stage: Stage) -> bool:
     sidecar = attach(
         spark,
-        webhook_url=script.webhook_url or receiver.url,
+        webhook_url=script.webhook_url or stage.receiver.url,
         http_port=script.http_port,
         stall_floor_seconds=STALL_FLOOR_SECONDS,
         gone_grace_seconds=GONE_GRACE_SECONDS,
     )
-    pipeline = Pipeline(spark, folder, script.queries)
+    pipeline = Pipeline(spark, stage.folder, script.queries)
     fleet = Fleet(pipeline.landing)
-    director = Director(script, sidecar, pipeline, receiver, narrator)
+    director = Director(script, sidecar, pipeline, stage)
     thread = threading.Thread(target=director.direct, name="demo-director", daemon=True)
-    narrator.say(f"Spark {spark.version}; metrics at {sidecar.url}/metrics")
+    stage.narrator.say(f"Spark {spark.version}; metrics at {sidecar.url}/metrics")
     try:
         fleet.start()
         pipeline.start()
         thread.start()
         # The trap of the incident: who waits for one query does not see another die.
         pipeline.queries[BRONZE].awaitTermination()
+        thread.join()
     finally:
-        director.curtain.set()
-        pipeline.table.unlock()
         fleet.stop()
         sidecar.close()
         for query in spark.streams.active:
             query.stop()
-    thread.join()
-    return 0 if director.as_fated else 1
+    return director.as_fated

@@ -1,0 +1,112 @@
+"""The demo, whole: each fate is seen and told, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from support.queries import until
+
+pytestmark = pytest.mark.spark
+
+COMMAND = [
+    sys.executable,
+    "-Ic",
+    "import sys; from querypulse.sidecar.cli import main; sys.exit(main())",
+    "demo",
+]
+
+
+def demo(*arguments):
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=170,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            ["--after", "5"],
+            [
+                "alertname    QueryFailed",
+                "query        alert_resolution",
+                "ConcurrentAppendException: Files were added",
+                "7 of 8 queries well (alert_resolution failed)",
+                "siblings     7 of 8 queries healthy",
+                "death to webhook",
+                "verdict            as it should be",
+            ],
+        ),
+        (
+            ["--fate", "hangs", "--after", "5"],
+            [
+                "alertname    CommitStalled",
+                "query        alert_resolution",
+                "reason       batch_hung: batch ",
+                "in _wait_for_lock",
+                "7 of 8 queries well (alert_resolution stalled)",
+                "verdict            as it should be",
+            ],
+        ),
+        (
+            ["--fate", "stops", "--after", "2", "--queries", "3"],
+            [
+                "alertname    QueryGone",
+                "query        alert_resolution",
+                "verdict            as it should be",
+            ],
+        ),
+        (
+            ["--fate", "healthy", "--after", "2", "--duration", "25"],
+            ["page               none", "verdict            as it should be"],
+        ),
+    ],
+    ids=["dies", "hangs", "stops", "healthy"],
+)
+def test_each_fate_is_seen_and_told(arguments, said):
+    result = demo(*arguments)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    for text in said:
+        assert text in result.stdout
+    assert ("PAGE" in result.stdout) == ("healthy" not in arguments)
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+def test_pages_go_to_a_webhook_of_ones_own(pages):
+    result = demo("--after", "1", "--queries", "2", "--webhook-url", pages.url)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert pages.told == [("firing", "QueryFailed", "alert_resolution")]
+    assert "death to webhook" in result.stdout
+
+
+def test_ctrl_c_ends_it_cleanly(tmp_path):
+    with (tmp_path / "said").open("w+") as said:
+        process = subprocess.Popen(
+            [*COMMAND, "--queries", "2", "--after", "100"],
+            stdout=said,
+            stderr=said,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            until(
+                lambda: "2 of 2 queries well" in (tmp_path / "said").read_text(), "all are well", 90
+            )
+            os.killpg(process.pid, signal.SIGINT)
+
+            assert process.wait(30) == 130
+        finally:
+            process.kill()
+        text = (tmp_path / "said").read_text()
+        assert "interrupted" in text
+        assert "Traceback" not in text
