@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
+from ..listener.probing import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
 from .case import Case
@@ -94,7 +95,7 @@ def _calm_state(case: Case) -> State:
     if query.ended is not None:
         outcomes = {Outcome.FAILED: State.FAILED, Outcome.COMPLETED: State.COMPLETED}
         return outcomes.get(query.ended.outcome, State.STOPPED)
-    if query.vanished_at is not None:
+    if query.vanished_at is not None or case.snapshot.context is not Context.RUNNING:
         return State.STOPPED
     if not query.first_sign_seen:
         return State.STARTING

@@ -22,6 +22,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     began_at: float
     queries: tuple[Query, ...] = ()
     probe: ProbeReport | None = None
+    context_stopped_at: float | None = None
+    """When the probe first saw the SparkContext stopped, by whomever."""
     pauses: tuple[Pause, ...] = ()
 
     @property

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 from .details import Details
 from .health_listener import HealthListener
 from .probing import Context, ListenerHealth, ProbedRun, ProbeReport, RunFacts, parse_trigger
+from .redaction import MAX_CHARACTERS
 from .spark_listeners import SparkListeners
 from .spark_work import SparkWork
 
@@ -195,7 +196,8 @@ class SparkProbe:
         )
 
     def _text_of(self, cause: Any) -> str:
-        return str(getattr(self._jvm, "org.apache.spark.util.Utils").exceptionString(cause))
+        text = getattr(self._jvm, "org.apache.spark.util.Utils").exceptionString(cause)
+        return str(text)[:MAX_CHARACTERS]
 
     def _keep_ended(self, run: ProbedRun) -> None:
         self._ended[run.facts.run_id] = run

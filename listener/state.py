@@ -26,6 +26,7 @@ class State:
         self.events: Counter[str] = Counter()
         self._queries: dict[str, Query] = {}
         self._probe: ProbeReport | None = None
+        self._context_stopped_at: float | None = None
         self._pauses: tuple[Pause, ...] = ()
 
     def hear(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
@@ -38,6 +39,8 @@ class State:
     def look(self, report: ProbeReport) -> None:
         """Take in a probe report: complete, so a living run it does not name has vanished."""
         self._probe = report
+        if report.context is not Context.RUNNING and self._context_stopped_at is None:
+            self._context_stopped_at = report.at
         named = set()
         for run in report.runs:
             named.add(run.facts.run_id)
@@ -72,6 +75,7 @@ class State:
             began_at=self.began_at,
             queries=tuple(self._queries.values()),
             probe=self._probe,
+            context_stopped_at=self._context_stopped_at,
             pauses=self._pauses,
         )
 

@@ -18,8 +18,11 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
 
     Raises:
         SettingsError: a setting is unknown or not allowed.
+        RuntimeError: ``spark`` is a Spark Connect session, whose driver is elsewhere.
 
     """
+    if "connect" in type(spark).__module__.split("."):
+        raise RuntimeError("querypulse runs inside the driver; Spark Connect is not supported yet")
     known = registry.find(spark.sparkContext)
     if known is not None:
         return known

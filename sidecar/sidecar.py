@@ -50,6 +50,7 @@ class Sidecar:
         self._news = threading.Condition()
         self._closing = threading.Lock()
         self._closed = False
+        self._ended = threading.Event()
         self._pid = os.getpid()
         self.listener = HealthListener(self._heard, self._guard, self._on_wired)
 
@@ -88,21 +89,22 @@ class Sidecar:
         return self._parts.flush(Deadline(timeout))
 
     def close(self, timeout: float = 5.0) -> None:
-        """Flush and stop everything within about ``timeout`` seconds; a second call does nothing.
+        """Flush and stop everything within about ``timeout`` seconds.
 
+        A second call waits for the first and does nothing more.
         Alerts stay open at their receivers: a monitor that leaves has cured nobody.
         """
         if os.getpid() != self._pid:
             return
         with self._closing:
-            if self._closed:
-                return
-            self._closed = True
+            first, self._closed = not self._closed, True
+        if not first:
+            self._ended.wait(timeout)
+            return
+        self._guard.attempt("close", lambda: self._close(timeout))
+        self._ended.set()
+        # Only now: an exit that comes in between must wait for the telling.
         atexit.unregister(self._at_exit)
-        parts, deadline = self._parts, Deadline(timeout)
-        if parts is not None:
-            self._guard.attempt("close", lambda: parts.flush(Deadline(timeout * FLUSH_SHARE)))
-            self._guard.attempt("close", lambda: parts.stop(deadline))
         with self._news:
             self._news.notify_all()
 
@@ -121,6 +123,12 @@ class Sidecar:
             failure = first_failure(self.alerts())
         if failure is not None:
             raise failure
+
+    def _close(self, timeout: float) -> None:
+        deadline = Deadline(timeout)
+        if self._parts is not None:
+            self._parts.flush(Deadline(timeout * FLUSH_SHARE))
+            self._parts.stop(deadline)
 
     def _is_decided(self) -> bool:
         if self._closed or self._parts is None:

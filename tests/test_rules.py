@@ -97,6 +97,8 @@ CASES = [
     ("vanished without a word, not back", steady().probe(run(), at=100).probe(at=101), 162, {}, "QueryGone", "missing"),
     ("the SparkContext died under it", steady().probe(run(), at=100).ended(at=101, exception=SHUTDOWN, context=Context.STOPPED)
      .probe(at=102, context=Context.STOPPED), 170, {}, "QueryGone", "missing"),
+    ("idle in a SparkContext that died by itself: Spark still calls it active",
+     steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 170, {}, "QueryGone", "missing"),
     ("trigger unknown, but on the roster", steady().ended(at=101), 162, {"expected": ["a"]}, "QueryGone", "missing"),
     ("stopped, within the grace", steady().probe(run(), at=100).ended(at=101), 161, {}, None, "stopped"),
     ("stopped and back", steady().probe(run(), at=100).ended(at=101).started(run=2, at=110).commit(run=2, batch=9, at=112), 170, {}, None, "running"),
@@ -106,6 +108,10 @@ CASES = [
     ("availableNow on the roster, finished", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2), 900, {"expected": ["a"]}, None, "completed"),
     ("a planned spark.stop()", steady().probe(run(), at=100).probe(at=101, context=STOPPED), 900, {}, None, "stopped"),
     ("stopped by hand, then a planned spark.stop()", steady().probe(run(), at=100).ended(at=101).probe(at=130, context=STOPPED), 900, {}, None, "stopped"),
+    ("the SparkContext has just died: within the grace",
+     steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 150, {}, None, "stopped"),
+    ("availableNow, finished before its SparkContext died",
+     Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(at=3, context=Context.STOPPED), 900, {}, None, "completed"),
     ("frozen during the grace", steady().probe(run(), at=100).ended(at=101).paused(at=160, seconds=50), 200, {}, None, "stopped"),
     ("a longer grace by pattern", steady().probe(run(), at=100).ended(at=101), 900, {"overrides": [("*", {"gone_grace_seconds": 3600.0})]}, None, "stopped"),
     # -- QueryMissing -------------------------------------------------------------------------
@@ -140,7 +146,7 @@ CASES = [
     ("RealTime commits once in a long batch",
      watched(Story().probe(run(trigger="RealTimeTrigger(300000)"), at=0).commit(batch=0, at=300, seconds=300),
              (301, 1190, processing(trigger="RealTimeTrigger(300000)", batch=1))), 1190, {}, None, "running"),
-    ("the application has stopped its SparkContext", hung_batch(until=150).probe(processing(batch=10), at=151, context=STOPPED), 300, {}, None, "running"),
+    ("the application has stopped its SparkContext", hung_batch(until=150).probe(processing(batch=10), at=151, context=STOPPED), 300, {}, None, "stopped"),
     ("a stalled query that comes back", hung_batch(until=170).commit(batch=10, at=171), 172, {}, None, "running"),
     ("frozen while the batch was in flight", hung_batch(until=130).paused(at=600, seconds=465).probe(processing(batch=10), at=601), 601, {}, None, "running"),
 ]  # fmt: skip

@@ -7,8 +7,15 @@ import time
 
 import pytest
 from support.driver import Driver
+from support.http_double import reply
 
 pytestmark = pytest.mark.spark
+
+
+def slow_reply(handler):
+    """An answer that takes its time."""
+    handler.double.closing.wait(1.5)
+    reply(200)(handler)
 
 
 def test_a_death_a_second_before_exit_is_paged_and_the_exit_code_stays(pages, tmp_path):
@@ -35,7 +42,10 @@ def test_a_death_a_second_before_exit_is_paged_and_the_exit_code_stays(pages, tm
         assert pages.told == [("firing", "QueryFailed", "doomed")]
 
 
-def test_a_death_is_paged_when_the_exit_follows_at_once_and_the_receiver_is_slow(pages, tmp_path):
+def test_a_death_is_paged_when_stop_and_exit_follow_at_once_and_the_receiver_is_slow(
+    pages, tmp_path
+):
+    pages.otherwise = slow_reply
     script = """
     sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
     def work(batch, batch_id):
@@ -96,6 +106,22 @@ def test_a_planned_spark_stop_under_busy_queries_pages_nobody(pages, tmp_path):
         assert driver.wait() == 0, driver.errors
         assert pages.told == []
         assert driver.lines == ["stopped", "closed True", "threads []"]
+
+
+def test_a_spark_context_that_dies_by_itself_is_told_of_every_query(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=2)
+    start("a"); start("b")
+    until_commits(sidecar, "a", "b")
+    spark.sparkContext._jsc.sc().stop()
+    say("dead")
+    time.sleep(60)
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("dead")
+        for query in ("a", "b"):
+            page = pages.wait_for("QueryGone", query)
+            assert "SparkContext" in page.annotations["reason"]
 
 
 def test_a_driver_that_just_exits_pages_nobody(pages, tmp_path):

@@ -19,7 +19,9 @@ def check(case: Case) -> Finding | None:
     gone_at = _gone_at(case)
     if gone_at is None or case.snapshot.context is Context.STOPPED_BY_APPLICATION:
         return None
-    if not _should_run_for_ever(case) or case.watched_since(gone_at) <= _grace(case):
+    if not _should_run_for_ever(case):
+        return None
+    if case.watched_since(gone_at) <= case.limits.gone_grace_seconds:
         return None
     reason = _reason(case)
     return Finding(
@@ -36,17 +38,16 @@ def check(case: Case) -> Finding | None:
 def _gone_at(case: Case) -> float | None:
     if case.query.ended is not None:
         return case.query.ended.at
-    return case.query.vanished_at
+    if case.query.vanished_at is not None:
+        return case.query.vanished_at
+    # Spark still calls idle queries active in a SparkContext that is gone.
+    return case.snapshot.context_stopped_at
 
 
 def _should_run_for_ever(case: Case) -> bool:
     if case.query.facts is None:
         return case.expected
     return not case.query.facts.trigger.ends_by_itself
-
-
-def _grace(case: Case) -> float:
-    return case.limits.gone_grace_seconds
 
 
 def _reason(case: Case) -> str:
