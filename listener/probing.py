@@ -42,6 +42,14 @@ def parse_trigger(text: str) -> Trigger:
     return Trigger(kind, int(match.group(2) or 0) / 1000)
 
 
+def short_sink(text: str) -> str:
+    """Shorten a sink's ``toString()``: class names lose their package, objects their address."""
+    text = text.partition("@")[0]
+    if re.fullmatch(r"[\w.$]+", text):
+        return text.rstrip("$").rpartition(".")[2]
+    return text
+
+
 class RunFacts(msgspec.Struct, frozen=True):
     """What never changes in one run of a query."""
 

@@ -17,7 +17,15 @@ from py4j.protocol import Py4JError
 
 from .details import Details
 from .health_listener import HealthListener
-from .probing import Context, ListenerHealth, ProbedRun, ProbeReport, RunFacts, parse_trigger
+from .probing import (
+    Context,
+    ListenerHealth,
+    ProbedRun,
+    ProbeReport,
+    RunFacts,
+    parse_trigger,
+    short_sink,
+)
 from .redaction import MAX_CHARACTERS
 from .spark_listeners import SparkListeners
 from .spark_work import SparkWork
@@ -134,7 +142,7 @@ class SparkProbe:
             run_id=execution.runId().toString(),
             name=execution.name(),
             trigger=parse_trigger(trigger),
-            sink=ask("sink", lambda: execution.sink().toString(), "").partition("@")[0],
+            sink=short_sink(ask("sink", lambda: execution.sink().toString(), "")),
             checkpoint=ask("checkpoint", execution.resolvedCheckpointRoot, ""),
         )
 

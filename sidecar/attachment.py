@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import registry
 from .settings_sources import load_settings
-from .sidecar import Sidecar
+from .sidecar import SIDECARS, Sidecar
 
 
 def attach(spark: Any, **arguments: object) -> Sidecar:
@@ -23,7 +22,7 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
     """
     if "connect" in type(spark).__module__.split("."):
         raise RuntimeError("querypulse runs inside the driver; Spark Connect is not supported yet")
-    known = registry.find(spark.sparkContext)
+    known = SIDECARS.find(spark.sparkContext)
     if known is not None:
         return known
     settings = load_settings(arguments, os.environ, spark_conf(spark)).settings

@@ -1,29 +1,45 @@
-"""Which sidecar watches which SparkContext."""
+"""Which watcher watches which SparkContext."""
 
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .sidecar import Sidecar
-
-_sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
+from typing import Any, Generic, Protocol, TypeVar
 
 
-def find(context: Any) -> Sidecar | None:
-    """The living sidecar of a SparkContext."""
-    known = _sidecars.get(context)
-    return None if known is None or known.closed else known
+class Watcher(Protocol):
+    """Something that watches a SparkContext until it is closed."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether ``close`` has begun."""
+        ...
+
+    def close(self, timeout: float = ...) -> None:
+        """Stop within ``timeout`` seconds."""
+        ...
 
 
-def remember(context: Any, sidecar: Sidecar) -> None:
-    """Record a sidecar, and end those whose SparkContext the application has stopped.
+W = TypeVar("W", bound=Watcher)
 
-    PySpark drops its Java context in ``SparkContext.stop()``. The old sidecar would end by
-    itself a moment later, but its port may be wanted now.
-    """
-    for other, old in list(_sidecars.items()):
-        if other._jsc is None:  # noqa: SLF001 - no public way to ask
-            old.close(timeout=2.0)
-    _sidecars[context] = sidecar
+
+class Registry(Generic[W]):
+    """At most one living watcher for each SparkContext."""
+
+    def __init__(self) -> None:
+        self._watchers: weakref.WeakKeyDictionary[Any, W] = weakref.WeakKeyDictionary()
+
+    def find(self, context: Any) -> W | None:
+        """The living watcher of a SparkContext."""
+        known = self._watchers.get(context)
+        return None if known is None or known.closed else known
+
+    def remember(self, context: Any, watcher: W) -> None:
+        """Record a watcher, and end those whose SparkContext the application has stopped.
+
+        PySpark drops its Java context in ``SparkContext.stop()``. The old watcher would end
+        by itself a moment later, but its port may be wanted now.
+        """
+        for other, old in list(self._watchers.items()):
+            if other._jsc is None:  # noqa: SLF001 - no public way to ask
+                old.close(timeout=2.0)
+        self._watchers[context] = watcher

@@ -15,10 +15,11 @@ from ..listener.health_listener import HealthListener, Heard
 from ..listener.mailbox import Mailbox
 from ..listener.probing import Context
 from ..listener.reader import Marker
-from . import registry, wiring
+from . import wiring
 from .deadline import Deadline
 from .failure import first_failure, nothing_left
 from .parts import MAILBOX_CAPACITY, Parts
+from .registry import Registry
 from .settings import Settings
 
 EXIT_SECONDS = 8.0
@@ -142,7 +143,7 @@ class Sidecar:
         if self._parts is not None or self._closed:
             return
         spark = self._spark if self._spark is not None else _active_session()
-        registry.remember(spark.sparkContext, self)
+        SIDECARS.remember(spark.sparkContext, self)
         self._parts = Parts(
             settings=self.settings,
             spark=spark,
@@ -168,6 +169,9 @@ class Sidecar:
 
     def _at_exit(self) -> None:
         self.close(EXIT_SECONDS)
+
+
+SIDECARS: Registry[Sidecar] = Registry()
 
 
 def _active_session() -> Any:

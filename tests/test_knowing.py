@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.story import CONFLICT, Story, processing, progress, run
 
 from querypulse.listener.events import Idle, Started, Terminated
-from querypulse.listener.probing import Context
+from querypulse.listener.probing import Context, short_sink
 from querypulse.listener.query import Outcome
 from querypulse.listener.state import KEEP_FINISHED_SECONDS, MAX_ENDED_QUERIES
 
@@ -180,6 +180,23 @@ def test_one_stalled_batch_raises_the_baseline_threefold_at_most():
     )
 
     assert story.query().baseline == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "short"),
+    [
+        ("NoopTable", "NoopTable"),
+        ("org.apache.spark.sql.execution.datasources.noop.NoopTable$", "NoopTable"),
+        (
+            "org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable@3f1a",
+            "KafkaSourceProvider$KafkaTable",
+        ),
+        ("FileSink[/data/out.v1]", "FileSink[/data/out.v1]"),
+        ("", ""),
+    ],
+)
+def test_a_sink_is_shown_by_what_tells_it_apart(text, short):
+    assert short_sink(text) == short
 
 
 def test_starting_up_is_no_proof_of_idleness():

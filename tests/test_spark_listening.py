@@ -112,12 +112,12 @@ def test_queries_of_another_session_are_heard_once_they_are_met(spark, watch):
 def test_a_query_started_under_a_job_tag_is_heard(spark, watch):
     """PySpark 4.1 to 4.3 loses the started event there: its own conversion fails."""
     sidecar = watch()
-    spark.addTag("nightly")
+    spark.sparkContext.addJobTag("nightly")
     try:
         start(rate(spark), "tagged")
         until(lambda: monitor(sidecar).events.get("started") == 1, "its start is heard")
     finally:
-        spark.removeTag("nightly")
+        spark.sparkContext.removeJobTag("nightly")
 
 
 def test_the_probe_knows_what_events_do_not_tell(spark, watch, tmp_path):

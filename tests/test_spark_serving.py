@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.queries import Trap, commits, rate, start, until
 
 from querypulse.sidecar import QueryFailure, SettingsError, attach
-from querypulse.sidecar.registry import find
+from querypulse.sidecar.sidecar import SIDECARS
 
 pytestmark = pytest.mark.spark
 
@@ -147,7 +147,7 @@ def test_wrong_settings_raise_on_the_users_own_line_and_leave_nothing(spark, arg
     with pytest.raises(SettingsError, match=message):
         attach(spark, **arguments)
 
-    assert find(spark.sparkContext) is None
+    assert SIDECARS.find(spark.sparkContext) is None
     assert list(spark.streams._jsqm.listListeners()) == []
 
 
