@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from types import FrameType
 from typing import Any
 
 _LIBRARIES = tuple(
-    os.path.normpath(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib")
+    sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib")
 )
+# Spark ships its own copies: .../python/lib/pyspark.zip/..., .../py4j-0.10.9.9-src.zip/...
+_SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
 
 
 def foreach_batch_calls() -> Iterator[tuple[Any, str]]:
@@ -35,8 +38,12 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _user_line(inside: list[FrameType]) -> str:
     """The innermost line that is not a library's, else the innermost of all."""
-    own = [frame for frame in inside if not frame.f_code.co_filename.startswith(_LIBRARIES)]
+    own = [frame for frame in inside if not _is_library(frame.f_code.co_filename)]
     frame = next(iter(own or inside), None)
     if frame is None:
         return ""
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def _is_library(path: str) -> bool:
+    return path.startswith(_LIBRARIES) or _SPARK.search(path) is not None

@@ -74,7 +74,13 @@ class EventReader:
             return
         if heard.kind is EventKind.STARTED:
             self._on_started()
-        context = Context.RUNNING
+        arrived = Arrived(event, heard.at, self._context_of(event))
+        if not self._arrived.put(arrived, lifecycle=heard.kind.is_lifecycle):
+            self.dropped["mailbox_full"] += 1
+
+    def _context_of(self, event: Event) -> Context:
+        """The SparkContext at a death; a JVM that cannot be asked takes no death with it."""
+        seen = [Context.RUNNING]
         if isinstance(event, Terminated) and event.exception is not None:
-            context = self._context()
-        self._arrived.put(Arrived(event, heard.at, context), lifecycle=heard.kind.is_lifecycle)
+            self._guard.attempt("reader", lambda: seen.append(self._context()))
+        return seen[-1]

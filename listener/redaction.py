@@ -14,17 +14,15 @@ MAX_CHARACTERS = 64 * 1024
 """Longer text is cut before redaction; quantifiers below are bounded for the same reason."""
 
 _KEY_VALUE = re.compile(
-    r"(?i)([\w.-]{0,50}"
-    r"(?:password|passwd|pwd|secret|token|api[_.-]?key|access[_.-]?key|account[_.-]?key"
+    r"(?i)((?:password|passwd|pwd|secret|token|api[_.-]?key|access[_.-]?key|account[_.-]?key"
     r"|private[_.-]?key|shared[_.-]?access|credential|signature|\bsig)"
-    r"[\w.-]{0,20}[\"']?\s{0,3}[=:]\s{0,3})"
-    r"(\"[^\"]{0,4096}\"|'[^']{0,4096}'|[^\s;,&\"'}]{1,4096})"
+    r"[\w.-]{0,80}(?:\\?[\"']\s{0,3},\s{0,3}(?=\\?[\"'])"
+    r"|(?:\\?[\"'])?\s{0,3}(?:[=:]|->)\s{0,3}))"
+    r"(\\\"[^\"]{0,4096}|\"(?:[^\"\\]|\\.){0,4096}\"?"
+    r"|'(?:[^'\\]|\\.){0,4096}'?|[^\s;,&\"'}]{1,4096})"
 )
 _PLAIN = (
-    re.compile(
-        r"(?s)-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY"
-        r".{0,16384}?(?:-----END[^-]{0,100}-----|\Z)"
-    ),
+    re.compile(r"(?s)-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY.*?(?:-----END[^-]{0,100}-----|\Z)"),
     re.compile(r"\b(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}\b"),
     re.compile(r"\bAIza[\w-]{35}\b"),
     re.compile(r"\bdapi[a-f0-9]{32}(?:-\d)?\b"),
@@ -36,7 +34,7 @@ _PLAIN = (
 )
 _PREFIXED = (
     re.compile(r"(?i)\b((?:bearer|basic)\s{1,3})[\w.~+/=-]{8,4096}"),
-    re.compile(r"(://[^\s/:@]{0,256}:)[^\s/@]{1,256}(?=@)"),
+    re.compile(r"(://[^\s/:@]{0,256}:)[^\s/]{1,256}(?=@)"),
     re.compile(r"(?i)(jdbc:oracle:thin:[\w.$-]{1,128}/)[^\s/@]{1,256}(?=@)"),
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
@@ -52,14 +53,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _query_count(text: str) -> int:
-    count = int(text)
-    if count < MIN_QUERIES:
-        raise argparse.ArgumentTypeError(f"at least {MIN_QUERIES} queries, given {count}")
-    return count
+    if not text.isdecimal() or int(text) < MIN_QUERIES:
+        raise argparse.ArgumentTypeError(f"{MIN_QUERIES} queries or more, given {text!r}")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 <= seconds < float("inf"):
-        raise argparse.ArgumentTypeError(f"seconds, 0 or more, given {text}")
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"seconds, 0 or more, given {text!r}")
     return seconds

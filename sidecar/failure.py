@@ -33,5 +33,5 @@ def nothing_left(snapshot: Snapshot, judgement: Judgement) -> bool:
     """Whether no query is left that could fail: all completed, or the application stopped."""
     if snapshot.context is Context.STOPPED_BY_APPLICATION:
         return True
-    states = [verdict.state for verdict in judgement.verdicts.values()]
+    states = [verdict.state for verdict in judgement.verdicts.values() if not verdict.ignored]
     return bool(states) and all(state is State.COMPLETED for state in states)

@@ -86,7 +86,8 @@ class MonitorFacts:
         )
 
     def _dropped(self) -> dict[str, int]:
-        return {**self._reader.dropped.copy(), "mailbox_full": self._heard.dropped}
+        at_reader = self._reader.dropped.copy()
+        return {**at_reader, "mailbox_full": self._heard.dropped + at_reader["mailbox_full"]}
 
 
 def _drain(samples: deque[float]) -> list[float]:

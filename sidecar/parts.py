@@ -54,7 +54,6 @@ class Parts:
         self._deliveries = deliveries
         self._guard = guard
         self._on_judged = on_judged
-        app = _clean(settings.app_name or spark.sparkContext.appName)
         probe = SparkProbe(spark, listener, wiring.closer_after_seconds(settings))
         self._prober = Prober(probe, settings.probe_interval_seconds, self._arrived.wake)
         reader = EventReader(
@@ -64,17 +63,11 @@ class Parts:
             context=probe.context,
             on_started=self._prober.poke,
         )
-        self._worker = Worker(
-            self._arrived,
-            wiring.policy(settings),
-            Alerts(app, settings.runbook_base_url),
-            deliveries,
-            latest_report=lambda: self._prober.latest,
-            on_judged=self._publish,
-        )
+        self._worker = self._make_worker(app := app_name(settings, spark))
         self._facts = MonitorFacts(
             app=app,
             spark_version=spark.version,
+            expected=settings.expected_queries,
             listener=listener,
             heard=heard,
             reader=reader,
@@ -82,7 +75,6 @@ class Parts:
             worker=self._worker,
             guard=guard,
             deliveries=deliveries,
-            expected=settings.expected_queries,
         )
         self._loops = [
             Loop("reader", reader.step, guard),
@@ -130,6 +122,16 @@ class Parts:
         for loop in self._loops:
             loop.join(deadline.left)
 
+    def _make_worker(self, app: str) -> Worker:
+        return Worker(
+            self._arrived,
+            wiring.policy(self._settings),
+            Alerts(app, self._settings.runbook_base_url),
+            self._deliveries,
+            latest_report=lambda: self._prober.latest,
+            on_judged=self._publish,
+        )
+
     def _make_server(self, access: wiring.HttpAccess) -> HttpServer | None:
         if self._settings.http_port < 0:
             return None
@@ -161,6 +163,8 @@ class Parts:
         self._on_judged()
 
 
-def _clean(text: str) -> str:
+def app_name(settings: Settings, spark: Any) -> str:
+    """The label ``app``: as set, else as Spark's application is called."""
+    name: str = settings.app_name or spark.sparkContext.appName
     # The environment may hold bytes that are no text; JSON and HTTP may not.
-    return text.encode("utf-8", "replace").decode()
+    return name.encode("utf-8", "replace").decode()

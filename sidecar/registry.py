@@ -34,12 +34,15 @@ class Registry(Generic[W]):
         return None if known is None or known.closed else known
 
     def remember(self, context: Any, watcher: W) -> None:
-        """Record a watcher, and end those whose SparkContext the application has stopped.
+        """Record the watcher of a SparkContext."""
+        self._watchers[context] = watcher
 
-        PySpark drops its Java context in ``SparkContext.stop()``. The old watcher would end
+    def close_stale(self) -> None:
+        """End watchers whose SparkContext the application has stopped.
+
+        PySpark drops its Java context in ``SparkContext.stop()``. An old watcher would end
         by itself a moment later, but its port may be wanted now.
         """
-        for other, old in list(self._watchers.items()):
-            if other._jsc is None:  # noqa: SLF001 - no public way to ask
+        for context, old in list(self._watchers.items()):
+            if context._jsc is None:  # noqa: SLF001 - no public way to ask
                 old.close(timeout=2.0)
-        self._watchers[context] = watcher

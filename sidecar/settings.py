@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -60,7 +61,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         for field in msgspec.structs.fields(self):
-            check_value(field.name, getattr(self, field.name), "an argument")
+            value = check_value(field.name, getattr(self, field.name), "an argument")
+            msgspec.structs.force_setattr(self, field.name, value)
 
     def __repr__(self) -> str:
         shown = (f"{name}={masked(name, getattr(self, name))!r}" for name in self.__struct_fields__)
@@ -68,6 +70,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+HIDDEN = "********"
 SECRET = frozenset({"pagerduty_routing_key"})
 _URLS = frozenset({"webhook_url", "pagerduty_url"})
 
@@ -92,12 +95,13 @@ def check_value(name: str, value: object, origin: str) -> object:
 
 def masked(name: str, value: object) -> object:
     """A value as it may be shown: keys are hidden, URLs shortened to scheme and host."""
-    if not isinstance(value, str):
+    if value is not None and name in SECRET:
+        return HIDDEN
+    if not isinstance(value, str) or name not in _URLS:
         return value
-    if name in SECRET:
-        return "********"
-    if name in _URLS:
-        scheme, _, rest = value.partition("://")
-        host = rest.partition("/")[0].rpartition("@")[2]
-        return f"{scheme}://{host}/..."
-    return value
+    try:
+        url = urlsplit(value)
+    except ValueError:
+        return HIDDEN
+    host = url.netloc.rpartition("@")[2]
+    return f"{url.scheme}://{host}/..." if url.scheme and host else HIDDEN

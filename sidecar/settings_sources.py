@@ -62,11 +62,11 @@ def parse_text(name: str, text: str) -> object:
         return text
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         return [word.strip() for word in text.split(",") if word.strip()]
 
 
@@ -100,5 +100,5 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any, st
 
 def _unknown(name: str, origin: str) -> str:
     close = difflib.get_close_matches(name, TYPES, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else ""
+    hint = f"; did you mean {close[0]!r}?" if close else "."
     return f"unknown setting {name!r} from {origin}{hint} Allowed: {', '.join(TYPES)}"

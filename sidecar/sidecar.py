@@ -102,7 +102,7 @@ class Sidecar:
         if not first:
             self._ended.wait(timeout)
             return
-        self._guard.attempt("close", lambda: self._close(timeout))
+        self._close(timeout)
         self._ended.set()
         # Only now: an exit that comes in between must wait for the telling.
         atexit.unregister(self._at_exit)
@@ -126,10 +126,10 @@ class Sidecar:
             raise failure
 
     def _close(self, timeout: float) -> None:
-        deadline = Deadline(timeout)
-        if self._parts is not None:
-            self._parts.flush(Deadline(timeout * FLUSH_SHARE))
-            self._parts.stop(deadline)
+        parts, deadline = self._parts, Deadline(timeout)
+        if parts is not None:
+            self._guard.attempt("close", lambda: parts.flush(Deadline(timeout * FLUSH_SHARE)))
+            self._guard.attempt("close", lambda: parts.stop(deadline))
 
     def _is_decided(self) -> bool:
         if self._closed or self._parts is None:
@@ -143,8 +143,8 @@ class Sidecar:
         if self._parts is not None or self._closed:
             return
         spark = self._spark if self._spark is not None else _active_session()
-        SIDECARS.remember(spark.sparkContext, self)
-        self._parts = Parts(
+        SIDECARS.close_stale()
+        parts = Parts(
             settings=self.settings,
             spark=spark,
             listener=self.listener,
@@ -154,7 +154,9 @@ class Sidecar:
             guard=self._guard,
             on_judged=self._on_judged,
         )
-        self._parts.start()
+        parts.start()
+        self._parts = parts
+        SIDECARS.remember(spark.sparkContext, self)
         atexit.register(self._at_exit)
 
     def _on_judged(self) -> None:

@@ -49,15 +49,17 @@ def receivers(settings: Settings) -> list[Receiver]:
         SettingsError: a URL, key or secret is not usable.
 
     """
+    _require_sense(settings)
     found: list[Receiver] = []
     plain = settings.allow_http
     try:
         if settings.webhook_url is not None:
             secret = read_secret("webhook_secret_file", settings.webhook_secret_file)
             found.append(Webhook(settings.webhook_url, secret=secret, allow_http=plain))
-        key = settings.pagerduty_routing_key or read_secret(
-            "pagerduty_routing_key_file", settings.pagerduty_routing_key_file
-        )
+        key = settings.pagerduty_routing_key
+        if key is None:
+            path = settings.pagerduty_routing_key_file
+            key = read_secret("pagerduty_routing_key_file", path)
         if key is not None:
             url = settings.pagerduty_url or EVENTS_URL
             found.append(PagerDuty(key, url=url, allow_http=plain))
@@ -66,6 +68,19 @@ def receivers(settings: Settings) -> list[Receiver]:
     except ValueError as error:
         raise SettingsError(str(error)) from None
     return found
+
+
+def _require_sense(settings: Settings) -> None:
+    """Refuse settings that would silently mean nothing."""
+    key, key_file = settings.pagerduty_routing_key, settings.pagerduty_routing_key_file
+    if key is not None and key_file is not None:
+        raise SettingsError(
+            "give 'pagerduty_routing_key' or 'pagerduty_routing_key_file', not both"
+        )
+    if settings.pagerduty_url is not None and key is None and key_file is None:
+        raise SettingsError("setting 'pagerduty_url' needs 'pagerduty_routing_key_file'")
+    if settings.webhook_secret_file is not None and settings.webhook_url is None:
+        raise SettingsError("setting 'webhook_secret_file' needs 'webhook_url'")
 
 
 def read_secret(name: str, path: str | None) -> str | None:
@@ -79,7 +94,7 @@ def read_secret(name: str, path: str | None) -> str | None:
         return None
     try:
         secret = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise SettingsError(f"setting {name!r}: cannot read {path}: {error}") from None
     if not secret:
         raise SettingsError(f"setting {name!r}: {path} is empty")

@@ -69,6 +69,8 @@ class Worker:
         self._report: ProbeReport | None = None
         self._resumed_at: float | None = None
         self._judged_at = 0.0
+        self._woke_at = clock()
+        self._waiting: list[Marker] = []
         self._forgot_at = clock()
 
     def step(self) -> None:
@@ -76,24 +78,27 @@ class Worker:
         items = self._inbox.take(TICK_SECONDS)
         now = self._clock()
         self._note_pause(now)
-        markers = [item for item in items if isinstance(item, Marker)]
         for item in items:
             if isinstance(item, Arrived):
                 self.state.hear(item.event, item.at, item.context)
+            else:
+                self._waiting.append(item)
         looked = self._take_report()
-        urgent = bool(markers) or looked or any(_is_urgent(item) for item in items)
-        if urgent or now - self._judged_at >= TICK_SECONDS:
+        urgent = bool(self._waiting) or looked or any(_is_urgent(item) for item in items)
+        due = urgent or now - self._judged_at >= TICK_SECONDS
+        if due and not self._must_look_again(now):
             self._judge(now)
-        for marker in markers:
-            marker.passed.set()
+            self._pass_markers()
         self.beat_at = self._clock()
 
     def _note_pause(self, now: float) -> None:
         """When we were not woken for long, that time was not watched: count it out."""
-        late = now - self.beat_at - TICK_SECONDS
+        late = now - self._woke_at - TICK_SECONDS
+        self._woke_at = now
         if late > LATE_SECONDS:
             self.state.pause(now, late)
-            self._resumed_at = now
+            if self._resumed_at is None:
+                self._resumed_at = now
 
     def _take_report(self) -> bool:
         report = self._latest_report()
@@ -104,8 +109,6 @@ class Worker:
         return True
 
     def _judge(self, now: float) -> None:
-        if self._must_look_again(now):
-            return
         if now - self._forgot_at >= FORGET_EVERY_SECONDS:
             self._forgot_at = now
             self.state.forget(now)
@@ -117,6 +120,11 @@ class Worker:
             delivery.offer(firing)
         self.judged = Judged(snapshot, judgement, firing)
         self._on_judged(self.judged)
+
+    def _pass_markers(self) -> None:
+        for marker in self._waiting:
+            marker.passed.set()
+        self._waiting.clear()
 
     def _must_look_again(self, now: float) -> bool:
         """After a pause nothing known is fresh: wait for the probe, but not for ever."""

@@ -22,7 +22,7 @@ SPARK_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-REQUIRE_ALL = os.environ.get("QUERYPULSE_REQUIRE_ALL_TESTS") == "1"
+REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 
 
 @pytest.fixture(autouse=True)
@@ -96,7 +96,7 @@ def pytest_configure(config):
 def pytest_collection_modifyitems(items):
     """Leave out what cannot run here, saying how to get it; under CI that is a failure."""
     missing = {}
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         missing["spark"] = "needs Java 17 or newer (Debian: openjdk-17-jre-headless)"
     if shutil.which("promtool") is None:
         missing["promtool"] = "needs promtool (Debian: prometheus)"

@@ -132,7 +132,7 @@ def test_plain_words_stay(text):
     ["password" * 20_000, "a=" * 40_000, "-----BEGIN " * 9_000, "ey" * 50_000, "://" * 30_000],
 )
 def test_hostile_text_takes_no_time_to_speak_of(text):
-    began = time.perf_counter()
+    began = time.process_time()
     redact(text)
 
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 1.0

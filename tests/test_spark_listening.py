@@ -124,12 +124,15 @@ def test_the_probe_knows_what_events_do_not_tell(spark, watch, tmp_path):
     sidecar = watch()
     start(rate(spark), "known", trigger="300 milliseconds", checkpoint=tmp_path / "cp")
     commits(sidecar, "known", batches=2)
-    query = sidecar._parts.judged.snapshot.labels()["known"]
 
+    def known():
+        return sidecar._parts.judged.snapshot.labels()["known"]
+
+    until(lambda: known().probed.committed_offsets.startswith("{RateStream"), "offsets are seen")
+    query = known()
     assert str(query.facts.trigger) == "ProcessingTime(0.3 s)"
     assert query.facts.checkpoint.endswith(str(tmp_path / "cp"))
     assert query.facts.sink == "NoopTable"
-    assert query.probed.committed_offsets.startswith("{RateStream")
 
 
 def test_spark_tells_every_detail_the_probe_asks_for(spark, watch, pages, caplog):

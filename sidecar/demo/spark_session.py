@@ -34,7 +34,7 @@ def require_spark() -> None:
         NotInstalledError: there is no Java, or no PySpark.
 
     """
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise NotInstalledError(NO_JAVA)
     if find_spec("pyspark") is None:
         raise NotInstalledError(NO_SPARK)

@@ -1,0 +1,89 @@
+"""A worker whose clock, mail, probe and receivers are all in the test's hand."""
+
+from __future__ import annotations
+
+from support.clock import Clock
+from support.story import progress
+
+from querypulse.alerting.alert import Alert, Alerts
+from querypulse.alerting.policy import Limits, Policy
+from querypulse.listener.events import Event, Started, Terminated
+from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.probing import ProbedRun, ProbeReport
+from querypulse.listener.reader import Arrived, Marker
+from querypulse.sidecar.worker import TICK_SECONDS, Judged, Worker
+
+WALL = 1_700_000_000.0
+"""Unix seconds when the clock shows 0."""
+
+
+class Desk:
+    """Tells the worker's story; ``published`` and ``offers`` are what came of each judging."""
+
+    def __init__(self, **limits: float) -> None:
+        self.clock = Clock(1000.0)
+        self.inbox: Mailbox[Arrived | Marker] = Mailbox(100)
+        self.report: ProbeReport | None = None
+        self.published: list[Judged] = []
+        self.offers: list[tuple[Alert, ...]] = []
+        self.second_offers: list[tuple[Alert, ...]] = []
+        self.worker = Worker(
+            self.inbox,
+            Policy(defaults=Limits(**limits)),
+            Alerts("etl", "https://runbooks.example"),
+            [Taker(self.offers), Taker(self.second_offers)],
+            latest_report=lambda: self.report,
+            on_judged=self.on_judged,
+            clock=self.clock,
+            wall=lambda: WALL + self.clock.now,
+        )
+
+    def on_judged(self, judged: Judged) -> None:
+        self.published.append(judged)
+
+    def hear(self, event: Event) -> Desk:
+        lifecycle = isinstance(event, (Started, Terminated))
+        self.inbox.put(Arrived(event, self.clock()), lifecycle=lifecycle)
+        return self
+
+    def started(self, query: str = "a") -> Desk:
+        return self.hear(Started(f"id-{query}", f"{query}-1", query))
+
+    def commit(self, query: str = "a", *, batch: int = 0) -> Desk:
+        return self.hear(progress(query, batch=batch))
+
+    def ended(self, query: str = "a", exception: str | None = None) -> Desk:
+        return self.hear(Terminated(f"id-{query}", f"{query}-1", exception, None))
+
+    def look(self, *runs: ProbedRun, began_at: float | None = None) -> Desk:
+        """The probe has a new report; it began just now unless said otherwise."""
+        began = self.clock() if began_at is None else began_at
+        self.report = ProbeReport(began_at=began, at=began, runs=runs)
+        return self
+
+    def mark(self) -> Marker:
+        marker = Marker()
+        self.inbox.put(marker, lifecycle=True)
+        return marker
+
+    def step(self, after: float = TICK_SECONDS) -> Desk:
+        """One round of the worker, ``after`` seconds later."""
+        self.clock.now += after
+        self.inbox.wake()
+        self.worker.step()
+        return self
+
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """The alerts of the newest judging."""
+        return [(alert.name, alert.labels["query"]) for alert in self.published[-1].alerts]
+
+
+class Taker:
+    """A delivery that keeps what it is offered."""
+
+    def __init__(self, offers: list[tuple[Alert, ...]]) -> None:
+        self._offers = offers
+
+    def offer(self, firing: tuple[Alert, ...]) -> None:
+        self._offers.append(firing)

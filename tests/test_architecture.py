@@ -1,0 +1,252 @@
+"""The house keeps its shape: who may import whom, what may block, and how large things get."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FOLDERS = ("listener", "exporter", "alerting", "sidecar", "dashboards")
+MAY_IMPORT = {
+    "listener": {"listener"},
+    "exporter": {"exporter", "listener"},
+    "alerting": {"alerting", "listener"},
+    "sidecar": set(FOLDERS),
+    "dashboards": set(),
+}
+IMPORT_PYSPARK = {
+    "listener/details.py",
+    "listener/health_listener.py",
+    "listener/spark_probe.py",
+    "sidecar/demo/spark_session.py",
+    "sidecar/sidecar.py",
+}
+START_THREADS = {
+    "exporter/threaded_server.py",
+    "listener/loop.py",
+    "sidecar/demo/page_receiver.py",
+    "sidecar/demo/run.py",
+    "sidecar/demo/telemetry.py",
+    "sidecar/sidecar.py",
+}
+MAX_FILE_LINES = 250
+MAX_FUNCTION_LINES = 50
+
+FILES = {
+    path.relative_to(ROOT).as_posix(): path
+    for folder in FOLDERS
+    for path in sorted((ROOT / folder).rglob("*.py"))
+}
+TREES = {name: ast.parse(path.read_text(), name) for name, path in FILES.items()}
+PACKAGES = sorted({path.parent for path in FILES.values()})
+
+
+def nodes(name, *kinds):
+    return [node for node in ast.walk(TREES[name]) if isinstance(node, kinds)]
+
+
+def folders_imported(name):
+    """The top folders that a file imports from, its relative imports resolved."""
+    here = Path(name).parent.parts
+    found = set()
+    for node in nodes(name, ast.ImportFrom):
+        if node.level:
+            base = here[: len(here) - node.level + 1]
+            full = (*base, *(node.module or "").split("."))
+            found |= {full[0]} if full[0] else {alias.name for alias in node.names}
+    return found
+
+
+def modules_imported(name):
+    """Absolute imports, by their first part."""
+    found = {node.module for node in nodes(name, ast.ImportFrom) if not node.level}
+    found |= {alias.name for node in nodes(name, ast.Import) for alias in node.names}
+    return {module.partition(".")[0] for module in found}
+
+
+def calls(name):
+    """What a file calls, as written."""
+    return [ast.unparse(node.func) for node in nodes(name, ast.Call)]
+
+
+def breaking(rule):
+    """The files that break a rule, and how."""
+    found = {name: rule(name) for name in FILES}
+    return {name: how for name, how in found.items() if how}
+
+
+def is_demo(name):
+    return name.startswith("sidecar/demo/")
+
+
+def isolated(script, folder):
+    """Run Python where the checkout is not on the path; the answer is what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-Ic", script], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_there_is_something_to_look_at():
+    assert {name.partition("/")[0] for name in FILES} == set(FOLDERS)
+
+
+# -- imports ----------------------------------------------------------------------------------
+
+
+def test_imports_go_one_way_only():
+    assert breaking(lambda name: folders_imported(name) - MAY_IMPORT[name.partition("/")[0]]) == {}
+
+
+def test_relative_imports_are_resolved_as_python_does():
+    """The test above is only as good as this."""
+    assert folders_imported("alerting/rules/query_gone.py") == {"alerting", "listener"}
+    assert folders_imported("sidecar/demo/run.py") == {"sidecar"}
+    assert folders_imported("sidecar/worker.py") == {"alerting", "listener"}
+
+
+def test_imports_inside_the_project_are_relative():
+    assert breaking(lambda name: modules_imported(name) & {"querypulse", *FOLDERS}) == {}
+
+
+def test_no_relative_import_leaves_the_project():
+    def too_far(name):
+        depth = len(Path(name).parts)
+        return {node.lineno for node in nodes(name, ast.ImportFrom) if node.level > depth}
+
+    assert breaking(too_far) == {}
+
+
+def test_who_imports_pyspark_is_known():
+    assert {name for name in FILES if modules_imported(name) & {"pyspark", "py4j"}} == (
+        IMPORT_PYSPARK
+    )
+
+
+def test_only_what_the_distribution_names_is_imported():
+    allowed = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity", "tomli"}
+    allowed |= {"pyspark", "py4j", *sys.stdlib_module_names}
+
+    assert set().union(*map(modules_imported, FILES)) <= allowed
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "sidecar",
+        "sidecar.cli",
+        "sidecar.check",
+        "sidecar.settings",
+        "listener",
+        "alerting",
+        "exporter",
+        "exporter.server",
+        "alerting.delivery",
+        "dashboards",
+    ],
+)
+def test_pyspark_is_not_needed_to_import(module, tmp_path):
+    script = (
+        f"import sys, querypulse.{module}; print(*sorted({{'pyspark', 'py4j'}} & set(sys.modules)))"
+    )
+
+    assert isolated(script, tmp_path) == []
+
+
+def test_the_public_names_are_there():
+    from querypulse.sidecar import QueryFailure, Settings, SettingsError, Sidecar, attach
+
+    assert all(callable(name) for name in (QueryFailure, Settings, SettingsError, Sidecar, attach))
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error():
+    import querypulse.listener
+    import querypulse.sidecar
+
+    for module in (querypulse.listener, querypulse.sidecar):
+        with pytest.raises(AttributeError, match="nobody"):
+            _ = module.nobody
+
+
+# -- what is installed ------------------------------------------------------------------------
+
+
+def test_our_folders_are_not_importable_by_their_bare_names(tmp_path):
+    """``listener`` and ``sidecar`` may be names in somebody's own job."""
+    script = (
+        "from importlib.util import find_spec\n"
+        f"print(*[name for name in {FOLDERS} if find_spec(name) is not None])"
+    )
+
+    assert isolated(script, tmp_path) == []
+
+
+def test_no_folder_of_the_checkout_shadows_the_installed_package():
+    assert not (ROOT / "querypulse").exists()
+
+
+@pytest.mark.parametrize("package", FOLDERS)
+def test_every_package_is_typed(package):
+    assert (ROOT / package / "py.typed").is_file()
+
+
+def test_every_folder_with_code_is_a_package_and_is_installed(tmp_path):
+    assert all((package / "__init__.py").is_file() for package in PACKAGES)
+    dotted = [".".join(package.relative_to(ROOT).parts) for package in PACKAGES]
+    script = (
+        f"import importlib\nfor name in {dotted}: importlib.import_module('querypulse.' + name)"
+    )
+    isolated(script, tmp_path)
+    assert all(f'"querypulse.{name}"' in (ROOT / "pyproject.toml").read_text() for name in dotted)
+
+
+# -- size -------------------------------------------------------------------------------------
+
+
+def test_a_file_has_at_most_250_lines():
+    lines = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
+
+    assert {name: count for name, count in lines.items() if count > MAX_FILE_LINES} == {}
+
+
+def test_a_function_has_at_most_50_lines():
+    def too_long(name):
+        functions = nodes(name, ast.FunctionDef, ast.AsyncFunctionDef)
+        lines = {node.name: node.end_lineno - node.lineno + 1 for node in functions}
+        return {(name, count) for name, count in lines.items() if count > MAX_FUNCTION_LINES}
+
+    assert breaking(too_long) == {}
+
+
+# -- what may block, print, or run beside -----------------------------------------------------
+
+
+def test_who_starts_threads_is_known():
+    starts = {"threading.Thread", "Thread", "threading.Timer", "Timer", "ThreadPoolExecutor"}
+
+    assert {name for name in FILES if starts & set(calls(name))} == START_THREADS
+
+
+def test_nobody_sleeps_outside_the_demo():
+    """What waits must be woken when it is time to stop; the server's pause is a twentieth of a
+    second, when the process is out of file descriptors.
+    """
+    sleeping = breaking(lambda name: {"time.sleep", "sleep"} & set(calls(name)))
+
+    assert {name for name in sleeping if not is_demo(name)} == {"exporter/threaded_server.py"}
+
+
+def test_nobody_prints():
+    """A driver's output is the job's own."""
+    assert breaking(lambda name: {"print"} & set(calls(name))) == {}
+
+
+def test_only_commands_write_to_the_terminal():
+    writing = {name for name in FILES if "sys.stdout" in FILES[name].read_text()}
+
+    assert {name for name in writing if not is_demo(name)} == {"sidecar/check.py"}

@@ -1,0 +1,140 @@
+"""The command line says what is in force, refuses what cannot be, and how it went."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from querypulse.sidecar import cli
+from querypulse.sidecar.settings import TYPES
+
+KEY = "R0123456789abcdefghijklmnopqrstu"
+COULD_NOT_BEGIN = 2
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    """No setting of whoever runs the tests."""
+    for key in os.environ:
+        if key.startswith("QUERYPULSE_"):
+            monkeypatch.delenv(key)
+
+
+@pytest.fixture
+def check(monkeypatch, capsys):
+    """Runs ``querypulse check`` under settings; the answer is exit code, output, errors."""
+
+    def run(**settings):
+        for name, value in settings.items():
+            monkeypatch.setenv(f"QUERYPULSE_{name.upper()}", value)
+        code = cli.main(["check"])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def shown(output):
+    """Setting -> (value, origin)."""
+    rows = [line.split(None, 1) for line in output.splitlines()]
+    return {name: tuple(part.strip() for part in rest.rsplit("  ", 1)) for name, rest in rows}
+
+
+# -- check ------------------------------------------------------------------------------------
+
+
+def test_check_shows_every_setting_once_with_its_default(check):
+    code, output, errors = check()
+
+    assert (code, errors) == (0, "")
+    assert len(output.splitlines()) == len(TYPES)
+    assert set(shown(output)) == set(TYPES)
+    assert {origin for _, origin in shown(output).values()} == {"default"}
+    assert shown(output)["http_port"] == ("9719", "default")
+
+
+def test_check_shows_where_each_setting_came_from(check, tmp_path):
+    file = tmp_path / "pulse.toml"
+    file.write_text('app_name = "etl"\nhttp_port = 1\n')
+    _, output, _ = check(config=str(file), http_port="0", expected_queries="bronze,silver")
+
+    rows = shown(output)
+    assert rows["app_name"] == ("'etl'", f"file {file}")
+    assert rows["http_port"] == ("0", "environment variable QUERYPULSE_HTTP_PORT")
+    assert rows["expected_queries"][0] == "('bronze', 'silver')"
+    assert rows["http_host"] == ("'127.0.0.1'", "default")
+
+
+def test_check_masks_secrets_and_the_paths_of_webhooks(check, tmp_path):
+    secret = tmp_path / "token"
+    secret.write_text("content-of-the-file")
+    code, output, errors = check(
+        pagerduty_routing_key=KEY,
+        webhook_url="https://user:word@hooks.example.com/services/hidden",
+        http_token_file=str(secret),
+    )
+
+    assert (code, errors) == (0, "")
+    for hidden in (KEY, "word", "hidden", "content-of-the-file"):
+        assert hidden not in output
+    assert shown(output)["webhook_url"][0] == "'https://hooks.example.com/...'"
+    assert shown(output)["http_token_file"][0] == repr(str(secret))
+
+
+def test_check_masks_the_query_of_a_url_without_a_path(check):
+    code, output, _ = check(webhook_url="https://hooks.example.com?token=hidden")
+
+    assert code == 0
+    assert "hidden" not in output
+
+
+REFUSED = [
+    ({"colour": "1"}, "colour"),
+    ({"stall_flor_seconds": "1"}, "stall_floor_seconds"),
+    ({"http_port": "many"}, "http_port"),
+    ({"http_port": "70000"}, "65535"),
+    ({"stall_floor_seconds": "0"}, "stall_floor_seconds"),
+    ({"queries": '{"a": {"colour": 1}}'}, "colour"),
+    ({"config": "/nowhere/pulse.toml"}, "/nowhere/pulse.toml"),
+    ({"webhook_url": "hooks.example.com/hidden"}, "webhook_url"),
+    ({"webhook_url": "http://alerts.example.com/hidden"}, "allow_http"),
+    ({"webhook_url": "https://h/x", "webhook_secret_file": "/nowhere"}, "webhook_secret_file"),
+    ({"pagerduty_routing_key": "hidden"}, "pagerduty_routing_key"),
+    ({"pagerduty_routing_key_file": "/nowhere"}, "pagerduty_routing_key_file"),
+    ({"http_token_file": "/nowhere"}, "http_token_file"),
+    ({"http_tls_cert_file": "/nowhere"}, "http_tls_key_file"),
+]
+
+
+@pytest.mark.parametrize(("settings", "word"), REFUSED)
+def test_check_refuses_in_one_line_what_cannot_be_used(check, settings, word):
+    code, output, errors = check(**settings)
+
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert errors.startswith("querypulse: ")
+    assert errors.count("\n") == 1
+    assert word in errors
+    assert "hidden" not in errors
+
+
+def test_the_installed_command_is_this_one(monkeypatch):
+    from importlib.metadata import entry_points
+
+    (script,) = entry_points(group="console_scripts", name="querypulse")
+
+    assert script.load() is cli.main
+
+
+def test_on_a_machine_without_pyspark_settings_can_be_checked():
+    """The package is blocked, as if it were not installed."""
+    script = (
+        "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
+        "from querypulse.sidecar.cli import main\n"
+        "sys.exit(main(['check']))"
+    )
+    done = subprocess.run([sys.executable, "-Ic", script], capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "stall_floor_seconds" in done.stdout

@@ -1,0 +1,154 @@
+"""The command line of the demo: what can be asked for, what cannot, and what it needs."""
+
+from __future__ import annotations
+
+import pytest
+
+from querypulse.sidecar import cli
+from querypulse.sidecar.demo import spark_session
+from querypulse.sidecar.demo.fates import FATES
+from querypulse.sidecar.demo.script import Script
+from querypulse.sidecar.demo.spark_session import NotInstalledError, require_spark
+
+COULD_NOT_BEGIN = 2
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    """What demos were asked for, and never played."""
+    asked = []
+    monkeypatch.setattr(cli, "_demo", lambda script: asked.append(script) or 7)
+    return asked
+
+
+def test_a_demo_is_played_as_the_contract_says_unless_told_otherwise(scripts):
+    code = cli.main(["demo"])
+
+    assert code == 7
+    assert scripts == [Script(fate="dies", queries=8, after=20.0, duration=None)]
+    assert scripts[0].http_port == 0
+
+
+def test_every_part_of_a_demo_can_be_told(scripts):
+    cli.main(
+        [
+            "demo",
+            "--fate",
+            "hangs",
+            "--queries",
+            "2",
+            "--after",
+            "0",
+            "--duration",
+            "1.5",
+            "--webhook-url",
+            "http://localhost/x",
+            "--http-port",
+            "-1",
+        ]
+    )
+
+    assert scripts == [Script("hangs", 2, 0.0, 1.5, "http://localhost/x", -1)]
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_every_fate_can_be_asked_for(scripts, fate):
+    cli.main(["demo", "--fate", fate])
+
+    assert scripts[0].fate == fate
+
+
+WRONG = [
+    [],
+    ["dance"],
+    ["check", "--fate", "dies"],
+    ["demo", "dies"],
+    ["demo", "--fate", "flies"],
+    ["demo", "--fate"],
+    ["demo", "--queries", "1"],
+    ["demo", "--queries", "-8"],
+    ["demo", "--queries", "eight"],
+    ["demo", "--queries", "2.5"],
+    ["demo", "--after", "-1"],
+    ["demo", "--after", "soon"],
+    ["demo", "--after", "nan"],
+    ["demo", "--after", "inf"],
+    ["demo", "--duration", "-0.1"],
+    ["demo", "--duration", ""],
+    ["demo", "--http-port", "http"],
+]
+
+
+@pytest.mark.parametrize("arguments", WRONG)
+def test_wrong_arguments_end_with_2_and_say_so(scripts, capsys, arguments):
+    with pytest.raises(SystemExit) as left:
+        cli.main(arguments)
+    output, errors = capsys.readouterr()
+
+    assert (left.value.code, output, scripts) == (COULD_NOT_BEGIN, "", [])
+    assert "querypulse" in errors
+
+
+@pytest.mark.parametrize("arguments", [one for one in WRONG if len(one) == 3])
+def test_a_message_about_arguments_names_nothing_internal(scripts, capsys, arguments):
+    with pytest.raises(SystemExit):
+        cli.main(arguments)
+
+    assert " _" not in capsys.readouterr().err
+
+
+def test_help_names_every_command(capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["--help"])
+
+    assert left.value.code == 0
+    assert {"demo", "check"} <= set(capsys.readouterr().out.split())
+
+
+# -- what it needs ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """A machine that has Java, JAVA_HOME and PySpark, or not."""
+
+    def have(*, java=True, java_home=None, pyspark=True):
+        monkeypatch.setattr(spark_session.shutil, "which", lambda _: "/java" if java else None)
+        monkeypatch.setattr(spark_session, "find_spec", lambda _: object() if pyspark else None)
+        monkeypatch.delenv("JAVA_HOME", raising=False)
+        if java_home is not None:
+            monkeypatch.setenv("JAVA_HOME", java_home)
+
+    return have
+
+
+@pytest.mark.parametrize(
+    ("has", "words"),
+    [
+        ({"java": False}, ["Java 17", "JAVA_HOME"]),
+        ({"pyspark": False}, ["PySpark", "pip install"]),
+        ({"java": False, "pyspark": False}, ["Java 17"]),
+    ],
+)
+def test_a_demo_that_cannot_begin_says_what_to_install(machine, capsys, has, words):
+    machine(**has)
+    code = cli.main(["demo"])
+    output, errors = capsys.readouterr()
+
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert errors.startswith("querypulse: the demo needs ")
+    assert errors.count("\n") == 1
+    assert all(word in errors for word in words)
+
+
+@pytest.mark.parametrize("has", [{}, {"java": False, "java_home": "/jdk"}])
+def test_java_on_the_path_or_in_java_home_is_enough(machine, has):
+    machine(**has)
+
+    require_spark()
+
+
+def test_an_empty_java_home_is_no_java(machine):
+    machine(java=False, java_home="")
+    with pytest.raises(NotInstalledError):
+        require_spark()

@@ -1,0 +1,232 @@
+"""The parts of the demo do what its story needs, without Spark."""
+
+from __future__ import annotations
+
+import json
+from itertools import islice
+
+import pytest
+import requests
+from support.queries import until
+
+from querypulse.alerting.alert import Alert
+from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.exporter.status import QueryStatus
+from querypulse.sidecar.demo import telemetry as telemetry_module
+from querypulse.sidecar.demo.narrator import Narrator
+from querypulse.sidecar.demo.page_receiver import Page, PageReceiver
+from querypulse.sidecar.demo.pipeline import ALERTS, BRONZE, STATUS, Pipeline, domain_names
+from querypulse.sidecar.demo.telemetry import KINDS, SCHEMA, Fleet, telemetry
+
+PATIENCE_SECONDS = 10.0
+
+
+# -- telemetry --------------------------------------------------------------------------------
+
+
+def rows(batches=200, seed=1):
+    return [row for batch in islice(telemetry(seed), batches) for row in batch]
+
+
+def test_the_same_seed_tells_the_same_telemetry():
+    assert rows(20) == rows(20)
+    assert rows(20, seed=1) != rows(20, seed=2)
+
+
+def test_every_row_fits_the_schema():
+    columns = {column.split()[0] for column in SCHEMA.split(", ")}
+    for row in rows():
+        assert {"vehicle", "kind", "value"} <= set(row) <= columns
+
+
+def test_every_kind_of_reading_comes_in_every_few_batches():
+    assert {row["kind"] for row in rows(5)} == {*KINDS, "alert"}
+
+
+def test_an_alert_is_resolved_only_after_it_was_created_and_only_once():
+    actions = {}
+    for row in rows():
+        if row["kind"] == "alert":
+            actions.setdefault(row["alert_id"], []).append(row["action"])
+
+    assert all(told in (["CREATE"], ["CREATE", "RESOLVE"]) for told in actions.values())
+    assert 0 < sum(told == ["CREATE"] for told in actions.values()) <= 5
+
+
+def test_every_action_has_a_status():
+    assert {row["action"] for row in rows() if "action" in row} == set(STATUS)
+
+
+def test_a_fleet_writes_whole_files_and_stops_when_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(telemetry_module, "SECONDS_PER_FILE", 0.001)
+    fleet = Fleet(tmp_path)
+    fleet.start()
+    until(lambda: len(list(tmp_path.glob("0*.json"))) >= 3, "three files")
+    fleet.stop()
+    files = sorted(tmp_path.iterdir())
+
+    assert [path.name for path in files] == [f"{number:06}.json" for number in range(len(files))]
+    batches = list(islice(telemetry(), len(files)))
+    assert [
+        [json.loads(line) for line in path.read_text().splitlines()] for path in files
+    ] == batches
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def test_a_job_of_eight_has_one_table_for_each_kind():
+    assert domain_names(6) == [f"{kind}_status" for kind in KINDS]
+
+
+@pytest.mark.parametrize("count", [0, 1, 5, 7, 13, 40])
+def test_any_number_of_tables_has_names_of_known_kinds_no_two_the_same(count):
+    names = domain_names(count)
+
+    assert len(set(names)) == len(names) == count
+    assert all(name.partition("_")[0] in KINDS for name in names)
+
+
+def test_a_second_table_of_a_kind_has_a_number():
+    assert domain_names(8)[6:] == ["position_status_1", "battery_status_1"]
+
+
+@pytest.mark.parametrize("queries", [2, 8, 20])
+def test_bronze_starts_first_and_the_fated_query_last(tmp_path, queries):
+    names = Pipeline(None, tmp_path, queries).names
+
+    assert (names[0], names[-1], len(set(names))) == (BRONZE, ALERTS, queries)
+
+
+# -- the page receiver --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def receiver():
+    receiver = PageReceiver()
+    yield receiver
+    receiver.close()
+
+
+def alert(query, *, ends_at=None):
+    labels = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": "critical"}
+    return Alert(labels, {"summary": f"{query} is dead", "reason": "boom"}, 1000.0, ends_at)
+
+
+def test_our_own_webhook_arrives_as_a_page(receiver):
+    webhook = Webhook(receiver.url)
+    webhook.send(alert("bronze"), 2000.0)
+    webhook.send(alert("bronze", ends_at=1500.0), 2000.0)
+    webhook.close()
+
+    assert [(page.status, page.labels["query"]) for page in receiver.pages] == [
+        ("firing", "bronze"),
+        ("resolved", "bronze"),
+    ]
+    assert receiver.pages[0].annotations["reason"] == "boom"
+    assert receiver.pages[0].arrived_at > 1000.0
+
+
+def test_several_alerts_of_one_message_are_several_pages(receiver):
+    alerts = [{"status": "firing", "labels": {"query": name}, "annotations": {}} for name in "ab"]
+    answer = requests.post(receiver.url, json={"alerts": alerts}, timeout=PATIENCE_SECONDS)
+
+    assert (answer.status_code, answer.content) == (200, b"")
+    assert [page.labels["query"] for page in receiver.pages] == ["a", "b"]
+
+
+def test_who_only_looks_brings_no_page(receiver):
+    answer = requests.get(receiver.url, timeout=PATIENCE_SECONDS)
+
+    assert answer.status_code == 501
+    assert receiver.pages == []
+
+
+def test_only_this_machine_can_page(receiver):
+    assert receiver.url.startswith("http://127.0.0.1:")
+
+
+def test_a_closed_receiver_listens_no_more():
+    receiver = PageReceiver()
+    receiver.close()
+    with pytest.raises(requests.ConnectionError):
+        requests.post(receiver.url, json={"alerts": []}, timeout=PATIENCE_SECONDS)
+
+    assert not receiver._thread.is_alive()
+
+
+# -- the narrator -----------------------------------------------------------------------------
+
+
+def query(name, state):
+    blank = dict.fromkeys(QueryStatus.__struct_fields__)
+    return QueryStatus(**{**blank, "name": name, "state": state})
+
+
+def test_each_line_begins_with_the_seconds_since_the_beginning(capsys):
+    Narrator().say("hello")
+
+    assert capsys.readouterr().out == "[   0.0 s] hello\n"
+
+
+def test_how_many_are_well_is_told_whenever_it_changes_and_only_then(capsys):
+    narrator = Narrator()
+    well = [query("a", "running"), query("b", "idle")]
+    for queries in ([], well, well, [*well[:1], query("b", "failed")], well):
+        narrator.queries(queries)
+    lines = [line.partition("] ")[2] for line in capsys.readouterr().out.splitlines()]
+
+    assert lines == [
+        "job RUNNING, 0 of 0 queries well",
+        "job RUNNING, 2 of 2 queries well",
+        "job RUNNING, 1 of 2 queries well (b failed)",
+        "job RUNNING, 2 of 2 queries well",
+    ]
+
+
+@pytest.mark.parametrize("state", ["failed", "missing", "stalled", "starting", "stopped"])
+def test_who_is_not_well_is_named(capsys, state):
+    Narrator().queries([query("a", state)])
+
+    assert capsys.readouterr().out.endswith(f"0 of 1 queries well (a {state})\n")
+
+
+def page(**annotations):
+    labels = {"alertname": "QueryFailed", "query": "a", "severity": "critical", "app": "etl"}
+    return Page(0.0, "firing", labels, annotations)
+
+
+def test_a_page_shows_what_the_one_on_call_needs(capsys):
+    Narrator().page(page(summary="a is dead", reason="boom", query_id="17", window=""), 0.123)
+    told = capsys.readouterr().out
+
+    for text in ("0.12 s later", "QueryFailed", "critical", "a is dead", "boom"):
+        assert text in told
+    assert "query_id" not in told
+    assert "window" not in told
+
+
+def test_a_long_reason_is_folded_not_cut(capsys):
+    reason = " ".join(f"word{number}" for number in range(60))
+    Narrator().page(page(reason=reason), 0)
+    told = capsys.readouterr().out
+
+    assert all(word in told for word in reason.split())
+    assert max(map(len, told.splitlines())) <= 82
+
+
+def test_a_page_without_words_is_a_page(capsys):
+    Narrator().page(page(), 0)
+
+    assert "QueryFailed" in capsys.readouterr().out
+
+
+def test_the_facts_come_in_the_order_given(capsys):
+    Narrator().facts({"fate": "dies", "page": "none"})
+    lines = capsys.readouterr().out.split("\n")
+
+    assert [line.split() for line in lines if line] == [
+        ["The", "facts"],
+        ["fate", "dies"],
+        ["page", "none"],
+    ]

@@ -1,0 +1,87 @@
+"""Who may read the HTTP server is settled before it starts, and what does not fit is told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import trustme
+
+from querypulse.sidecar import Settings, SettingsError, wiring
+from querypulse.sidecar.wiring import HttpAccess
+
+
+def refused(**settings):
+    with pytest.raises(SettingsError) as error:
+        wiring.http_access(Settings(**settings))
+    return str(error.value)
+
+
+@pytest.fixture(scope="module")
+def pem(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pem")
+    authority = trustme.CA()
+    server, other = (authority.issue_cert("localhost") for _ in range(2))
+    paths = {name: str(folder / name) for name in ("ca", "cert", "key", "other")}
+    authority.cert_pem.write_to_path(paths["ca"])
+    server.cert_chain_pems[0].write_to_path(paths["cert"])
+    server.private_key_pem.write_to_path(paths["key"])
+    other.private_key_pem.write_to_path(paths["other"])
+    return SimpleNamespace(**paths)
+
+
+def test_by_default_there_is_neither_token_nor_tls():
+    assert wiring.http_access(Settings()) == HttpAccess(None, None)
+
+
+def test_token_and_certificate_come_from_their_files(tmp_path, pem):
+    token = tmp_path / "token"
+    token.write_text("token\n")
+    access = wiring.http_access(
+        Settings(
+            http_token_file=str(token),
+            http_tls_cert_file=pem.cert,
+            http_tls_key_file=pem.key,
+            http_tls_client_ca_file=pem.ca,
+        )
+    )
+
+    assert access.token == "token"
+    assert (access.tls.cert_file, access.tls.key_file) == (pem.cert, pem.key)
+    assert access.tls.client_ca_file == pem.ca
+
+
+@pytest.mark.parametrize("name", ["http_tls_cert_file", "http_tls_key_file"])
+def test_a_certificate_and_its_key_go_together(pem, name):
+    message = refused(**{name: pem.cert})
+
+    assert "http_tls_cert_file" in message
+    assert "http_tls_key_file" in message
+
+
+def test_clients_cannot_be_checked_without_tls(pem):
+    assert "http_tls_client_ca_file" in refused(http_tls_client_ca_file=pem.ca)
+
+
+@pytest.mark.parametrize(
+    ("cert", "key", "authority"),
+    [
+        ("nowhere", "key", None),
+        ("cert", "nowhere", None),
+        ("cert", "other", None),
+        ("key", "cert", None),
+        ("cert", "key", "nowhere"),
+        ("cert", "key", "key"),
+        ("", "", None),
+    ],
+)
+def test_files_that_do_not_fit_are_told_before_the_server_starts(pem, cert, key, authority):
+    paths = [getattr(pem, name or "", name) for name in (cert, key)]
+    ca = None if authority is None else getattr(pem, authority, authority)
+    message = refused(
+        http_tls_cert_file=paths[0],
+        http_tls_key_file=paths[1],
+        http_tls_client_ca_file=ca,
+    )
+
+    assert "http_tls" in message

@@ -1,0 +1,215 @@
+"""Our threads go on whatever happens, stop when asked, and make nobody wait for ever."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+
+import pytest
+from support.clock import Clock
+from support.queries import until
+
+from querypulse.listener.guard import BURST_SECONDS, Guard
+from querypulse.listener.loop import PAUSE_AFTER_ERROR_SECONDS, Loop
+
+PATIENCE_SECONDS = 10.0
+LONG_SECONDS = 3600.0
+
+
+@pytest.fixture
+def loop():
+    """Starts loops, and stops them in the end."""
+    started = []
+
+    def start(step, name="test", **options):
+        started.append(Loop(name, step, options.pop("guard", Guard()), **options))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
+        assert one.join(PATIENCE_SECONDS)
+
+
+# -- Loop -------------------------------------------------------------------------------------
+
+
+class Steps:
+    """A step that counts, may raise, and may be held."""
+
+    def __init__(self, *, broken=False):
+        self.times = []
+        self.threads = set()
+        self.broken = broken
+        self.free = threading.Event()
+        self.free.set()
+
+    def __call__(self):
+        self.times.append(time.monotonic())
+        self.threads.add(threading.current_thread())
+        assert self.free.wait(PATIENCE_SECONDS)
+        if self.broken:
+            raise RuntimeError("broken step")
+        time.sleep(0.001)
+
+    def wait_for(self, count):
+        until(lambda: len(self.times) >= count, f"step {count}")
+
+
+def test_a_loop_steps_again_and_again_in_one_daemon_thread(loop):
+    steps = Steps()
+    one = loop(steps, "again")
+    one.start()
+    steps.wait_for(3)
+
+    (thread,) = steps.threads
+    assert (thread.name, thread.daemon) == ("querypulse-again", True)
+
+
+def test_a_stopped_loop_steps_no_more(loop):
+    steps = Steps()
+    one = loop(steps)
+    steps.wait_for(1)
+    one.stop()
+    assert one.join(PATIENCE_SECONDS)
+    count = len(steps.times)
+    one.start()
+
+    assert len(steps.times) == count
+    assert not steps.threads.pop().is_alive()
+
+
+@pytest.mark.contains_errors
+def test_a_broken_step_neither_ends_the_loop_nor_spins(loop):
+    guard, steps = Guard(), Steps(broken=True)
+    one = loop(steps, "worker", guard=guard)
+    steps.wait_for(3)
+    one.stop()
+    assert one.join(PATIENCE_SECONDS)
+
+    assert guard.errors == {"worker": len(steps.times)}
+    assert steps.times[2] - steps.times[0] >= 2 * PAUSE_AFTER_ERROR_SECONDS
+
+
+def test_joining_says_when_a_step_still_runs(loop):
+    steps = Steps()
+    steps.free.clear()
+    one = loop(steps)
+    steps.wait_for(1)
+    one.stop()
+    assert not one.join(0)
+    steps.free.set()
+
+    assert one.join(PATIENCE_SECONDS)
+
+
+def test_a_loop_that_never_began_is_joined_at_once():
+    assert Loop("never", lambda: None, Guard()).join(LONG_SECONDS)
+
+
+def test_a_loop_stopped_before_it_began_never_steps():
+    steps = Steps()
+    one = Loop("never", steps, Guard())
+    one.stop()
+    one.start()
+    assert one.join(PATIENCE_SECONDS)
+
+    assert steps.times == []
+
+
+def test_a_loop_does_not_wait_for_itself():
+    answers = []
+    one = Loop("self", lambda: answers.append(one.join(LONG_SECONDS)) or one.stop(), Guard())
+    one.start()
+    assert one.join(PATIENCE_SECONDS)
+
+    assert answers == [True]
+
+
+def test_in_a_forked_child_nobody_waits_for_the_parents_thread(loop, monkeypatch):
+    steps = Steps()
+    steps.free.clear()
+    one = loop(steps)
+    steps.wait_for(1)
+    with monkeypatch.context() as child:
+        child.setattr(os, "getpid", lambda: -1)
+        assert one.join(LONG_SECONDS)
+    steps.free.set()
+
+
+def test_the_last_act_is_done_once_by_the_loops_own_thread(loop):
+    steps, acts = Steps(), []
+    one = loop(steps, last=lambda: acts.append(threading.current_thread()))
+    steps.wait_for(2)
+    assert acts == []
+    one.stop()
+    assert one.join(PATIENCE_SECONDS)
+
+    assert acts == list(steps.threads)
+
+
+@pytest.mark.contains_errors
+def test_a_last_act_that_fails_is_contained(loop):
+    guard = Guard()
+    one = loop(lambda: None, guard=guard, last=Steps(broken=True))
+    one.stop()
+    assert one.join(PATIENCE_SECONDS)
+
+    assert guard.errors == {"test": 1}
+
+
+# -- Guard ------------------------------------------------------------------------------------
+
+
+def fail():
+    raise ValueError("no")
+
+
+def test_the_guard_says_whether_it_went_well():
+    guard = Guard()
+
+    assert guard.attempt("here", lambda: None)
+    assert guard.attempt("here", lambda: False)
+    assert guard.errors == {}
+
+
+@pytest.mark.contains_errors
+def test_contained_errors_are_counted_by_place():
+    guard = Guard()
+    assert not guard.attempt("here", fail)
+    assert not guard.attempt("here", fail)
+    assert not guard.attempt("there", fail)
+
+    assert guard.errors == {"here": 2, "there": 1}
+
+
+@pytest.mark.contains_errors
+def test_a_burst_is_logged_once_and_the_next_one_again(monkeypatch, caplog):
+    clock = Clock(5000.0)
+    monkeypatch.setattr("querypulse.listener.guard.time.monotonic", clock)
+    guard = Guard()
+    for seconds in (0.0, 1.0, BURST_SECONDS - 2):
+        clock.now += seconds
+        guard.attempt("here", fail)
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    guard.attempt("there", fail)
+    clock.now += BURST_SECONDS
+    guard.attempt("here", fail)
+
+    assert len(caplog.records) == 3
+    assert "here" in caplog.records[-1].getMessage()
+    assert caplog.records[-1].exc_info is not None
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_who_ends_the_program_is_not_held_up(end):
+    def leave():
+        raise end
+
+    guard = Guard()
+    with pytest.raises(end):
+        guard.attempt("here", leave)
+    assert guard.errors == {}

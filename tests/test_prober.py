@@ -1,0 +1,170 @@
+"""The probe is asked in time, at once when somebody needs it, and waited for no longer than allowed."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from support.queries import until
+
+from querypulse.listener.guard import Guard
+from querypulse.listener.loop import Loop
+from querypulse.listener.prober import Prober
+from querypulse.listener.probing import ProbeReport
+
+PATIENCE_SECONDS = 10.0
+LONG_SECONDS = 3600.0
+
+
+class Probe:
+    """Looks that may fail or hang; counts how many began."""
+
+    def __init__(self):
+        self.began = 0
+        self.failures = 0
+        self.answers = threading.Event()
+        self.answers.set()
+
+    def look(self, clock):
+        began_at = clock()
+        self.began += 1
+        assert self.answers.wait(PATIENCE_SECONDS)
+        if self.failures:
+            self.failures -= 1
+            raise ConnectionError("the JVM is gone")
+        return ProbeReport(began_at=began_at, at=clock(), runs=())
+
+
+def prober(probe, interval=LONG_SECONDS, on_report=lambda: None):
+    return Prober(probe, interval, on_report)
+
+
+def test_the_newest_report_wins_and_is_announced():
+    announced = []
+    one = prober(Probe(), 0, lambda: announced.append(one.latest))
+    assert one.latest is None
+    one.step()
+    one.step()
+
+    assert announced[0] is not announced[1]
+    assert one.latest is announced[1]
+    assert len(one.probe_seconds) == 2
+
+
+def test_a_look_that_fails_leaves_the_last_report_to_grow_old():
+    probe = Probe()
+    announced = []
+    one = prober(probe, 0, lambda: announced.append(1))
+    one.step()
+    known = one.latest
+    probe.failures = 1
+    with pytest.raises(ConnectionError):
+        one.step()
+
+    assert one.latest is known
+    assert (len(one.probe_seconds), announced) == (1, [1])
+
+
+def test_the_next_look_waits_for_its_time():
+    one = prober(Probe(), 0.05)
+    began = time.monotonic()
+    one.step()
+    one.step()
+
+    assert time.monotonic() - began >= 0.1
+
+
+def test_a_failing_probe_is_not_asked_faster():
+    probe = Probe()
+    probe.failures = 1
+    began = time.monotonic()
+    with pytest.raises(ConnectionError):
+        prober(probe, 0.05).step()
+
+    assert time.monotonic() - began >= 0.05
+
+
+@pytest.fixture
+def looking():
+    """A prober in its thread, that rests for an hour between looks unless told otherwise."""
+    stop = []
+
+    def start(probe, interval=LONG_SECONDS):
+        one = prober(probe, interval)
+        loop = Loop("probe", one.step, Guard())
+        loop.start()
+        stop.append((loop, one, probe))
+        return one
+
+    yield start
+    for running, one, probe in stop:
+        running.stop()
+        probe.answers.set()
+        one.poke()
+        assert running.join(PATIENCE_SECONDS)
+
+
+def test_a_poke_ends_the_rest(looking):
+    probe = Probe()
+    one = looking(probe)
+    until(lambda: one.latest is not None, "the first look")
+    one.poke()
+    until(lambda: probe.began == 2, "the second look")
+
+
+def test_a_poke_during_a_look_is_not_lost(looking):
+    probe = Probe()
+    probe.answers.clear()
+    one = looking(probe)
+    until(lambda: probe.began == 1, "the first look")
+    one.poke()
+    probe.answers.set()
+    until(lambda: probe.began == 2, "the second look")
+
+
+def test_looking_now_does_not_wait_for_the_interval(looking):
+    one = looking(Probe())
+    asked_at = time.monotonic()
+
+    assert one.look_now(PATIENCE_SECONDS)
+    assert one.latest.began_at >= asked_at
+
+
+def test_a_look_under_way_when_asked_is_not_the_one(looking):
+    probe = Probe()
+    probe.answers.clear()
+    one = looking(probe)
+    until(lambda: probe.began == 1, "the first look")
+    answers = []
+    asking = threading.Thread(target=lambda: answers.append(one.look_now(PATIENCE_SECONDS)))
+    asking.start()
+    until(one._poked.is_set, "the question was asked")
+    probe.answers.set()
+    asking.join(PATIENCE_SECONDS)
+
+    assert (answers, probe.began) == ([True], 2)
+
+
+def test_a_probe_that_hangs_is_waited_for_no_longer_than_allowed(looking):
+    probe = Probe()
+    probe.answers.clear()
+    one = looking(probe)
+    began = time.monotonic()
+
+    assert not one.look_now(0.05)
+    assert time.monotonic() - began < PATIENCE_SECONDS
+    assert one.latest is None
+
+
+def test_without_a_thread_there_is_no_look():
+    assert not prober(Probe()).look_now(0.01)
+
+
+@pytest.mark.contains_errors
+def test_looking_now_survives_a_look_that_fails(looking):
+    probe = Probe()
+    probe.failures = 1
+    one = looking(probe, interval=0.01)
+
+    assert one.look_now(PATIENCE_SECONDS)

@@ -1,0 +1,205 @@
+"""Every setting has one name, one default and limits; what is secret is never shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.settings import SECRET, TYPES, QuerySettings, check_value, masked
+
+CONTRACT = {
+    "app_name": None,
+    "expected_queries": (),
+    "http_host": "127.0.0.1",
+    "http_port": 9719,
+    "http_token_file": None,
+    "http_tls_cert_file": None,
+    "http_tls_key_file": None,
+    "http_tls_client_ca_file": None,
+    "probe_interval_seconds": 0.5,
+    "stall_floor_seconds": 60,
+    "stall_tolerance": 1,
+    "start_grace_seconds": 120,
+    "gone_grace_seconds": 60,
+    "webhook_url": None,
+    "webhook_secret_file": None,
+    "pagerduty_routing_key": None,
+    "pagerduty_routing_key_file": None,
+    "pagerduty_url": None,
+    "queries": {},
+}
+HIDDEN = "s3cr3t"
+
+
+@pytest.mark.parametrize(("name", "default"), CONTRACT.items())
+def test_the_defaults_are_those_of_the_contract(name, default):
+    assert getattr(Settings(), name) == default
+
+
+def test_settings_are_frozen():
+    with pytest.raises(AttributeError):
+        Settings().http_port = 0
+
+
+GOOD = [
+    ("http_port", -1),
+    ("http_port", 0),
+    ("http_port", 65535),
+    ("probe_interval_seconds", 0.05),
+    ("probe_interval_seconds", 60),
+    ("stall_floor_seconds", 0.1),
+    ("stall_tolerance", 0),
+    ("start_grace_seconds", 0),
+    ("gone_grace_seconds", 0),
+    ("expected_queries", ["bronze", "silver"]),
+    ("expected_queries", ()),
+    ("app_name", None),
+    ("allow_http", True),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), GOOD)
+def test_what_is_allowed_is_taken(name, value):
+    assert check_value(name, value, "a test") == (tuple(value) if name[0] == "e" else value)
+
+
+BAD = [
+    ("http_port", -2),
+    ("http_port", 65536),
+    ("http_port", 1.5),
+    ("http_port", True),
+    ("http_port", None),
+    ("http_port", "many"),
+    ("probe_interval_seconds", 0),
+    ("probe_interval_seconds", 0.049),
+    ("probe_interval_seconds", 61),
+    ("stall_floor_seconds", 0),
+    ("stall_floor_seconds", -1),
+    ("stall_floor_seconds", float("nan")),
+    ("stall_floor_seconds", True),
+    ("stall_floor_seconds", "60s"),
+    ("stall_tolerance", -0.1),
+    ("start_grace_seconds", -1),
+    ("gone_grace_seconds", -1),
+    ("gone_grace_seconds", [60]),
+    ("expected_queries", "bronze"),
+    ("expected_queries", [1]),
+    ("expected_queries", [None]),
+    ("expected_queries", {"bronze": 1}),
+    ("app_name", 7),
+    ("http_host", None),
+    ("allow_http", 1),
+    ("allow_http", "sure"),
+    ("queries", ["nightly*"]),
+    ("queries", {"nightly*": {"stall_flor_seconds": 1}}),
+    ("queries", {"nightly*": {"stall_floor_seconds": 0}}),
+    ("queries", {"nightly*": {"ignore": "true"}}),
+    ("queries", {"nightly*": 5}),
+    ("queries", {"nightly*": {"http_port": 5}}),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_what_is_not_allowed_is_named_with_its_origin(name, value):
+    with pytest.raises(SettingsError) as refused:
+        check_value(name, value, "file pulse.toml")
+
+    assert f"setting {name!r} from file pulse.toml: " in str(refused.value)
+
+
+@pytest.mark.parametrize(("name", "value"), BAD)
+def test_settings_built_by_hand_are_checked_too(name, value):
+    with pytest.raises(SettingsError, match=repr(name)):
+        Settings(**{name: value})
+
+
+def test_a_setting_that_does_not_exist_cannot_be_built():
+    with pytest.raises(TypeError, match="stall_flor_seconds"):
+        Settings(stall_flor_seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind"),
+    [
+        ("stall_floor_seconds", "30", float),
+        ("http_port", "0", int),
+        ("allow_http", "true", bool),
+        ("expected_queries", ["bronze"], tuple),
+    ],
+)
+def test_a_value_given_by_hand_is_converted_or_refused(name, value, kind):
+    """Never kept as it is: a text that looks like a number is none."""
+    try:
+        settings = Settings(**{name: value})
+    except SettingsError:
+        return
+
+    assert isinstance(getattr(settings, name), kind)
+
+
+def test_overrides_given_by_hand_are_those_of_a_file():
+    """As the contract writes them."""
+    settings = Settings(queries={"nightly*": {"stall_floor_seconds": 3600}})
+
+    assert settings.queries == {"nightly*": QuerySettings(stall_floor_seconds=3600)}
+
+
+def test_overrides_may_be_built_by_hand():
+    own = QuerySettings(ignore=True)
+
+    assert Settings(queries={"scratch*": own}).queries == {"scratch*": own}
+
+
+# -- what may be shown ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(SECRET))
+def test_a_secret_is_never_shown(name):
+    assert HIDDEN not in repr(Settings(**{name: HIDDEN}))
+    assert HIDDEN not in str(masked(name, HIDDEN))
+
+
+@pytest.mark.parametrize("name", sorted(SECRET))
+@pytest.mark.parametrize("value", [[HIDDEN], {"key": HIDDEN}, HIDDEN.encode()])
+def test_a_secret_of_the_wrong_type_is_not_shown_either(name, value):
+    with pytest.raises(SettingsError) as refused:
+        check_value(name, value, "file pulse.toml")
+
+    assert HIDDEN not in str(refused.value)
+
+
+URLS = [
+    f"https://hooks.example.com/services/T0/{HIDDEN}",
+    f"https://{HIDDEN}@hooks.example.com/x",
+    f"https://user:{HIDDEN}@hooks.example.com/x",
+    f"https://user:a@{HIDDEN}@hooks.example.com",
+    f"https://hooks.example.com/x?token={HIDDEN}",
+    f"https://hooks.example.com?token={HIDDEN}",
+    f"https://hooks.example.com#{HIDDEN}",
+    f"hooks.example.com/services/{HIDDEN}",
+    f"hooks.example.com/services/{HIDDEN}://x",
+    HIDDEN,
+]
+
+
+@pytest.mark.parametrize("name", ["webhook_url", "pagerduty_url"])
+@pytest.mark.parametrize("url", URLS)
+def test_of_a_url_only_scheme_and_host_are_shown(name, url):
+    """The path of a webhook is its password; a URL may have no path at all, or no scheme."""
+    assert HIDDEN not in repr(Settings(**{name: url}))
+
+
+def test_a_masked_url_still_says_where_it_goes():
+    url = f"https://u:p@hooks.example.com:8443/{HIDDEN}"
+
+    assert masked("webhook_url", url) == "https://hooks.example.com:8443/..."
+
+
+@pytest.mark.parametrize("name", sorted(set(TYPES) - SECRET - {"webhook_url", "pagerduty_url"}))
+def test_everything_else_is_shown_as_it_is(name):
+    assert masked(name, "file:///etc/x?y") == "file:///etc/x?y"
+
+
+@pytest.mark.parametrize("name", sorted(TYPES))
+def test_what_is_not_set_shows_as_its_default(name):
+    assert masked(name, getattr(Settings(), name)) == getattr(Settings(), name)

@@ -1,0 +1,209 @@
+"""Settings come from four places, the strongest wins, and every mistake is told with its place."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from querypulse.sidecar import SettingsError
+from querypulse.sidecar.settings import TYPES, QuerySettings
+from querypulse.sidecar.settings_sources import load_settings
+
+# setting -> what an argument gives, and the same as text
+VALUES = {
+    "app_name": ("etl", "etl"),
+    "expected_queries": (["bronze", "silver"], '["bronze", "silver"]'),
+    "http_host": ("::1", "::1"),
+    "http_port": (0, "0"),
+    "http_token_file": ("/t", "/t"),
+    "http_tls_cert_file": ("/c", "/c"),
+    "http_tls_key_file": ("/k", "/k"),
+    "http_tls_client_ca_file": ("/a", "/a"),
+    "probe_interval_seconds": (2.5, "2.5"),
+    "stall_floor_seconds": (30, "30"),
+    "stall_tolerance": (0, "0"),
+    "start_grace_seconds": (9, "9"),
+    "gone_grace_seconds": (8.5, "8.5"),
+    "webhook_url": ("https://h/x", "https://h/x"),
+    "webhook_secret_file": ("/s", "/s"),
+    "pagerduty_routing_key": ("k" * 32, "k" * 32),
+    "pagerduty_routing_key_file": ("/p", "/p"),
+    "pagerduty_url": ("https://eu/x", "https://eu/x"),
+    "allow_http": (True, "true"),
+    "runbook_base_url": ("https://r", "https://r"),
+    "queries": ({"nightly*": {"stall_floor_seconds": 3600}},
+                '{"nightly*": {"stall_floor_seconds": 3600}}'),
+}  # fmt: skip
+
+
+def environment(name):
+    return f"QUERYPULSE_{name.upper()}"
+
+
+@pytest.fixture
+def config(tmp_path):
+    """Writes the TOML file; the answer is the environment that names it."""
+
+    def write(content):
+        path = tmp_path / "pulse.toml"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return {"QUERYPULSE_CONFIG": str(path)}
+
+    return write
+
+
+def refused(arguments=None, environment=None, spark=None):
+    with pytest.raises(SettingsError) as error:
+        load_settings(arguments or {}, environment or {}, spark or {})
+    return str(error.value)
+
+
+# -- one name everywhere ----------------------------------------------------------------------
+
+
+def test_every_setting_is_tried_here():
+    assert set(VALUES) == set(TYPES)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_a_setting_is_the_same_wherever_it_comes_from(name, config):
+    value, text = VALUES[name]
+    argument = load_settings({name: value}, {}, {})
+    variable = load_settings({}, {environment(name): text}, {})
+    conf = load_settings({}, {}, {f"spark.querypulse.{name}": text})
+    toml = text if name in ("expected_queries", "allow_http") else json.dumps(value)
+    if name == "queries":
+        toml = '{"nightly*" = {stall_floor_seconds = 3600}}'
+    file = load_settings({}, config(f"{name} = {toml}"), {})
+
+    assert argument.settings == variable.settings == conf.settings == file.settings
+    assert getattr(argument.settings, name) != getattr(load_settings({}, {}, {}).settings, name)
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_each_value_knows_where_it_came_from(name, config):
+    value, text = VALUES[name]
+    spark = f"spark.querypulse.{name}"
+
+    assert load_settings({name: value}, {}, {}).origins == {name: f"argument {name}"}
+    variable = environment(name)
+    origin = f"environment variable {variable}"
+    assert load_settings({}, {variable: text}, {}).origins == {name: origin}
+    assert load_settings({}, {}, {spark: text}).origins == {name: f"Spark conf {spark}"}
+
+
+def test_a_value_of_the_file_knows_its_file(config):
+    named = config("http_port = 0")
+
+    assert load_settings({}, named, {}).origins == {
+        "http_port": f"file {named['QUERYPULSE_CONFIG']}"
+    }
+
+
+def test_a_default_has_no_origin():
+    assert load_settings({}, {}, {}).origins == {}
+
+
+# -- who wins ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strongest", range(4))
+def test_arguments_beat_the_environment_beats_spark_beats_the_file(strongest, config):
+    """Source 0 is the argument; those stronger than ``strongest`` say nothing."""
+    arguments = {"http_port": 1000} if strongest == 0 else {}
+    named = config("http_port = 1003")
+    variables = {**named, "QUERYPULSE_HTTP_PORT": "1001"} if strongest <= 1 else named
+    spark = {"spark.querypulse.http_port": "1002"} if strongest <= 2 else {}
+
+    assert load_settings(arguments, variables, spark).settings.http_port == 1000 + strongest
+
+
+def test_settings_of_different_places_come_together(config):
+    loaded = load_settings(
+        {"http_port": 0},
+        {**config('app_name = "etl"'), "QUERYPULSE_STALL_TOLERANCE": "2"},
+        {"spark.querypulse.http_host": "::1"},
+    ).settings
+
+    assert loaded.http_port == 0
+    assert (loaded.app_name, loaded.stall_tolerance, loaded.http_host) == ("etl", 2, "::1")
+
+
+def test_an_argument_of_none_takes_back_what_the_environment_says():
+    variables = {"QUERYPULSE_WEBHOOK_URL": "https://h/x"}
+
+    assert load_settings({"webhook_url": None}, variables, {}).settings.webhook_url is None
+
+
+def test_a_roster_is_replaced_not_extended(config):
+    loaded = load_settings({"expected_queries": ["b"]}, config('expected_queries = ["a"]'), {})
+
+    assert loaded.settings.expected_queries == ("b",)
+
+
+def test_a_mistake_is_told_even_where_a_stronger_place_is_right():
+    assert "QUERYPULSE_HTTP_PORT" in refused({"http_port": 0}, {"QUERYPULSE_HTTP_PORT": "x"})
+
+
+# -- lists and tables as text -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "roster"),
+    [
+        ('["bronze"]', ("bronze",)),
+        ("['bronze', \"silver\"]", ("bronze", "silver")),
+        ("bronze", ("bronze",)),
+        ("bronze, silver ,gold", ("bronze", "silver", "gold")),
+        (" bronze ", ("bronze",)),
+        ("with blank,b", ("with blank", "b")),
+        ("", ()),
+        (",", ()),
+        ("[]", ()),
+    ],
+)
+def test_a_roster_is_a_list_or_words_with_commas(text, roster):
+    variables = {"QUERYPULSE_EXPECTED_QUERIES": text}
+
+    assert load_settings({}, variables, {}).settings.expected_queries == roster
+
+
+@pytest.mark.parametrize("text", ["5", "true", "null", '{"a": 1}', "[1, 2]", '"bronze"', "1.5"])
+def test_a_roster_of_anything_else_is_refused(text):
+    assert "QUERYPULSE_EXPECTED_QUERIES" in refused({}, {"QUERYPULSE_EXPECTED_QUERIES": text})
+
+
+@pytest.mark.parametrize(
+    "text", ['{"s*": {"ignore": true}}', '{"s*" = {ignore = true}}', ' {"s*": {"ignore": true}} ']
+)
+def test_overrides_as_text_are_json_or_toml(text):
+    loaded = load_settings({}, {"QUERYPULSE_QUERIES": text}, {})
+
+    assert loaded.settings.queries == {"s*": QuerySettings(ignore=True)}
+
+
+@pytest.mark.parametrize("text", ["s*", "", "[]", "5", '{"s*": 1}', '{"s*": {"ignor": true}}'])
+def test_overrides_of_anything_else_are_refused(text):
+    assert "'queries' from environment variable QUERYPULSE_QUERIES" in refused(
+        {}, {"QUERYPULSE_QUERIES": text}
+    )
+
+
+def test_overrides_keep_their_order(config):
+    named = config(
+        '[queries."*"]\nstall_tolerance = 2\n[queries."a*"]\nignore = true\n[queries.ab]\n'
+    )
+
+    assert list(load_settings({}, named, {}).settings.queries) == ["*", "a*", "ab"]
+
+
+def test_text_that_is_no_list_stays_text():
+    loaded = load_settings({}, {"QUERYPULSE_APP_NAME": '["etl"]'}, {})
+
+    assert loaded.settings.app_name == '["etl"]'
+
+
+@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("1", True)])
+def test_a_switch_as_text(text, value):
+    assert load_settings({}, {"QUERYPULSE_ALLOW_HTTP": text}, {}).settings.allow_http is value

@@ -1,0 +1,222 @@
+"""The worker folds what arrived, judges it in time, and hands on what it found."""
+
+from __future__ import annotations
+
+import pytest
+from support.desk import WALL, Desk
+from support.story import CONFLICT, processing, run
+
+from querypulse.listener.probing import Context
+from querypulse.listener.reader import Arrived
+from querypulse.listener.state import KEEP_FINISHED_SECONDS
+from querypulse.sidecar.worker import TICK_SECONDS
+
+
+def states(desk):
+    verdicts = desk.published[-1].judgement.verdicts
+    return {label: verdict.state.value for label, verdict in verdicts.items()}
+
+
+# -- folding and judging ----------------------------------------------------------------------
+
+
+def test_before_the_first_round_nothing_is_known_and_nothing_fires():
+    judged = Desk().worker.judged
+
+    assert (judged.snapshot.queries, judged.alerts, judged.judgement.verdicts) == ((), (), {})
+
+
+def test_what_arrived_is_folded_judged_and_published_in_one_round():
+    desk = Desk().started().step().commit().step()
+
+    assert states(desk) == {"a": "running"}
+    assert desk.worker.judged is desk.published[-1]
+
+
+def test_silence_is_judged_too_once_a_tick():
+    desk = Desk().step().step().step()
+
+    assert len(desk.published) == 3
+
+
+def test_what_was_published_never_changes_afterwards():
+    desk = Desk().started().step()
+    first = desk.published[-1].snapshot
+    desk.ended(exception=CONFLICT).step()
+
+    assert first.queries[0].alive
+
+
+def test_the_time_of_arrival_counts_not_the_time_of_reading():
+    desk = Desk().started()
+    desk.step(after=2.0)
+
+    assert desk.published[-1].snapshot.queries[0].started_at == 1000.0
+
+
+@pytest.mark.parametrize("hear", [Desk.started, Desk.commit])
+def test_births_and_batches_wait_for_the_next_tick_to_be_judged(hear):
+    desk = Desk().step()
+    hear(desk).step(after=TICK_SECONDS / 5)
+    assert len(desk.published) == 1
+    desk.step()
+
+    assert len(desk.published) == 2
+    assert list(states(desk)) == ["a"]
+
+
+def test_a_death_is_judged_at_once():
+    desk = Desk().started().step()
+    desk.ended(exception=CONFLICT).step(after=0.001)
+
+    assert desk.told == [("QueryFailed", "a")]
+
+
+def test_an_end_without_an_exception_is_judged_at_once_and_pages_nobody():
+    desk = Desk().started().step()
+    desk.ended().step(after=0.001)
+
+    assert (states(desk), desk.told) == ({"a": "stopped"}, [])
+
+
+def test_a_death_goes_before_the_progress_that_waits_with_it():
+    desk = Desk().started().commit(batch=7).ended(exception=CONFLICT).step()
+
+    assert desk.told == [("QueryFailed", "a")]
+    assert desk.published[-1].snapshot.queries[0].last_commit_batch == 7
+
+
+def test_the_last_words_under_a_stopped_context_page_nobody():
+    desk = Desk().started().step()
+    words = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
+    desk.ended(exception=words)
+    (heard,) = desk.inbox.take(0)
+    context = Context.STOPPED_BY_APPLICATION
+    desk.inbox.put(Arrived(heard.event, heard.at, context), lifecycle=True)
+    desk.step()
+
+    assert desk.told == []
+
+
+# -- the probe --------------------------------------------------------------------------------
+
+
+def test_a_new_look_is_judged_at_once():
+    desk = Desk().step()
+    desk.look(run(active=False, exception=CONFLICT)).step(after=0.001)
+
+    assert desk.told == [("QueryFailed", "a")]
+
+
+def test_the_same_report_is_taken_in_once():
+    desk = Desk().look(run()).step()
+    desk.step(after=0.001).step(after=0.001)
+
+    assert len(desk.published) == 1
+
+
+def test_of_several_looks_between_two_rounds_only_the_newest_counts():
+    desk = Desk().look(run(), run("b")).look(run("b")).step()
+
+    assert list(states(desk)) == ["b"]
+
+
+def test_a_run_the_newest_look_does_not_name_has_vanished():
+    desk = Desk(gone_grace_seconds=1).look(run(), run("b")).step()
+    desk.look(run("b")).step()
+    assert desk.told == []
+    desk.look(run("b")).step(after=1.5)
+
+    assert desk.told == [("QueryGone", "a")]
+
+
+# -- markers ----------------------------------------------------------------------------------
+
+
+def test_a_marker_passes_once_what_came_before_it_is_judged():
+    desk = Desk().step()
+    passed_early = []
+    marker = desk.ended(exception=CONFLICT).mark()
+    desk.worker._on_judged = lambda judged: passed_early.append(marker.passed.is_set())
+    desk.step(after=0.001)
+
+    assert passed_early == [False]
+    assert marker.passed.is_set()
+    assert desk.worker.judged.alerts[0].name == "QueryFailed"
+
+
+def test_a_marker_alone_is_judged_at_once():
+    desk = Desk().step()
+    marker = desk.mark()
+    desk.step(after=0.001)
+
+    assert marker.passed.is_set()
+    assert len(desk.published) == 2
+
+
+# -- handing over -----------------------------------------------------------------------------
+
+
+def test_every_delivery_is_offered_the_whole_set_in_every_round():
+    desk = Desk().started().ended(exception=CONFLICT).step().step().step()
+
+    names = [[alert.labels["query"] for alert in firing] for firing in desk.offers]
+    assert names == [["a"], ["a"], ["a"]]
+    assert desk.second_offers == desk.offers
+
+
+def test_an_empty_set_is_offered_too():
+    assert Desk().step().step().offers == [(), ()]
+
+
+def test_what_was_cured_is_no_longer_offered():
+    desk = Desk().started().ended(exception=CONFLICT).step()
+    desk.look(processing(number=2, batch=0)).step()
+    assert desk.told == [("QueryFailed", "a")]
+    desk.look(processing(number=2, batch=1)).step()
+
+    assert desk.offers[-1] == ()
+
+
+def test_an_alert_begins_when_it_first_fired_on_the_wall_clock():
+    desk = Desk().started().ended(exception=CONFLICT).step(after=1.0).step().step()
+
+    assert [firing[0].starts_at for firing in desk.offers] == [WALL + 1001.0] * 3
+
+
+# -- housekeeping -----------------------------------------------------------------------------
+
+
+def test_the_heart_beats_with_every_round_judged_or_not():
+    desk = Desk().step()
+    desk.step(after=0.01)
+
+    assert desk.worker.beat_at == desk.clock()
+
+
+def test_a_round_that_fails_does_not_beat_and_is_done_again():
+    desk = Desk().started().step()
+    before = desk.worker.beat_at
+
+    def broken(judged):
+        raise RuntimeError("nobody reads the board")
+
+    desk.worker._on_judged = broken
+    with pytest.raises(RuntimeError):
+        desk.ended(exception=CONFLICT).step()
+    assert desk.worker.beat_at == before
+    desk.worker._on_judged = desk.on_judged
+    desk.step()
+
+    assert desk.told == [("QueryFailed", "a")]
+
+
+def test_a_finished_query_is_forgotten_in_time():
+    desk = Desk().started().ended().step()
+    while desk.clock() < 1000.0 + KEEP_FINISHED_SECONDS - 10:
+        desk.step(after=2.0)
+    assert list(states(desk)) == ["a"]
+    for _ in range(50):
+        desk.step(after=2.0)
+
+    assert states(desk) == {}
