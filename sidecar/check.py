@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+import msgspec
+
 from . import wiring
 from .settings import TYPES, masked
 from .settings_sources import load_settings
@@ -24,7 +26,12 @@ def check(environment: Mapping[str, str]) -> int:
     wiring.http_access(loaded.settings)
     width = max(map(len, TYPES))
     for name in TYPES:
-        value = masked(name, getattr(loaded.settings, name))
+        value = _text(masked(name, getattr(loaded.settings, name)))
         origin = loaded.origins.get(name, "default")
-        sys.stdout.write(f"{name:<{width}}  {value!r:<40}  {origin}\n")
+        sys.stdout.write(f"{name:<{width}}  {value:<34}  {origin}\n")
     return 0
+
+
+def _text(value: object) -> str:
+    """A value as one would write it in JSON or TOML; a dash where there is none."""
+    return "-" if value is None else msgspec.json.encode(value).decode()

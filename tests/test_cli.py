@@ -61,10 +61,10 @@ def test_check_shows_where_each_setting_came_from(check, tmp_path):
     _, output, _ = check(config=str(file), http_port="0", expected_queries="bronze,silver")
 
     rows = shown(output)
-    assert rows["app_name"] == ("'etl'", f"file {file}")
+    assert rows["app_name"] == ('"etl"', f"file {file}")
     assert rows["http_port"] == ("0", "environment variable QUERYPULSE_HTTP_PORT")
-    assert rows["expected_queries"][0] == "('bronze', 'silver')"
-    assert rows["http_host"] == ("'127.0.0.1'", "default")
+    assert rows["expected_queries"][0] == '["bronze","silver"]'
+    assert rows["http_host"] == ('"127.0.0.1"', "default")
 
 
 def test_check_masks_secrets_and_the_paths_of_webhooks(check, tmp_path):
@@ -79,8 +79,8 @@ def test_check_masks_secrets_and_the_paths_of_webhooks(check, tmp_path):
     assert (code, errors) == (0, "")
     for hidden in (KEY, "word", "hidden", "content-of-the-file"):
         assert hidden not in output
-    assert shown(output)["webhook_url"][0] == "'https://hooks.example.com/...'"
-    assert shown(output)["http_token_file"][0] == repr(str(secret))
+    assert shown(output)["webhook_url"][0] == '"https://hooks.example.com/..."'
+    assert shown(output)["http_token_file"][0] == f'"{secret}"'
 
 
 def test_check_masks_the_query_of_a_url_without_a_path(check):

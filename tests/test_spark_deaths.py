@@ -6,6 +6,7 @@ import time
 
 import pytest
 from pyspark.sql.streaming.listener import StreamingQueryListener
+from support.pagerduty_double import PagerDutyDouble
 from support.queries import Trap, commits, rate, shown, start, until
 
 pytestmark = pytest.mark.spark
@@ -122,6 +123,24 @@ def test_a_query_that_came_back_from_its_checkpoint_is_told_as_resolved(
         ("firing", "QueryFailed", "phoenix"),
         ("resolved", "QueryFailed", "phoenix"),
     ]
+
+
+def test_pagerduty_is_told_of_a_death_and_of_the_recovery_under_one_key(spark, watch, tmp_path):
+    with PagerDutyDouble() as pagerduty:
+        sidecar = watch(pagerduty_routing_key="k" * 32, pagerduty_url=pagerduty.enqueue_url)
+        trap = Trap()
+        start(rate(spark), "phoenix", trap, checkpoint=tmp_path)
+        commits(sidecar, "phoenix")
+        trap.die.set()
+        until(lambda: pagerduty.open, "the incident is open")
+        trap.die.clear()
+        start(rate(spark), "phoenix", trap, checkpoint=tmp_path)
+        until(lambda: not pagerduty.open, "the incident is resolved")
+        sidecar.close()
+
+    assert pagerduty.invalid == []
+    assert pagerduty.incidents == {"querypulse/tests/phoenix/QueryFailed": 1}
+    assert pagerduty.dropped_resolves == []
 
 
 def test_a_query_stopped_and_not_back_is_gone(spark, watch, pages):
