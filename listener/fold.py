@@ -43,7 +43,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
 
 def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
     """Take in an event of the query's present run, heard at ``at``."""
-    query = replace(query, last_event_at=at)
+    query = replace(query, last_event_at=max(at, query.last_event_at or at))
     if isinstance(event, Terminated):
         return end(query, event.exception, event.error_class, at, witness="event", context=context)
     if isinstance(event, Started):

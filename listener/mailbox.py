@@ -12,7 +12,9 @@ T = TypeVar("T")
 class Mailbox(Generic[T]):
     """Two lanes: births and deaths are never dropped, progress is bounded.
 
-    ``put`` takes no lock and never waits, so Spark's own threads may call it.
+    ``put`` takes no lock and never waits, so Spark's own threads may call it. Progress does
+    not wake the taker, who comes soon enough by itself: awake, it would compete for the GIL
+    with the very callback that has to answer Spark (a third of its cost, see docs/benchmarks.md).
     """
 
     def __init__(self, progress_capacity: int) -> None:
@@ -26,12 +28,12 @@ class Mailbox(Generic[T]):
         """Hand over one item; False when the progress lane is full and it was dropped."""
         if lifecycle:
             self._lifecycle.append(item)
+            self._wake.put(None)
         elif len(self._progress) < self.progress_capacity:
             self._progress.append(item)
         else:
             self.dropped += 1
             return False
-        self._wake.put(None)
         return True
 
     def wake(self) -> None:
@@ -39,7 +41,7 @@ class Mailbox(Generic[T]):
         self._wake.put(None)
 
     def take(self, timeout: float) -> list[T]:
-        """All items waiting, births and deaths first; waits up to ``timeout`` seconds for one."""
+        """All items waiting, births and deaths first; waits up to ``timeout`` seconds for these."""
         try:
             self._wake.get(timeout=timeout)
             while True:

@@ -18,7 +18,7 @@ from .health_listener import Heard
 from .mailbox import Mailbox
 from .probing import Context
 
-TAKE_SECONDS = 0.5
+TAKE_SECONDS = 0.1
 
 
 class Arrived(msgspec.Struct, frozen=True):
