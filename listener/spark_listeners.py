@@ -25,7 +25,7 @@ class SparkListeners:
         self._listener = listener
         self._wirings = listener.wirings
         self._managers: dict[int, Any] = {first.hashCode(): first}
-        self._checked_at = 0.0
+        self._checked_at: float | None = None
 
     def cover(self, execution: Any) -> None:
         """Listen in the session of a query just met, if we do not yet."""
@@ -39,6 +39,9 @@ class SparkListeners:
 
     def check(self, now: float) -> ListenerHealth:
         """Every few seconds: put the listener back where Spark has dropped it."""
+        if self._checked_at is None:
+            # PySpark is about to add it: to find it missing now would be to add it twice.
+            self._checked_at = now
         if self._listener.wrapper is None or now - self._checked_at < CHECK_EVERY_SECONDS:
             return self.health
         self._checked_at = now
@@ -55,7 +58,8 @@ class SparkListeners:
     def remove(self) -> None:
         """Take the listener out of every session."""
         for manager in self._managers.values():
-            manager.removeListener(self._listener.wrapper)
+            while self._is_registered(manager):
+                manager.removeListener(self._listener.wrapper)
 
     def _is_registered(self, manager: Any) -> bool:
         known = manager.listListeners()

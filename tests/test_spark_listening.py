@@ -18,6 +18,11 @@ def monitor(sidecar):
     return sidecar.snapshot().monitor
 
 
+def sidecar_listeners(spark, sidecar):
+    listeners = spark.streams._jsqm.listListeners()
+    return sum(each.equals(sidecar.listener.wrapper) for each in listeners)
+
+
 def test_no_py4j_command_is_sent_on_sparks_threads(spark, watch, monkeypatch):
     """The callback appends the event's handle; another thread asks it for its JSON."""
     callbacks, senders = set(), set()
@@ -53,6 +58,7 @@ def test_every_kind_of_event_is_heard_and_none_is_lost(spark, watch, tmp_path):
     until(lambda: monitor(sidecar).events.get("idle"), "idleness is heard")
 
     assert monitor(sidecar).events["started"] == 2
+    assert sidecar_listeners(spark, sidecar) == 1
     assert not any(monitor(sidecar).events_dropped.values())
     assert not monitor(sidecar).internal_errors
 
@@ -186,5 +192,4 @@ def test_closing_leaves_no_thread_and_no_listener_in_spark(spark, watch):
     sidecar.close()
 
     assert [t.name for t in threading.enumerate() if t.name.startswith("querypulse")] == []
-    listeners = spark.streams._jsqm.listListeners()
-    assert not any(each.equals(sidecar.listener.wrapper) for each in listeners)
+    assert sidecar_listeners(spark, sidecar) == 0
