@@ -3,12 +3,14 @@
 
 PYTHON ?= python3
 VENV := .venv
+OLDEST := .venv-oldest
+OLDEST_SPARK := 3.5.9
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool openssl:openssl
 
-.PHONY: help demo test test-fast lint bench java system-packages clean
+.PHONY: help demo test test-fast test-oldest lint bench java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -25,6 +27,11 @@ test: system-packages $(VENV)/.tests
 test-fast: $(VENV)/.tests
 	$(BIN)/python -Im pytest -m "not spark" $(ARGS)
 
+## make test-oldest  what touches Spark's insides, on the oldest Spark supported
+test-oldest: $(OLDEST)/.tests
+	$(OLDEST)/bin/python -Im pytest $(addprefix tests/test_,spark_listening.py spark_deaths.py \
+	  spark_stalls.py decode.py health_listener.py) $(ARGS)
+
 ## make lint       ruff on the checkout, mypy --strict on the built wheel
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
@@ -40,7 +47,7 @@ bench: java $(VENV)/.spark
 
 ## make clean      remove what the other targets made
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(OLDEST) build *.egg-info
 
 java:
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { \
@@ -73,6 +80,14 @@ $(VENV)/.spark: $(BIN)/python pyproject.toml constraints.txt
 
 $(VENV)/.tests: $(VENV)/.spark
 	$(PIP) --group tests
+	@touch $@
+
+$(OLDEST)/.tests: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(OLDEST)
+	@mkdir -p build && grep -v '^pyspark==' constraints.txt > build/constraints-oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint build/constraints-oldest.txt --editable . --group tests pyspark==$(OLDEST_SPARK)
 	@touch $@
 
 # mypy reads what the code imports, so the packages must be there too.

@@ -17,6 +17,10 @@ _GENERIC = frozenset({"FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED"})
 _PYTHON_TRACEBACK = "Traceback (most recent call last):"
 _CLASS_AND_MESSAGE = re.compile(r"\s*(?:Caused by: |: )?([A-Za-z_][\w.$]{0,200})(?:: (.*))?\s*")
 _SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{2,100})\]")
+# Spark's scheduler tells of a failed task before it tells what failed in it.
+_FAILED_TASK = re.compile(
+    r"(?:SparkException: )?Job aborted due to stage failure: .{0,500}? executor [^)]{0,200}\): "
+)
 # What queries die of when their SparkContext goes away under them, seen on Spark 4.3:
 # the scheduler cancels jobs, or is null already.
 _CONTEXT_STOPPED = re.compile(
@@ -79,7 +83,9 @@ def _python_cause(traceback: str) -> tuple[str, str]:
 
 
 def _java_cause(text: str) -> tuple[str, str]:
-    return _split(_until_java_stack(text.splitlines()))
+    text = _until_java_stack(text.splitlines())
+    failed_task = _FAILED_TASK.search(text)
+    return _split(text[failed_task.end() :] if failed_task is not None else text)
 
 
 def _until_java_stack(lines: list[str]) -> str:

@@ -12,27 +12,45 @@ from querypulse.listener.failure import describe_failure, died_of_stopped_contex
 from querypulse.listener.redaction import REDACTED, redact
 
 
-def real_deaths():
+def real_deaths(spark):
     names = {
         json.loads(text)["runId"]: json.loads(text)["name"]
-        for _, text in recorded("started", "json")
+        for _, text in recorded("started", "json", spark)
     }
-    for _, text in recorded("terminated", "json"):
+    for _, text in recorded("terminated", "json", spark):
         event = json.loads(text)
         if event["exception"]:
             yield names[event["runId"]], event["exception"], event["errorClassOnException"]
 
 
 @pytest.mark.parametrize(
-    ("query", "error_class", "message"),
+    ("spark", "query", "error_class", "message"),
     [
-        ("python_failure", "RuntimeError", "Files were added to partition [day=2024-05-01]"),
-        ("java_failure", "USER_RAISED_EXCEPTION", "[USER_RAISED_EXCEPTION] java side says no"),
-        (None, "USER_RAISED_EXCEPTION", "[USER_RAISED_EXCEPTION] plain jvm failure"),
+        (
+            "4.3.0",
+            "python_failure",
+            "RuntimeError",
+            "Files were added to partition [day=2024-05-01]",
+        ),
+        (
+            "4.3.0",
+            "java_failure",
+            "USER_RAISED_EXCEPTION",
+            "[USER_RAISED_EXCEPTION] java side says no",
+        ),
+        ("4.3.0", None, "USER_RAISED_EXCEPTION", "[USER_RAISED_EXCEPTION] plain jvm failure"),
+        (
+            "3.5.9",
+            "python_failure",
+            "RuntimeError",
+            "Files were added to partition [day=2024-05-01]",
+        ),
+        ("3.5.9", "java_failure", "RuntimeException", "java side says no"),
+        ("3.5.9", None, "RuntimeException", "plain jvm failure"),
     ],
 )
-def test_a_real_death_is_told_by_its_innermost_cause(query, error_class, message):
-    exception, spark_class = next((e, c) for name, e, c in real_deaths() if name == query)
+def test_a_real_death_is_told_by_its_innermost_cause(spark, query, error_class, message):
+    exception, spark_class = next((e, c) for name, e, c in real_deaths(spark) if name == query)
 
     failure = describe_failure(exception, spark_class)
 
@@ -62,6 +80,18 @@ def test_a_delta_conflict_in_a_java_call_of_foreach_batch_is_named():
 )
 def test_any_text_has_a_class(text):
     assert describe_failure(text).error_class
+
+
+def test_a_python_worker_that_failed_in_a_task_is_told_by_its_python_error():
+    text = (
+        "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 "
+        "failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) (10.0.0.7 executor 2): "
+        "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+        '  File "udf.py", line 3, in f\n    return 1 / x\nZeroDivisionError: division by zero\n\n'
+        "\tat org.apache.spark.api.python.X.y(X.scala:1)\n"
+    )
+
+    assert describe_failure(text).reason == "ZeroDivisionError: division by zero"
 
 
 def test_sparks_own_class_wins_over_the_java_class():

@@ -6,6 +6,7 @@ import json
 import time
 from types import SimpleNamespace
 
+import pyspark
 import pytest
 from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
@@ -24,6 +25,7 @@ from querypulse.listener.guard import Guard
 from querypulse.listener.health_listener import _INTERFACE, _WRAPPER, HealthListener, Heard
 from querypulse.listener.mailbox import Mailbox
 
+SPARK = pyspark.__version__
 STOCK_WRAPPER = "PythonStreamingQueryListenerWrapper"
 CALLBACKS = {
     EventKind.STARTED: "onQueryStarted",
@@ -37,6 +39,11 @@ EVENTS = {
     EventKind.IDLE: QueryIdleEvent,
     EventKind.TERMINATED: QueryTerminatedEvent,
 }
+
+
+def own(kind):
+    """The first recorded event of a kind, of the Spark in use."""
+    return recorded(kind, "json", spark=SPARK)[0]
 
 
 class Untouchable:
@@ -168,7 +175,7 @@ def test_where_the_raw_way_is_closed_pysparks_own_is_taken(jvm):
 # -- the stock path ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "text"), recorded(shape="json"))
+@pytest.mark.parametrize(("kind", "text"), recorded(shape="json", spark=SPARK))
 def test_pysparks_objects_tell_the_same_as_sparks_json(kind, text):
     ear = Ear()
     event = EVENTS[kind].fromJson(json.loads(text))
@@ -182,7 +189,7 @@ def test_pysparks_objects_tell_the_same_as_sparks_json(kind, text):
 
 def test_on_the_stock_path_too_births_and_deaths_are_kept():
     ear = Ear(capacity=0)
-    for kind, text in (recorded("started", "json")[0], recorded("progress", "json")[0]):
+    for kind, text in (own("started"), own("progress")):
         getattr(ear.listener, CALLBACKS[kind])(EVENTS[kind].fromJson(json.loads(text)))
 
     assert [heard.kind for heard in ear.heard] == [EventKind.STARTED]
@@ -192,7 +199,7 @@ def test_on_the_stock_path_too_births_and_deaths_are_kept():
 def test_a_listener_nobody_wired_that_hears_is_on_the_stock_path():
     """Spark Connect never asks for a JVM listener."""
     ear = Ear()
-    kind, text = recorded("idle", "json")[0]
+    kind, text = own("idle")
     ear.listener.onQueryIdle(EVENTS[kind].fromJson(json.loads(text)))
 
     assert ear.listener.path == "stock"

@@ -10,11 +10,13 @@ from querypulse.listener.events import EventKind
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 
-def recorded(kind: str | None = None, shape: str | None = None) -> list[tuple[EventKind, str]]:
-    """Recorded events as (kind, JSON text)."""
+def recorded(
+    kind: str | None = None, shape: str | None = None, spark: str = "*"
+) -> list[tuple[EventKind, str]]:
+    """Recorded events as (kind, JSON text), of one Spark version or of all."""
     lines = [
         json.loads(line)
-        for path in sorted(FIXTURES.glob("events-*.jsonl"))
+        for path in sorted(FIXTURES.glob(f"events-spark-{spark}.jsonl"))
         for line in path.read_text().splitlines()
     ]
     return [
