@@ -90,6 +90,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         return self.ended is None and self.vanished_at is None
 
     @property
+    def gone_at(self) -> float | None:
+        """When the present run ended or vanished; None while it is alive."""
+        return self.ended.at if self.ended is not None else self.vanished_at
+
+    @property
     def last_sign_at(self) -> float:
         """The last commit or proof of idleness of this run, else its start."""
         signs = [self.started_at]

@@ -12,9 +12,8 @@ from .probing import Context, ProbedRun, ProbeReport
 from .query import Outcome, Query
 from .snapshot import Pause, Snapshot
 
-KEEP_FINISHED_SECONDS = 15 * 60.0
-KEEP_FAILED_SECONDS = 24 * 3600.0
-MAX_ENDED_QUERIES = 1000
+KEEP_COMPLETED_SECONDS = 15 * 60.0
+MAX_GONE_QUERIES = 1000
 MAX_PAUSES = 100
 
 
@@ -58,14 +57,15 @@ class State:
         self._pauses = (*self._pauses, Pause(at, seconds))[-MAX_PAUSES:]
 
     def forget(self, now: float) -> None:
-        """Drop queries that ended long ago, and the oldest of too many."""
-        ended = sorted(
-            (query for query in self._queries.values() if query.ended is not None),
-            key=lambda query: query.ended.at if query.ended else 0.0,
-        )
-        surplus = len(ended) - MAX_ENDED_QUERIES
-        for index, query in enumerate(ended):
-            if index < surplus or _is_stale(query, now):
+        """Drop queries that completed a while ago, and the oldest of too many that are gone.
+
+        A dead query is not forgotten by time: nobody is to read "resolved" who has not cured it.
+        """
+        gone = [query for query in self._queries.values() if query.gone_at is not None]
+        gone.sort(key=lambda query: (not _completed(query), query.gone_at))
+        surplus = len(gone) - MAX_GONE_QUERIES
+        for index, query in enumerate(gone):
+            if index < surplus or (_completed(query) and _is_old(query, now)):
                 del self._queries[query.query_id]
 
     def snapshot(self, now: float) -> Snapshot:
@@ -123,9 +123,9 @@ def _ended_well(event: Event) -> bool:
     return isinstance(event, Terminated) and event.exception is None
 
 
-def _is_stale(query: Query, now: float) -> bool:
-    if query.ended is None:
-        return False
-    failed = query.ended.outcome is Outcome.FAILED
-    keep = KEEP_FAILED_SECONDS if failed else KEEP_FINISHED_SECONDS
-    return now - query.ended.at > keep
+def _completed(query: Query) -> bool:
+    return query.ended is not None and query.ended.outcome is Outcome.COMPLETED
+
+
+def _is_old(query: Query, now: float) -> bool:
+    return query.gone_at is not None and now - query.gone_at > KEEP_COMPLETED_SECONDS

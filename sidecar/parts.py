@@ -100,12 +100,20 @@ class Parts:
             loop.start()
 
     def flush(self, deadline: Deadline) -> bool:
-        """Look, judge and deliver once more; False when something was not done in time."""
-        looked = self._prober.look_now(deadline.left)
+        """Look, judge and deliver once more; False when something was not done in time.
+
+        No step may use up the time of those after it: a JVM that does not answer, or a
+        receiver that hangs, must not keep a page from the others.
+        """
         marker = Marker()
+        looked = self._prober.look_now(deadline.left / 4)
         self._heard.put(marker, lifecycle=True)
-        judged = marker.passed.wait(deadline.left)
-        delivered = [delivery.flush(deadline.left) for delivery in self._deliveries]
+        judged = marker.passed.wait(deadline.left / 3)
+        waiting = range(len(self._deliveries), 0, -1)
+        delivered = [
+            delivery.flush(deadline.left / left)
+            for delivery, left in zip(self._deliveries, waiting, strict=True)
+        ]
         return looked and judged and all(delivered)
 
     def stop(self, deadline: Deadline) -> None:

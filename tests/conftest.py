@@ -42,6 +42,18 @@ def no_contained_error(request, monkeypatch):
         raise AssertionError(f"contained {len(contained)} error(s), first in {where}") from error
 
 
+@pytest.fixture
+def config(tmp_path):
+    """Writes the TOML file of settings; the answer is the environment that names it."""
+
+    def write(content):
+        path = tmp_path / "pulse.toml"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return {"QUERYPULSE_CONFIG": str(path)}
+
+    return write
+
+
 @pytest.fixture(scope="session")
 def spark():
     """One Spark for all tests that need one."""

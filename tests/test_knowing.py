@@ -10,7 +10,7 @@ from support.story import CONFLICT, Story, processing, progress, run
 from querypulse.listener.events import Idle, Started, Terminated
 from querypulse.listener.probing import Context, short_sink
 from querypulse.listener.query import Outcome
-from querypulse.listener.state import KEEP_FINISHED_SECONDS, MAX_ENDED_QUERIES
+from querypulse.listener.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES
 
 
 def test_a_commit_event_is_a_sign_of_life():
@@ -73,30 +73,50 @@ def test_a_death_is_told_by_the_first_witness_and_changed_by_none():
     assert story.query().totals.failed == 1
 
 
+WEEK = 7 * 24 * 3600
+
+
 def test_a_dead_query_stays_visible():
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)
-    story.state.forget(1 + KEEP_FINISHED_SECONDS + 1)
+    story.state.forget(WEEK)
 
     assert story.query().failure.failure.error_class == "ConcurrentAppendException"
 
 
-def test_a_finished_query_is_forgotten_after_a_while():
-    story = Story().started(at=0).ended(at=1)
-    story.state.forget(KEEP_FINISHED_SECONDS)
+@pytest.mark.parametrize(
+    "story",
+    [
+        Story().probe(run(), at=0).ended(at=1),
+        Story().probe(run(), at=0).probe(at=1),
+        Story().started(at=0).ended(at=1),
+    ],
+    ids=["stopped", "vanished", "ended under an unknown trigger"],
+)
+def test_a_query_that_is_gone_is_not_forgotten_so_its_alert_never_resolves_by_itself(story):
+    before = story.judge(WEEK, expected=["a"]).findings
+    story.state.forget(WEEK)
+
+    assert [finding.alertname for finding in before] == ["QueryGone"]
+    assert story.judge(WEEK, expected=["a"]).findings == before
+
+
+def test_a_completed_query_is_forgotten_after_a_while():
+    story = Story().probe(run(trigger="AvailableNowTrigger"), at=0).ended(at=1)
+    story.state.forget(KEEP_COMPLETED_SECONDS)
     assert story.query()
-    story.state.forget(KEEP_FINISHED_SECONDS + 2)
+    story.state.forget(KEEP_COMPLETED_SECONDS + 2)
 
     assert story.state.snapshot(0).queries == ()
 
 
-def test_ended_queries_are_bounded_the_oldest_go_first():
+def test_gone_queries_are_bounded_the_oldest_go_first():
     story = Story()
-    for number in range(MAX_ENDED_QUERIES + 3):
+    for number in range(MAX_GONE_QUERIES + 3):
         story.started(f"q{number}", at=number).ended(f"q{number}", at=number, exception=CONFLICT)
-    story.state.forget(MAX_ENDED_QUERIES)
+    story.state.forget(MAX_GONE_QUERIES)
 
     names = {query.name for query in story.state.snapshot(0).queries}
-    assert len(names) == MAX_ENDED_QUERIES
+    assert len(names) == MAX_GONE_QUERIES
     assert "q0" not in names
 
 

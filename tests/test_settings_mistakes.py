@@ -9,30 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.refusals import refused
 
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.settings import TYPES
-from querypulse.sidecar.settings_sources import load_settings
+from querypulse.sidecar.settings_sources import CONFIG_VARIABLE, load_settings
 
 ROOT = Path(__file__).parent.parent
-
-
-@pytest.fixture
-def config(tmp_path):
-    """Writes the TOML file; the answer is the environment that names it."""
-
-    def write(content):
-        path = tmp_path / "pulse.toml"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return {"QUERYPULSE_CONFIG": str(path)}
-
-    return write
-
-
-def refused(arguments=None, environment=None, spark=None):
-    with pytest.raises(SettingsError) as error:
-        load_settings(arguments or {}, environment or {}, spark or {})
-    return str(error.value)
 
 
 def test_an_unknown_setting_is_told_with_its_place_and_what_is_allowed(config):
@@ -112,6 +95,7 @@ def test_the_switches_of_our_own_tests_are_not_taken_for_settings():
     conftest = ast.parse((ROOT / "tests" / "conftest.py").read_text())
     words = [node.value for node in ast.walk(conftest) if isinstance(node, ast.Constant)]
     ours = {word: "1" for word in words if re.fullmatch(r"QUERYPULSE_[A-Z_]+", str(word))}
+    ours.pop(CONFIG_VARIABLE, None)
 
     assert load_settings({}, ours, {}).origins == {}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.refusals import refused
 
-from querypulse.sidecar import SettingsError
 from querypulse.sidecar.settings import TYPES, QuerySettings
 from querypulse.sidecar.settings_sources import load_settings
 
@@ -39,24 +39,6 @@ VALUES = {
 
 def environment(name):
     return f"QUERYPULSE_{name.upper()}"
-
-
-@pytest.fixture
-def config(tmp_path):
-    """Writes the TOML file; the answer is the environment that names it."""
-
-    def write(content):
-        path = tmp_path / "pulse.toml"
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return {"QUERYPULSE_CONFIG": str(path)}
-
-    return write
-
-
-def refused(arguments=None, environment=None, spark=None):
-    with pytest.raises(SettingsError) as error:
-        load_settings(arguments or {}, environment or {}, spark or {})
-    return str(error.value)
 
 
 # -- one name everywhere ----------------------------------------------------------------------

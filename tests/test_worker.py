@@ -8,7 +8,7 @@ from support.story import CONFLICT, processing, run
 
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived
-from querypulse.listener.state import KEEP_FINISHED_SECONDS
+from querypulse.listener.state import KEEP_COMPLETED_SECONDS
 from querypulse.sidecar.worker import TICK_SECONDS
 
 
@@ -211,9 +211,9 @@ def test_a_round_that_fails_does_not_beat_and_is_done_again():
     assert desk.told == [("QueryFailed", "a")]
 
 
-def test_a_finished_query_is_forgotten_in_time():
-    desk = Desk().started().ended().step()
-    while desk.clock() < 1000.0 + KEEP_FINISHED_SECONDS - 10:
+def test_a_completed_query_is_forgotten_in_time():
+    desk = Desk().look(run(trigger="AvailableNowTrigger")).step().ended().step()
+    while desk.clock() < 1000.0 + KEEP_COMPLETED_SECONDS - 10:
         desk.step(after=2.0)
     assert list(states(desk)) == ["a"]
     for _ in range(50):

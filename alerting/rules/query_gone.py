@@ -36,10 +36,8 @@ def check(case: Case) -> Finding | None:
 
 
 def _gone_at(case: Case) -> float | None:
-    if case.query.ended is not None:
-        return case.query.ended.at
-    if case.query.vanished_at is not None:
-        return case.query.vanished_at
+    if case.query.gone_at is not None:
+        return case.query.gone_at
     # Spark still calls idle queries active in a SparkContext that is gone.
     return case.snapshot.context_stopped_at
 
