@@ -154,6 +154,27 @@ def test_a_jvm_that_does_not_answer_does_not_stop_the_judging(pages, tmp_path):
         pages.wait_for("CommitStalled", "frozen", status="resolved")
 
 
+def test_a_jvm_that_does_not_answer_holds_the_exit_for_a_bounded_time_only(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
+    start("frozen")
+    until_commits(sidecar, "frozen")
+    say("committing")
+    time.sleep(3)
+    say("exiting")
+    sys.exit(5)
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("committing")
+        driver.signal_jvm(signal.SIGSTOP)
+        driver.wait_for_line("exiting")
+        exiting_at = time.monotonic()
+
+        assert driver.wait() == 5
+        assert time.monotonic() - exiting_at < 10
+        assert pages.told == []
+
+
 def test_a_driver_that_was_frozen_as_a_whole_pages_nobody_when_it_goes_on(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, start_grace_seconds=5)
