@@ -22,12 +22,12 @@ _FAILED_TASK = re.compile(
     r"(?:SparkException: )?Job aborted due to stage failure: .{0,500}? executor [^)]{0,200}\): "
 )
 # What queries die of when their SparkContext goes away under them, seen on Spark 4.3:
-# the scheduler cancels jobs, or is null already.
+# the scheduler cancels jobs, or parts of Spark are null already.
 _CONTEXT_STOPPED = re.compile(
     r"SparkContext was shut ?down|stopped SparkContext|SparkContext has been shut ?down"
     r"|RpcEnv already stopped|RpcEnvStoppedException|Could not find CoarseGrainedScheduler"
-    r"|SparkContext\.\w+\(\)\\?\" is null|Shutdown in progress"
-    r"|java\.lang\.InterruptedException|RejectedExecutionException"
+    r"|because the return value of \\?\"org\.apache\.spark\.[\w.$]+\(\)\\?\" is null"
+    r"|Shutdown in progress|java\.lang\.InterruptedException|RejectedExecutionException"
 )
 
 

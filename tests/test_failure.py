@@ -108,14 +108,30 @@ def test_sparks_own_class_wins_over_the_java_class():
         'java.lang.NullPointerException: Cannot invoke "org.apache.spark.scheduler.DAGScheduler.'
         'cleanupQueryJobs(long)" because the return value of '
         '"org.apache.spark.SparkContext.dagScheduler()" is null',
+        "org.apache.spark.SparkException: [INTERNAL_ERROR] The Spark SQL phase planning failed with "
+        "an internal error.\n\tat org.apache.spark.SparkException$.internalError(SparkException.scala)"
+        '\nCaused by: java.lang.NullPointerException: Cannot invoke "org.apache.spark.sql.classic.'
+        'SparkSession.sparkContext()" because the return value of '
+        '"org.apache.spark.sql.execution.SparkPlan.session()" is null',
+        "org.apache.spark.SparkException: Exception thrown in awaitResult:\n"
+        "Caused by: org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.",
     ],
 )
 def test_the_last_words_under_a_stopped_context_are_known(text):
     assert died_of_stopped_context(text)
 
 
-def test_a_conflict_is_not_a_stopped_context():
-    assert not died_of_stopped_context("io.delta.exceptions.ConcurrentAppendException: Files")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "io.delta.exceptions.ConcurrentAppendException: Files",
+        "org.apache.spark.SparkException: [INTERNAL_ERROR] The Spark SQL phase planning failed",
+        'java.lang.NullPointerException: Cannot invoke "com.acme.Rules.apply()" because the return '
+        'value of "com.acme.Rules.load()" is null',
+    ],
+)
+def test_a_failure_of_its_own_is_not_a_stopped_context(text):
+    assert not died_of_stopped_context(text)
 
 
 SECRETS = [

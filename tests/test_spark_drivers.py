@@ -104,7 +104,7 @@ def test_a_planned_spark_stop_under_busy_queries_pages_nobody(pages, tmp_path):
     """
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         assert driver.wait() == 0, driver.errors
-        assert pages.told == []
+        assert pages.pages == []
         assert driver.lines == ["stopped", "closed True", "threads []"]
 
 
@@ -132,7 +132,7 @@ def test_a_driver_that_just_exits_pages_nobody(pages, tmp_path):
     """
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         assert driver.wait() == 0, driver.errors
-        assert pages.told == []
+        assert pages.pages == []
 
 
 def test_a_jvm_that_does_not_answer_does_not_stop_the_judging(pages, tmp_path):
@@ -172,7 +172,7 @@ def test_a_jvm_that_does_not_answer_holds_the_exit_for_a_bounded_time_only(pages
 
         assert driver.wait() == 5
         assert time.monotonic() - exiting_at < 10
-        assert pages.told == []
+        assert pages.pages == []
 
 
 def test_a_driver_that_was_frozen_as_a_whole_pages_nobody_when_it_goes_on(pages, tmp_path):
@@ -192,7 +192,7 @@ def test_a_driver_that_was_frozen_as_a_whole_pages_nobody_when_it_goes_on(pages,
         driver.wait_for_line("alerts ()")
 
         assert driver.wait() == 0
-        assert pages.told == []
+        assert pages.pages == []
 
 
 def test_a_forked_child_pages_nothing_and_ends_quietly(pages, tmp_path):

@@ -70,7 +70,7 @@ def test_what_is_healthy_is_told_to_nobody(spark, watch, pages, tmp_path):
     time.sleep(14)
 
     states = {query.name: query.state for query in sidecar.snapshot().queries}
-    assert pages.told == []
+    assert pages.pages == []
     assert sidecar.alerts() == ()
     assert states["idle_files"] == "idle"
     assert states["once"] == states["availablenow"] == "completed"
@@ -88,4 +88,4 @@ def test_rows_that_come_late_to_an_idle_query_are_no_stall(spark, watch, pages, 
     (folder / "a.json").write_text('{"a": 1}')
     commits(sidecar, "late")
 
-    assert pages.told == []
+    assert pages.pages == []

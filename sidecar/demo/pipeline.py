@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from .telemetry import KINDS, SCHEMA
 BRONZE = "bronze"
 ALERTS = "alert_resolution"
 TRIGGER = "2 seconds"
+PATIENCE_SECONDS = 5.0
 STATUS = {"CREATE": "open", "RESOLVE": "resolved"}
 
 
@@ -36,6 +38,19 @@ class Pipeline:
             self._write(name, rows, _made(self._folder / "tables" / name))
         alerts = files.parquet(str(self._bronze)).where("kind = 'alert'")
         self.queries[ALERTS] = self._writer(ALERTS, alerts).foreachBatch(self._pair).start()
+
+    def stop(self) -> None:
+        """Stop every query; ``alert_resolution`` between two batches.
+
+        Interrupted in its Python function, Spark overflows its stack looking for the cause
+        (``StreamExecution.isInterruptionException``) and fills the terminal with it.
+        """
+        self.table.unlock()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for query in reversed(self.queries.values()):
+            while query.status["isTriggerActive"] and time.monotonic() < deadline:
+                time.sleep(0.05)
+            query.stop()
 
     def _write(self, name: str, rows: Any, table: Path) -> None:
         writer = self._writer(name, rows).format("parquet").option("path", str(table))

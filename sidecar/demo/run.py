@@ -65,6 +65,5 @@ def _play(script: Script, spark: Any, stage: Stage) -> bool:
     finally:
         fleet.stop()
         sidecar.close()
-        for query in spark.streams.active:
-            query.stop()
+        pipeline.stop()
     return director.as_fated
