@@ -7,6 +7,8 @@ from enum import Enum
 
 import msgspec
 
+from .events import Progress
+
 _TRIGGER = re.compile(r"(\w+?)(?:Trigger)?(?:\((\d+)\))?")
 _TRIGGER_NAMES = {"OneTime": "Once"}
 
@@ -59,6 +61,9 @@ class RunFacts(msgspec.Struct, frozen=True):
     trigger: Trigger
     sink: str
     checkpoint: str
+    async_progress: bool = False
+    """Whether a progress event may come before its commit is written
+    (``asyncProgressTrackingEnabled``)."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -90,6 +95,8 @@ class ProbedRun(msgspec.Struct, frozen=True):
     batch_id: int | None = None
     committed_offsets: str = ""
     last_progress_mark: str = ""
+    idle_progress: Progress | None = None
+    """What Spark recorded of its newest trigger without a batch; such a progress is no event."""
     work: Work | None = None
     exception: str | None = None
     error_class: str | None = None
@@ -124,6 +131,9 @@ class ListenerHealth(msgspec.Struct, frozen=True):
 
     registered: bool = False
     reregistrations: int = 0
+    dropped_events: int = 0
+    """What Spark's listener queue has dropped since its start, of whatever kind
+    (``queue.streams.numDroppedEvents``)."""
 
 
 class ProbeReport(msgspec.Struct, frozen=True):
