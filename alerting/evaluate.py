@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import msgspec
-from msgspec.structs import replace
 
+from ..listener.offsets import behind
 from ..listener.probing import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
 from .case import Case
-from .evidence import siblings
+from .deaths import was_flapping_already
 from .finding import Finding, State
+from .incidents import gather
 from .policy import Limits, Policy
-from .rules import ORDER, query_missing
+from .rules import (
+    ORDER,
+    commit_stalled,
+    listener_deaf,
+    monitor_blind,
+    query_failed,
+    query_flapping,
+    query_missing,
+)
 from .window import stall_window
 
 IDLE_AFTER_SECONDS = 10.0
@@ -43,10 +52,8 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Judgement:
     findings: list[Finding] = []
     verdicts: dict[str, Verdict] = {}
     for label, query in snapshot.labels().items():
-        finding, verdict = _judge(label, query, snapshot, now, policy)
-        verdicts[label] = verdict
-        if finding is not None:
-            findings.append(finding)
+        found, verdicts[label] = _judge(case_of(label, query, snapshot, now, policy))
+        findings += found
     names = {query.name for query in snapshot.queries}
     for name in policy.expected:
         if name not in names:
@@ -54,39 +61,57 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Judgement:
             absent = query_missing.check_absent(name, limits, snapshot, now)
             verdicts[name] = _absent(absent, limits)
             findings += [absent] if absent is not None else []
-    return Judgement(_with_siblings(findings, list(verdicts)), verdicts)
+    findings += _of_witnesses(snapshot, now, policy, findings)
+    return Judgement(gather(findings, list(verdicts)), verdicts)
 
 
-def _with_siblings(findings: list[Finding], labels: list[str]) -> tuple[Finding, ...]:
-    text = siblings([finding.query for finding in findings], labels)
-    return tuple(
-        replace(finding, evidence={"siblings": text, **finding.evidence}) for finding in findings
-    )
+def _of_witnesses(
+    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding]
+) -> list[Finding]:
+    """What is wrong with the witnesses, unless a page tells of the silent JVM already."""
+    told = {finding.cause for finding in findings}
+    rules = [listener_deaf.check]
+    if commit_stalled.SHARED_SILENCE not in told:
+        rules.append(monitor_blind.check)
+    found = (rule(snapshot, now, policy) for rule in rules)
+    return [finding for finding in found if finding is not None]
 
 
-def _judge(
-    label: str, query: Query, snapshot: Snapshot, now: float, policy: Policy
-) -> tuple[Finding | None, Verdict]:
+def case_of(label: str, query: Query, snapshot: Snapshot, now: float, policy: Policy) -> Case:
+    """One query as the rules see it."""
     limits = policy.limits(query.base_name)
-    window = stall_window(query, limits)
-    case = Case(
+    return Case(
         label=label,
         query=query,
         limits=limits,
-        window=window,
+        window=stall_window(query, limits),
         expected=query.name in policy.expected,
         probe_stale_seconds=policy.probe_stale_seconds,
         snapshot=snapshot,
         now=now,
     )
-    finding = None if limits.ignore else _first_finding(case)
-    if finding is None:
-        return None, Verdict(_calm_state(case), "", window.seconds, limits.ignore)
-    return finding, Verdict(finding.state, finding.reason, window.seconds)
 
 
-def _first_finding(case: Case) -> Finding | None:
+def _judge(case: Case) -> tuple[list[Finding], Verdict]:
+    window, ignored = case.window.seconds, case.limits.ignore
+    worst = None if ignored else _worst(case)
+    if worst is None:
+        return [], Verdict(_calm_state(case), "", window, ignored)
+    return _told(case, worst), Verdict(worst.state, worst.reason, window)
+
+
+def _worst(case: Case) -> Finding | None:
     return next((found for rule in ORDER if (found := rule(case)) is not None), None)
+
+
+def _told(case: Case, worst: Finding) -> list[Finding]:
+    """The worst finding, and that the query flaps; once it does, each further death is no news."""
+    flapping = query_flapping.check(case)
+    if flapping is None or flapping.alertname == worst.alertname:
+        return [worst]
+    if worst.alertname == query_failed.NAME and was_flapping_already(case.query, case.limits):
+        return [flapping]
+    return [worst, flapping]
 
 
 def _calm_state(case: Case) -> State:
@@ -99,7 +124,9 @@ def _calm_state(case: Case) -> State:
         return State.STOPPED
     if not query.first_sign_seen:
         return State.STARTING
-    return State.IDLE if _is_idle(case) else State.RUNNING
+    if not _is_idle(case):
+        return State.RUNNING
+    return State.WAITING if _data_waits(query) else State.IDLE
 
 
 def _is_idle(case: Case) -> bool:
@@ -108,6 +135,12 @@ def _is_idle(case: Case) -> bool:
     if idle_at is None or commit_at is None:
         return idle_at is not None
     return idle_at > commit_at and case.now - commit_at >= IDLE_AFTER_SECONDS
+
+
+def _data_waits(query: Query) -> bool:
+    """Whether the source has data and holds it back (``minOffsetsPerTrigger``)."""
+    idle = query.probed.idle_progress if query.probed is not None else None
+    return idle is not None and any(behind(source.end, source.latest) for source in idle.sources)
 
 
 def _absent(finding: Finding | None, limits: Limits) -> Verdict:

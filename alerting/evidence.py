@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..listener.probing import Work
+from ..listener.query import Query
 from .case import Case
 
 
@@ -15,6 +16,9 @@ def evidence(case: Case) -> dict[str, str]:
         "last_commit": _last_commit(case),
         "window": str(case.window),
         "batch_in_flight": _in_flight(case),
+        "commit_log": _commit_log(query),
+        "lag": _lag(query),
+        "witnesses": _witnesses(case),
     }
     if query.facts is not None:
         facts |= {
@@ -29,12 +33,6 @@ def evidence(case: Case) -> dict[str, str]:
             **_work(probed.work),
         }
     return {name: text for name, text in facts.items() if text}
-
-
-def siblings(sick: list[str], labels: list[str]) -> str:
-    """How many of the driver's queries are well: "7 of 8 queries healthy; not: bronze"."""
-    text = f"{len(labels) - len(sick)} of {len(labels)} queries healthy"
-    return f"{text}; not: {', '.join(sorted(sick))}" if sick else text
 
 
 def _last_commit(case: Case) -> str:
@@ -53,6 +51,35 @@ def _in_flight(case: Case) -> str:
         return ""
     what = "asking for offsets" if flight.batch_id is None else f"batch {flight.batch_id}"
     return f"{what}, for {case.now - flight.since:.0f} s"
+
+
+def _commit_log(query: Query) -> str:
+    """What the checkpoint says: "batch 812 planned, 811 committed"."""
+    log = query.logged
+    if log is None or not query.alive:
+        return ""
+    if log.planned is not None and log.planned != log.committed:
+        done = "none" if log.committed is None else str(log.committed)
+        return f"batch {log.planned} planned, never committed; last committed: {done}"
+    return "empty" if log.committed is None else f"batch {log.committed} committed, none planned"
+
+
+def _lag(query: Query) -> str:
+    sources = query.progress.sources if query.progress is not None else ()
+    told = [
+        f"{source.description}: {source.lag_offsets:.0f} offsets"
+        for source in sources
+        if source.lag_offsets is not None
+    ]
+    return "; ".join(told)
+
+
+def _witnesses(case: Case) -> str:
+    """Who has been heard, and how long ago: what the verdict rests on."""
+    query = case.query
+    heard = {"event": query.last_event_at, "probe": query.probed_at, "commit log": query.logged_at}
+    told = [f"{name} {case.now - at:.1f} s ago" for name, at in heard.items() if at is not None]
+    return ", ".join(told)
 
 
 def _work(work: Work | None) -> dict[str, str]:

@@ -32,10 +32,15 @@ class Severity(str, Enum):
     WARNING = "warning"
 
 
+WHOLE_DRIVER = "*"
+"""Stands for the query where something concerns all queries of the driver."""
+
+
 class Finding(msgspec.Struct, frozen=True):
     """One rule found one query sick.
 
-    ``reason`` is one line for a person; ``evidence`` becomes annotations.
+    ``reason`` is one line for a person; ``evidence`` becomes annotations. Findings of one
+    name that share a ``cause`` are one incident of the whole driver.
     """
 
     alertname: str
@@ -45,3 +50,4 @@ class Finding(msgspec.Struct, frozen=True):
     reason: str
     summary: str
     evidence: dict[str, str]
+    cause: str = ""

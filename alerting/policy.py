@@ -15,19 +15,27 @@ class Limits(msgspec.Struct, frozen=True):
     stall_tolerance: float = 1.0
     start_grace_seconds: float = 120.0
     gone_grace_seconds: float = 60.0
+    lag_allowed_offsets: float = 1000.0
+    trend_window_seconds: float = 300.0
+    """How long lag must have risen, or a watermark stood, before anybody is told."""
+    restart_budget: int = 3
+    """How many failures within ``restart_window_seconds`` make a query a flapping one."""
+    restart_window_seconds: float = 600.0
     ignore: bool = False
 
 
 class Policy(msgspec.Struct, frozen=True):
     """The roster of queries that must be there, and everybody's limits.
 
-    A probe report older than ``probe_stale_seconds`` says nothing of the present.
+    A probe report older than ``probe_stale_seconds`` says nothing of the present; unless one
+    is expected (a replay has none), nobody is told that it is silent.
     """
 
     expected: tuple[str, ...] = ()
     defaults: Limits = Limits()
     overrides: tuple[tuple[str, dict[str, float | bool]], ...] = ()
     probe_stale_seconds: float = 4.0
+    probe_expected: bool = False
 
     def limits(self, name: str) -> Limits:
         """The defaults, changed by each pattern that matches, in the order given."""

@@ -114,7 +114,7 @@ FIGURES = (
     Figure(
         f"{PREFIX}_watermark_timestamp_seconds",
         "Event-time watermark after the last batch.",
-        _progress(lambda progress: progress.watermark_timestamp),
+        _progress(lambda progress: progress.watermark_timestamp or None),
     ),
     Figure(
         f"{PREFIX}_state_rows",

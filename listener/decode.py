@@ -40,7 +40,7 @@ class _Source(msgspec.Struct, rename="camel"):
     description: str = ""
     end_offset: Any = None
     latest_offset: Any = None
-    metrics: dict[str, Any] | None = None
+    num_input_rows: int | None = None
 
 
 class _StateOperator(msgspec.Struct, rename="camel"):
@@ -119,7 +119,7 @@ def _progress(wire: _Progress) -> Progress:
         phase_seconds={
             name: ms / 1000 for name, ms in phases.items() if name != "triggerExecution"
         },
-        input_rows=max(0, wire.num_input_rows or 0),
+        input_rows=_input_rows(wire),
         output_rows=_output_rows(wire.sink),
         input_rows_per_second=_finite(wire.input_rows_per_second),
         processed_rows_per_second=_finite(wire.processed_rows_per_second),
@@ -131,9 +131,17 @@ def _progress(wire: _Progress) -> Progress:
     )
 
 
+def _input_rows(wire: _Progress) -> int:
+    """All sources' rows; event logs hold no total."""
+    if wire.num_input_rows is not None:
+        return max(0, wire.num_input_rows)
+    return sum(max(0, source.num_input_rows or 0) for source in wire.sources or ())
+
+
 def _source(wire: _Source) -> Source:
-    lag = lag_between(parse_offsets(wire.end_offset), parse_offsets(wire.latest_offset))
-    return Source(wire.description, lag)
+    end, latest = parse_offsets(wire.end_offset), parse_offsets(wire.latest_offset)
+    rows = max(0, wire.num_input_rows or 0)
+    return Source(wire.description, lag_between(end, latest), end, latest, rows)
 
 
 def _output_rows(sink: _Sink | None) -> int | None:
@@ -160,4 +168,4 @@ def _watermark(event_time: dict[str, str] | None) -> float | None:
     except (ValueError, OverflowError):
         return None
     # Spark reports the epoch until the first watermark is known.
-    return seconds if seconds > 0 else None
+    return max(0.0, seconds)

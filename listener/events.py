@@ -11,6 +11,8 @@ from enum import Enum
 
 import msgspec
 
+from .offsets import Offsets
+
 
 class EventKind(str, Enum):
     """The four callbacks of a ``StreamingQueryListener``."""
@@ -27,10 +29,16 @@ class EventKind(str, Enum):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One source of a batch; ``lag_offsets`` is None where Spark does not tell."""
+    """One source of a batch; what Spark does not tell is None.
+
+    ``end`` is where the batch ended, ``latest`` what the source had when it was planned.
+    """
 
     description: str
     lag_offsets: float | None
+    end: Offsets | None = None
+    latest: Offsets | None = None
+    input_rows: int = 0
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -45,7 +53,8 @@ class Progress(msgspec.Struct, frozen=True):
     """A trigger ended.
 
     ``committed`` tells a committed batch from Spark 3.4's idle progress; figures that
-    Spark left out or could not compute (NaN, -1) are None.
+    Spark left out or could not compute (NaN, -1) are None. A ``watermark_timestamp`` of 0
+    is a watermark that has never moved, None a query without one.
     """
 
     query_id: str

@@ -11,10 +11,12 @@ from bisect import bisect_left
 
 from msgspec.structs import replace
 
+from .commit_log import LoggedBatches
+from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
-from .failure import Failure, describe_failure, died_of_stopped_context
 from .probing import Context, ProbedRun
-from .query import BASELINE_BATCHES, BUCKETS, Ended, InFlight, Outcome, Query, Totals
+from .query import BASELINE_BATCHES, BUCKETS, InFlight, LogBehind, Query, Totals, Unheard
+from .trends import Trends, carry_over, follow
 
 PAST_RUNS = 16
 BASELINE_GROWTH = 3.0
@@ -36,6 +38,9 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         past_runs=(*old.past_runs, old.run_id)[-PAST_RUNS:],
         last_commit_batch=old.last_commit_batch if same_query else None,
         unrecovered=old.failure,
+        deaths=old.deaths,
+        unrecovered_deaths=old.unrecovered_deaths,
+        trends=carry_over(old.trends) if same_query else Trends(),
         baseline=old.baseline,
         totals=replace(old.totals, restarts=old.totals.restarts + 1),
     )
@@ -55,7 +60,8 @@ def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Qu
 
 def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> Query:
     """Take in one look of the probe at the query's present run."""
-    in_flight = _in_flight(query, run, at) if run.active else query.in_flight
+    watched = run.active and not run.facts.trigger.is_continuous
+    in_flight = _in_flight(query, run, at) if watched else query.in_flight
     previous = query.probed
     query = replace(
         query,
@@ -66,54 +72,45 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
         in_flight=in_flight,
         vanished_at=None,
     )
-    if run.batch_id is not None and run.batch_id > 0:
+    if run.batch_id and not run.facts.trigger.is_continuous:
         query = _committed_by_probe(query, run.batch_id - 1, at, first_look=previous is None)
     if not run.active:
         return end(query, run.exception, run.error_class, at, witness="probe", context=context)
     return _idle(query, at) if run.waiting_without_data or _moved_on(previous, run) else query
 
 
-def end(
-    query: Query,
-    exception: str | None,
-    error_class: str | None,
-    at: float,
-    *,
-    witness: str,
-    context: Context = Context.RUNNING,
-) -> Query:
-    """Record the end of the present run; the second witness of an end changes nothing."""
-    if query.ended is not None:
+def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
+    """Take in one look into the checkpoint of the query's present run."""
+    before, query = query.logged, replace(query, logged=log, logged_at=at)
+    if log.committed is None:
         return query
-    outcome, failure = _outcome(query, exception, error_class, context)
-    return replace(
-        query,
-        ended=Ended(at, outcome, witness, failure),
-        totals=_count_end(query.totals, outcome),
-    )
+    query = _commit_seen(query, log.committed, at, first_look=before is None)
+    if query.facts is None or not query.facts.async_progress:
+        return query
+    grown = before is None or log.committed != before.committed
+    if grown or query.last_commit_batch is None or log.committed >= query.last_commit_batch:
+        return replace(query, log_behind=None)
+    return replace(query, log_behind=_log_behind(query.log_behind, query.last_commit_batch, at))
 
 
-def _outcome(
-    query: Query, exception: str | None, error_class: str | None, context: Context
-) -> tuple[Outcome, Failure | None]:
-    if exception is None:
-        finite = query.facts is not None and query.facts.trigger.ends_by_itself
-        return (Outcome.COMPLETED if finite else Outcome.STOPPED), None
-    if context is not Context.RUNNING and died_of_stopped_context(exception):
-        return Outcome.STOPPED, None
-    return Outcome.FAILED, describe_failure(exception, error_class)
-
-
-def _count_end(totals: Totals, outcome: Outcome) -> Totals:
-    if outcome is Outcome.FAILED:
-        return replace(totals, failed=totals.failed + 1)
-    if outcome is Outcome.STOPPED:
-        return replace(totals, stopped=totals.stopped + 1)
-    return replace(totals, completed=totals.completed + 1)
+def _log_behind(known: LogBehind | None, batch_id: int, at: float) -> LogBehind:
+    """Count the looks at which new batches had come and the log had not moved."""
+    if known is None:
+        return LogBehind(at, 1, batch_id)
+    if batch_id == known.batch_id:
+        return known
+    return LogBehind(known.since, known.looks + 1, batch_id)
 
 
 def _idle(query: Query, at: float) -> Query:
-    return replace(query, last_idle_at=at, unrecovered=None)
+    return replace(_recovered(query), last_idle_at=at)
+
+
+def _recovered(query: Query) -> Query:
+    """A sign of life that arrives after the run's own death is old and cures nothing."""
+    if query.ended is not None:
+        return query
+    return replace(query, unrecovered=None, unrecovered_deaths=0)
 
 
 def _progress(query: Query, progress: Progress, at: float) -> Query:
@@ -125,7 +122,9 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     if newest:
         fresh = first_of_run or progress.batch_id != query.last_commit_batch
         query = _commit(query, progress.batch_id, at if fresh else query.last_commit_at)
-        query = replace(query, progress=progress)
+    if query.progress is None or progress.batch_id >= query.progress.batch_id:
+        query = replace(query, progress=progress, trends=follow(query.trends, progress, at))
+        query = _heard(query, progress.batch_id)
     return replace(
         query,
         baseline=_learn(query.baseline, progress.batch_seconds),
@@ -134,6 +133,14 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
 
 
 def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_look: bool) -> Query:
+    news = query.last_commit_batch is None or batch_id > query.last_commit_batch
+    query = _commit_seen(query, batch_id, at, first_look=first_look)
+    if first_look or not news or query.unheard is not None:
+        return query
+    return replace(query, unheard=Unheard(at, batch_id))
+
+
+def _commit_seen(query: Query, batch_id: int, at: float, *, first_look: bool) -> Query:
     """Batch ids only grow by committing, so a grown one proves a commit without any event."""
     if query.last_commit_batch is not None and batch_id <= query.last_commit_batch:
         return query
@@ -141,14 +148,19 @@ def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_look: b
     return _commit(query, batch_id, query.last_commit_at if first_look else at)
 
 
+def _heard(query: Query, batch_id: int) -> Query:
+    if query.unheard is None or batch_id < query.unheard.batch_id:
+        return query
+    return replace(query, unheard=None)
+
+
 def _commit(query: Query, batch_id: int, at: float | None) -> Query:
     known = query.last_commit_batch
     news = 0 if at is None else 1 if known is None else max(0, batch_id - known)
     return replace(
-        query,
+        _recovered(query) if at is not None else query,
         last_commit_batch=batch_id,
         last_commit_at=at,
-        unrecovered=None if at is not None else query.unrecovered,
         totals=replace(query.totals, commits=query.totals.commits + news),
     )
 

@@ -1,7 +1,8 @@
 """Offsets of streaming sources, as far as their shape is known.
 
-Kafka reports ``{"topic": {"0": 42}}``, rate sources an integer, event logs the same
-as text. Anything else is kept as it is and has no lag.
+Kafka reports ``{"topic": {"0": 42}}``, rate sources an integer, file sources
+``{"logOffset": 7}``, Delta a version and an index; event logs hold the same as text.
+Anything else is kept as text: it can be told whether it changed, not where it went.
 """
 
 from __future__ import annotations
@@ -11,30 +12,97 @@ from typing import Any
 
 import msgspec
 
+Position = int | tuple[int, ...]
+"""Where a partition stands; a later position is greater."""
 
-def parse_offsets(value: Any) -> Any:
-    """Give offsets as values: event logs hold them as JSON inside a string."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return msgspec.json.decode(value)
-    except msgspec.MsgspecError:
-        return value
+Offsets = dict[str, Position] | str
+"""Partition -> position; or, for an unknown shape, its text."""
+
+WHOLE = ""
+"""The partition of a source that has no partitions."""
 
 
-def lag_between(end: Any, latest: Any) -> float | None:
+def parse_offsets(value: Any) -> Offsets | None:
+    """Give offsets by partition where the shape is known, else as text; None where absent."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.MsgspecError:
+            return None if value == "None" else str(value)
+    if value is None:
+        return None
+    known = _single(value) or _kafka(value) or _delta(value)
+    return known if known is not None else msgspec.json.encode(value, order="sorted").decode()
+
+
+def lag_between(end: Offsets | None, latest: Offsets | None) -> float | None:
     """Sum of ``latest - end`` over all partitions, each at least 0; None where unknown.
 
     A partition without an end offset is new, not wholly behind: it does not count.
     """
-    if _is_number(end) and _is_number(latest):
-        return max(0.0, float(latest) - float(end))
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
-    parts = [lag_between(end[key], latest[key]) for key in end.keys() & latest.keys()]
-    known = [part for part in parts if part is not None]
-    return sum(known) if known else None
+    parts = [
+        max(0.0, float(ahead) - float(position))
+        for partition, position in end.items()
+        if isinstance(position, int) and isinstance(ahead := latest.get(partition), int)
+    ]
+    return sum(parts) if parts else None
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+def behind(end: Offsets | None, latest: Offsets | None) -> tuple[str, ...]:
+    """The partitions in which data waits beyond ``end``."""
+    if isinstance(end, dict) and isinstance(latest, dict):
+        return tuple(key for key in end if key in latest and is_before(end[key], latest[key]))
+    differ = isinstance(end, str) and isinstance(latest, str) and end != latest
+    return (WHOLE,) if differ else ()
+
+
+def is_before(one: Position, other: Position) -> bool:
+    """Whether both positions are of one kind and the first is the lesser."""
+    if isinstance(one, int) and isinstance(other, int):
+        return one < other
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return one < other
+    return False
+
+
+def _single(value: Any) -> dict[str, Position] | None:
+    """An integer, or a record of one integer (``logOffset``; most Python data sources)."""
+    if isinstance(value, dict) and len(value) == 1:
+        value = next(iter(value.values()))
+    number = _integer(value)
+    return None if number is None else {WHOLE: number}
+
+
+def _kafka(value: Any) -> dict[str, Position] | None:
+    if not isinstance(value, dict) or not value:
+        return None
+    positions: dict[str, Position] = {}
+    for topic, partitions in value.items():
+        if not isinstance(partitions, dict):
+            return None
+        for partition, offset in partitions.items():
+            number = _integer(offset)
+            if number is None:
+                return None
+            positions[f"{topic}/{partition}"] = number
+    return positions or None
+
+
+def _delta(value: Any) -> dict[str, Position] | None:
+    """Delta's ``DeltaSourceOffset``: the version of its table, then the file within it."""
+    if not isinstance(value, dict):
+        return None
+    version, index = _integer(value.get("reservoirVersion")), _integer(value.get("index"))
+    if version is None or index is None:
+        return None
+    return {str(value.get("reservoirId", WHOLE)): (version, index)}
+
+
+def _integer(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):
+        return None
+    return int(value)

@@ -25,9 +25,9 @@ class Trigger(msgspec.Struct, frozen=True):
         return self.kind in ("Once", "AvailableNow")
 
     @property
-    def shows_batches(self) -> bool:
-        """Whether batches can be watched at all; Continuous emits no event and no batch."""
-        return self.kind != "Continuous"
+    def is_continuous(self) -> bool:
+        """Whether there are neither events nor batches, only epochs in the commit log."""
+        return self.kind == "Continuous"
 
     def __str__(self) -> str:
         if not self.interval_seconds:

@@ -6,9 +6,11 @@ from enum import Enum
 
 import msgspec
 
+from .commit_log import LoggedBatches
 from .events import Progress
 from .failure import Failure
 from .probing import ProbedRun, RunFacts
+from .trends import Trends
 
 BASELINE_BATCHES = 50
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -58,6 +60,29 @@ class InFlight(msgspec.Struct, frozen=True):
     batch_id: int | None
 
 
+class Died(msgspec.Struct, frozen=True):
+    """One failure of any run: when, in which batch, of what."""
+
+    at: float
+    batch_id: int
+    error_class: str
+
+
+class Unheard(msgspec.Struct, frozen=True):
+    """A commit that the probe has seen and no event has told of yet."""
+
+    since: float
+    batch_id: int
+
+
+class LogBehind(msgspec.Struct, frozen=True):
+    """Batches went on at ``looks`` looks into the commit log, which did not."""
+
+    since: float
+    looks: int
+    batch_id: int
+
+
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """One query: its present run, the signs of life of that run, and what came before."""
 
@@ -80,6 +105,18 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """When the probe first missed a run whose end no witness has seen."""
     unrecovered: Ended | None = None
     """The failure of an earlier run, until the present run shows a commit or idleness."""
+    deaths: tuple[Died, ...] = ()
+    """The last failures, of all runs."""
+    unrecovered_deaths: int = 0
+    """How many of them came since the last commit or idleness."""
+    stop_expected: bool = False
+    """Whether somebody has said that this run is going to be stopped."""
+    unheard: Unheard | None = None
+    logged: LoggedBatches | None = None
+    """The newest look into this run's checkpoint."""
+    logged_at: float | None = None
+    log_behind: LogBehind | None = None
+    trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as the stall window learns them."""
     totals: Totals = Totals()

@@ -36,13 +36,24 @@ class Marker:
         self.passed = threading.Event()
 
 
+class ExpectStop(msgspec.Struct, frozen=True):
+    """The application says that it is going to stop the query of this name."""
+
+    name: str
+
+
+Item = Arrived | Marker | ExpectStop
+Inbox = Mailbox[Item]
+"""What the worker takes from."""
+
+
 class EventReader:
     """One step: take what was heard, read it, decode it, pass it on."""
 
     def __init__(
         self,
         heard: Mailbox[Heard | Marker],
-        arrived: Mailbox[Arrived | Marker],
+        arrived: Inbox,
         guard: Guard,
         *,
         context: Callable[[], Context],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from .commit_log import LogReport
 from .probing import Context, ProbeReport
 from .query import Query
 
@@ -22,8 +23,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     began_at: float
     queries: tuple[Query, ...] = ()
     probe: ProbeReport | None = None
+    log: LogReport | None = None
     context_stopped_at: float | None = None
     """When the probe first saw the SparkContext stopped, by whomever."""
+    events_dropped_at: float | None = None
+    """When the probe last saw that Spark's listener queue had dropped more."""
     pauses: tuple[Pause, ...] = ()
 
     @property

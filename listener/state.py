@@ -6,8 +6,9 @@ from collections import Counter
 
 from msgspec.structs import replace
 
+from .commit_log import LogReport
 from .events import Event, Idle, Progress, Started, Terminated
-from .fold import begin, fold_event, fold_probe, succeed
+from .fold import begin, fold_event, fold_log, fold_probe, succeed
 from .probing import Context, ProbedRun, ProbeReport
 from .query import Outcome, Query
 from .snapshot import Pause, Snapshot
@@ -25,7 +26,9 @@ class State:
         self.events: Counter[str] = Counter()
         self._queries: dict[str, Query] = {}
         self._probe: ProbeReport | None = None
+        self._log: LogReport | None = None
         self._context_stopped_at: float | None = None
+        self._events_dropped_at: float | None = None
         self._pauses: tuple[Pause, ...] = ()
 
     def hear(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
@@ -37,6 +40,10 @@ class State:
 
     def look(self, report: ProbeReport) -> None:
         """Take in a probe report: complete, so a living run it does not name has vanished."""
+        if self._probe is not None:
+            before = self._probe.listener.dropped_events
+            if report.listener.dropped_events > before:
+                self._events_dropped_at = report.at
         self._probe = report
         if report.context is not Context.RUNNING and self._context_stopped_at is None:
             self._context_stopped_at = report.at
@@ -51,6 +58,20 @@ class State:
         for key, query in self._queries.items():
             if query.alive and query.run_id not in named and query.started_at < report.began_at:
                 self._queries[key] = replace(query, vanished_at=report.at)
+
+    def read(self, report: LogReport) -> None:
+        """Take in a round of reading checkpoints; what names no present run is let go."""
+        self._log = report
+        for key, query in self._queries.items():
+            log = report.logs.get(query.run_id)
+            if log is not None and query.alive:
+                self._queries[key] = fold_log(query, log, report.at)
+
+    def expect_stop(self, name: str) -> None:
+        """Take note that the present run of ``name`` is going to be stopped, or just was."""
+        for key, query in self._queries.items():
+            if query.name == name:
+                self._queries[key] = replace(query, stop_expected=True)
 
     def pause(self, at: float, seconds: float) -> None:
         """Record that nobody watched for ``seconds`` before ``at`` (GC, SIGSTOP, a full CPU)."""
@@ -75,7 +96,9 @@ class State:
             began_at=self.began_at,
             queries=tuple(self._queries.values()),
             probe=self._probe,
+            log=self._log,
             context_stopped_at=self._context_stopped_at,
+            events_dropped_at=self._events_dropped_at,
             pauses=self._pauses,
         )
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from ..alerting.alert import Alert
 from ..alerting.evaluate import Judgement
 from ..alerting.finding import State
-from ..alerting.rules import query_failed, query_gone
+from ..alerting.rules import query_gone
 from ..listener.probing import Context
 from ..listener.snapshot import Snapshot
-
-FATAL = (query_failed.NAME, query_gone.NAME)
 
 
 class QueryFailure(Exception):  # noqa: N818 - named in the public contract
@@ -21,11 +18,14 @@ class QueryFailure(Exception):  # noqa: N818 - named in the public contract
         self.reason = reason
 
 
-def first_failure(alerts: tuple[Alert, ...]) -> QueryFailure | None:
-    """The first alert that means a query is dead or gone, as an exception."""
-    for alert in alerts:
-        if alert.name in FATAL:
-            return QueryFailure(alert.labels["query"], alert.annotations["reason"])
+def first_failure(judgement: Judgement) -> QueryFailure | None:
+    """The first query that is dead or gone, as an exception."""
+    for label, verdict in judgement.verdicts.items():
+        if verdict.state is State.FAILED and not verdict.ignored:
+            return QueryFailure(label, verdict.reason)
+    for finding in judgement.findings:
+        if finding.alertname == query_gone.NAME:
+            return QueryFailure(finding.query, finding.reason)
     return None
 
 

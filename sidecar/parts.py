@@ -16,7 +16,7 @@ from ..listener.health_listener import HealthListener, Heard
 from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
 from ..listener.prober import Prober
-from ..listener.reader import Arrived, EventReader, Marker
+from ..listener.reader import EventReader, ExpectStop, Inbox, Marker
 from ..listener.spark_probe import SparkProbe
 from . import wiring
 from .deadline import Deadline
@@ -50,7 +50,7 @@ class Parts:
     ) -> None:
         self._settings = settings
         self._heard = heard
-        self._arrived: Mailbox[Arrived | Marker] = Mailbox(MAILBOX_CAPACITY)
+        self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
         self._deliveries = deliveries
         self._guard = guard
         self._on_judged = on_judged
@@ -99,6 +99,10 @@ class Parts:
         for loop in self._loops:
             loop.start()
 
+    def expect_stop(self, name: str) -> None:
+        """Let the worker know before it hears of the end itself."""
+        self._arrived.put(ExpectStop(name), lifecycle=True)
+
     def flush(self, deadline: Deadline) -> bool:
         """Look, judge and deliver once more; False when something was not done in time.
 
@@ -133,7 +137,7 @@ class Parts:
     def _make_worker(self, app: str) -> Worker:
         return Worker(
             self._arrived,
-            wiring.policy(self._settings),
+            wiring.policy(self._settings, probe_expected=True),
             Alerts(app, self._settings.runbook_base_url),
             self._deliveries,
             latest_report=lambda: self._prober.latest,

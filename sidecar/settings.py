@@ -10,6 +10,7 @@ from msgspec import Meta
 
 _Seconds = Annotated[float, Meta(gt=0)]
 _Grace = Annotated[float, Meta(ge=0)]
+_Count = Annotated[int, Meta(ge=1, le=16)]
 
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
 
@@ -21,6 +22,10 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     stall_tolerance: _Grace | None = None
     start_grace_seconds: _Grace | None = None
     gone_grace_seconds: _Grace | None = None
+    lag_allowed_offsets: _Grace | None = None
+    trend_window_seconds: _Seconds | None = None
+    restart_budget: _Count | None = None
+    restart_window_seconds: _Seconds | None = None
     ignore: bool | None = None
 
 
@@ -48,6 +53,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stall_tolerance: _Grace = 1.0
     start_grace_seconds: _Grace = 120.0
     gone_grace_seconds: _Grace = 60.0
+    lag_allowed_offsets: _Grace = 1000.0
+    trend_window_seconds: _Seconds = 300.0
+    """How long lag must have risen, or a watermark stood, before anybody is told."""
+    restart_budget: _Count = 3
+    """How many failures within ``restart_window_seconds`` make a query a flapping one."""
+    restart_window_seconds: _Seconds = 600.0
     webhook_url: str | None = None
     webhook_secret_file: str | None = None
     pagerduty_routing_key: str | None = None

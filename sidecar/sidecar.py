@@ -89,6 +89,21 @@ class Sidecar:
             return False
         return self._parts.flush(Deadline(timeout))
 
+    def expect_stop(self, name: str) -> None:
+        """Announce that the present run of a query is going to be stopped: nobody is told.
+
+        Call it before ``query.stop()``. It holds for that run only; its failure is still told.
+
+        Raises:
+            ValueError: no query of this name is known.
+
+        """
+        if not self._knows(name) and not (self.flush() and self._knows(name)):
+            known = [query.name for query in self.snapshot().queries] if self._parts else []
+            raise ValueError(f"expect_stop: no query is called {name!r}; known: {known}")
+        if self._parts is not None:
+            self._parts.expect_stop(name)
+
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
 
@@ -121,7 +136,8 @@ class Sidecar:
         """
         with self._news:
             self._news.wait_for(self._is_decided, timeout)
-            failure = first_failure(self.alerts())
+            parts = self._parts
+            failure = first_failure(parts.judged.judgement) if parts is not None else None
         if failure is not None:
             raise failure
 
@@ -131,12 +147,17 @@ class Sidecar:
             self._guard.attempt("close", lambda: parts.flush(Deadline(timeout * FLUSH_SHARE)))
             self._guard.attempt("close", lambda: parts.stop(deadline))
 
+    def _knows(self, name: str) -> bool:
+        if self._parts is None:
+            return False
+        return any(query.name == name for query in self._parts.judged.snapshot.queries)
+
     def _is_decided(self) -> bool:
         if self._closed or self._parts is None:
             return self._closed
         judged = self._parts.judged
         over = nothing_left(judged.snapshot, judged.judgement)
-        return over or first_failure(judged.alerts) is not None
+        return over or first_failure(judged.judgement) is not None
 
     def _on_wired(self) -> None:
         """Start once, when PySpark asks for the JVM listener in order to add it."""

@@ -15,23 +15,20 @@ from .settings import Settings, SettingsError
 
 CLOSER_AFTER_SECONDS = 5.0
 SLOW_LOOK_SECONDS = 3.0
+_LIMITS = tuple(name for name in Limits.__struct_fields__ if name != "ignore")
 
 
-def policy(settings: Settings) -> Policy:
+def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
     """The roster and the limits."""
     return Policy(
         expected=settings.expected_queries,
-        defaults=Limits(
-            stall_floor_seconds=settings.stall_floor_seconds,
-            stall_tolerance=settings.stall_tolerance,
-            start_grace_seconds=settings.start_grace_seconds,
-            gone_grace_seconds=settings.gone_grace_seconds,
-        ),
+        defaults=Limits(**{name: getattr(settings, name) for name in _LIMITS}),
         overrides=tuple(
             (pattern, {k: v for k, v in msgspec.structs.asdict(own).items() if v is not None})
             for pattern, own in settings.queries.items()
         ),
         probe_stale_seconds=SLOW_LOOK_SECONDS + 2 * settings.probe_interval_seconds,
+        probe_expected=probe_expected,
     )
 
 

@@ -11,10 +11,10 @@ import msgspec
 from ..alerting.alert import Alert, Alerts
 from ..alerting.evaluate import Judgement, evaluate
 from ..alerting.policy import Policy
+from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
-from ..listener.mailbox import Mailbox
 from ..listener.probing import ProbeReport
-from ..listener.reader import Arrived, Marker
+from ..listener.reader import Arrived, ExpectStop, Inbox, Item, Marker
 from ..listener.snapshot import Snapshot
 from ..listener.state import State
 
@@ -45,12 +45,13 @@ class Worker:
 
     def __init__(
         self,
-        inbox: Mailbox[Arrived | Marker],
+        inbox: Inbox,
         policy: Policy,
         alerts: Alerts,
         deliveries: Sequence[TakesAlerts],
         *,
         latest_report: Callable[[], ProbeReport | None],
+        latest_log: Callable[[], LogReport | None] = lambda: None,
         on_judged: Callable[[Judged], None],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -63,10 +64,12 @@ class Worker:
         self._alerts = alerts
         self._deliveries = deliveries
         self._latest_report = latest_report
+        self._latest_log = latest_log
         self._on_judged = on_judged
         self._clock = clock
         self._wall = wall
         self._report: ProbeReport | None = None
+        self._log: LogReport | None = None
         self._resumed_at: float | None = None
         self._judged_at = 0.0
         self._woke_at = clock()
@@ -79,11 +82,9 @@ class Worker:
         now = self._clock()
         self._note_pause(now)
         for item in items:
-            if isinstance(item, Arrived):
-                self.state.hear(item.event, item.at, item.context)
-            else:
-                self._waiting.append(item)
+            self._take(item)
         looked = self._take_report()
+        self._take_log()
         urgent = bool(self._waiting) or looked or any(_is_urgent(item) for item in items)
         due = urgent or now - self._judged_at >= TICK_SECONDS
         if due and not self._must_look_again(now):
@@ -99,6 +100,20 @@ class Worker:
             self.state.pause(now, late)
             if self._resumed_at is None:
                 self._resumed_at = now
+
+    def _take(self, item: Item) -> None:
+        if isinstance(item, Arrived):
+            self.state.hear(item.event, item.at, item.context)
+        elif isinstance(item, ExpectStop):
+            self.state.expect_stop(item.name)
+        else:
+            self._waiting.append(item)
+
+    def _take_log(self) -> None:
+        log = self._latest_log()
+        if log is not None and log is not self._log:
+            self._log = log
+            self.state.read(log)
 
     def _take_report(self) -> bool:
         report = self._latest_report()
@@ -137,5 +152,5 @@ class Worker:
         return True
 
 
-def _is_urgent(item: Arrived | Marker) -> bool:
+def _is_urgent(item: Item) -> bool:
     return isinstance(item, Arrived) and isinstance(item.event, Terminated)

@@ -2,8 +2,30 @@
 
 from __future__ import annotations
 
-from . import commit_stalled, query_failed, query_gone, query_missing
+from . import (
+    batch_slow,
+    commit_stalled,
+    offset_rewound,
+    offset_stalled,
+    query_failed,
+    query_flapping,
+    query_gone,
+    query_lagging,
+    query_missing,
+    watermark_stuck,
+)
 
-ORDER = (query_failed.check, query_gone.check, query_missing.check, commit_stalled.check)
+ORDER = (
+    query_failed.check,
+    query_gone.check,
+    query_missing.check,
+    commit_stalled.check,
+    offset_stalled.check,
+    query_flapping.check,
+    offset_rewound.check,
+    batch_slow.check,
+    query_lagging.check,
+    watermark_stuck.check,
+)
 
 __all__ = ["ORDER"]

@@ -5,24 +5,29 @@ The reason says how:
 * ``batch_hung``: a batch is in flight and none of its tasks has finished for W;
 * ``source_hung``: the query has been asking a source for offsets for W;
 * ``no_trigger``: nothing is in flight and no trigger has come;
+* ``commit_log_behind``: the checkpoint's commit log stands, though batches go on (async
+  progress tracking) or epochs should (Continuous);
 * ``silent``: neither events nor the probe tell anything.
 """
 
 from __future__ import annotations
 
-from ...listener.probing import Context
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
 
 NAME = "CommitStalled"
+SHARED_SILENCE = "the JVM does not answer"
+MIN_LOOKS = 3
 
 
 def check(case: Case) -> Finding | None:
     """Fire when the query has shown no sign of life for longer than its window."""
-    if not _is_watchable(case) or _silence(case) <= case.window.seconds:
+    if not case.is_running:
         return None
-    reason = _how(case)
+    reason = _log_behind(case) or (
+        _epochs_stopped(case) if _is_continuous(case) else _stalled(case)
+    )
     if reason is None:
         return None
     return Finding(
@@ -33,14 +38,43 @@ def check(case: Case) -> Finding | None:
         reason=reason,
         summary=f"Streaming query {case.label} has stopped committing: {reason}",
         evidence=evidence(case),
+        cause=SHARED_SILENCE if case.probe_is_stale else "",
     )
 
 
-def _is_watchable(case: Case) -> bool:
+def _is_continuous(case: Case) -> bool:
+    return case.query.facts is not None and case.query.facts.trigger.is_continuous
+
+
+def _epochs_stopped(case: Case) -> str | None:
+    """Continuous tells nothing but its log: without having read it, nothing can be said."""
     query = case.query
-    if not query.alive or case.snapshot.context is not Context.RUNNING:
-        return False
-    return query.facts is None or query.facts.trigger.shows_batches
+    if query.logged_at is None or case.probe_is_stale:
+        return None
+    unseen = case.watched_since(query.logged_at)
+    silence = case.watched_since(query.last_sign_at) - unseen
+    if silence <= case.window.seconds:
+        return None
+    return f"commit_log_behind: no epoch committed for {silence:.0f} s"
+
+
+def _log_behind(case: Case) -> str | None:
+    """Async progress tracking: batches went on at look after look, the log did not."""
+    lag = case.query.log_behind
+    if lag is None or lag.looks < MIN_LOOKS or not case.batches_come:
+        return None
+    stood = case.watched_since(lag.since)
+    if stood <= case.window.seconds:
+        return None
+    logged = case.query.logged.committed if case.query.logged is not None else None
+    return (
+        f"commit_log_behind: the commit log has stood at batch {logged} for {stood:.0f} s, "
+        f"batches have come to {case.query.last_commit_batch}"
+    )
+
+
+def _stalled(case: Case) -> str | None:
+    return _how(case) if _silence(case) > case.window.seconds else None
 
 
 def _silence(case: Case) -> float:

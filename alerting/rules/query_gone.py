@@ -8,18 +8,20 @@ from ..evidence import evidence
 from ..finding import Finding, Severity, State
 
 NAME = "QueryGone"
+CONTEXT_GONE = "the SparkContext stopped by itself"
 
 
 def check(case: Case) -> Finding | None:
     """Fire when the query is not back within the grace.
 
     ``once`` and ``availableNow`` end by themselves; an application that stops its own
-    SparkContext has said so. Where the trigger is unknown, only the roster counts.
+    SparkContext has said so, and so has who called ``expect_stop``. Where the trigger is
+    unknown, only the roster counts.
     """
     gone_at = _gone_at(case)
     if gone_at is None or case.snapshot.context is Context.STOPPED_BY_APPLICATION:
         return None
-    if not _should_run_for_ever(case):
+    if case.query.stop_expected or not _should_run_for_ever(case):
         return None
     if case.watched_since(gone_at) <= case.limits.gone_grace_seconds:
         return None
@@ -32,6 +34,7 @@ def check(case: Case) -> Finding | None:
         reason=f"{reason} {case.watched_since(gone_at):.0f} s ago and not back",
         summary=f"Streaming query {case.label} is gone: {reason}",
         evidence=evidence(case),
+        cause=CONTEXT_GONE if case.snapshot.context is Context.STOPPED else "",
     )
 
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from querypulse.alerting.evaluate import Judgement, evaluate
 from querypulse.alerting.policy import Limits, Policy
-from querypulse.listener.events import Idle, Progress, Started, Terminated
+from querypulse.listener.commit_log import LoggedBatches, LogReport
+from querypulse.listener.events import Idle, Progress, Source, Started, Terminated
+from querypulse.listener.offsets import lag_between, parse_offsets
 from querypulse.listener.probing import (
     Context,
+    ListenerHealth,
     ProbedRun,
     ProbeReport,
     RunFacts,
@@ -38,11 +41,17 @@ def progress(query="a", run=1, *, batch, seconds=1.0, committed=True, **fields) 
     )  # fmt: skip
 
 
+def source(end, latest=None, *, rows=10, description="Kafka") -> Source:
+    """One source of a batch, with offsets as Spark's JSON has them."""
+    ended, newest = parse_offsets(end), parse_offsets(latest)
+    return Source(description, lag_between(ended, newest), ended, newest, rows)
+
+
 def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
-        batch=None, busy=False, data=False, tasks=None, **fields) -> ProbedRun:  # fmt: skip
+        batch=None, busy=False, data=False, tasks=None, async_progress=False, **fields) -> ProbedRun:  # fmt: skip
     facts = RunFacts(
         query_id=f"id-{query}", run_id=f"{query}-{number}", name=query,
-        trigger=parse_trigger(trigger), sink="noop", checkpoint="/cp",
+        trigger=parse_trigger(trigger), sink="noop", checkpoint="/cp", async_progress=async_progress,
     )  # fmt: skip
     work = None if tasks is None else Work(jobs="1 known", tasks_completed=tasks)
     return ProbedRun(
@@ -72,8 +81,8 @@ class Story:
         self.state.hear(Started(f"id-new-{query}", f"new-{query}", query), at)
         return self
 
-    def commit(self, query="a", run=1, *, batch, at, seconds=1.0):
-        self.state.hear(progress(query, run, batch=batch, seconds=seconds), at)
+    def commit(self, query="a", run=1, *, batch, at, seconds=1.0, **fields):
+        self.state.hear(progress(query, run, batch=batch, seconds=seconds, **fields), at)
         return self
 
     def idle(self, query="a", run=1, *, at):
@@ -88,8 +97,23 @@ class Story:
         )
         return self
 
-    def probe(self, *runs, at, context=Context.RUNNING):
-        self.state.look(ProbeReport(began_at=at, at=at, runs=runs, context=context))
+    def probe(self, *runs, at, context=Context.RUNNING, dropped=0):
+        listener = ListenerHealth(registered=True, dropped_events=dropped)
+        report = ProbeReport(began_at=at, at=at, runs=runs, context=context, listener=listener)
+        self.state.look(report)
+        return self
+
+    def log(self, query="a", run=1, *, at, planned=None, committed=None, unreadable=None):
+        """A look into the checkpoint of a run."""
+        run_id = f"{query}-{run}"
+        if unreadable is not None:
+            self.state.read(LogReport(at, unreadable={run_id: unreadable}))
+        else:
+            self.state.read(LogReport(at, {run_id: LoggedBatches(planned, committed)}))
+        return self
+
+    def expect_stop(self, query="a"):
+        self.state.expect_stop(query)
         return self
 
     def paused(self, *, at, seconds):
@@ -99,6 +123,11 @@ class Story:
     def query(self, name="a") -> Query:
         return self.state.snapshot(0.0).labels()[name]
 
-    def judge(self, now, *, expected=(), overrides=(), **limits) -> Judgement:
-        policy = Policy(tuple(expected), Limits(**limits), tuple(overrides))
-        return evaluate(self.state.snapshot(now), now, policy)
+    def judge(self, now, **settings) -> Judgement:
+        return evaluate(self.state.snapshot(now), now, policy(**settings))
+
+
+def policy(*, expected=(), overrides=(), probe_expected=False, **limits) -> Policy:
+    return Policy(
+        tuple(expected), Limits(**limits), tuple(overrides), probe_expected=probe_expected
+    )

@@ -1,0 +1,47 @@
+"""The failures of one query over all its runs: too many, or one batch again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..listener.query import Died, Query
+from .policy import Limits
+
+
+def is_flapping(query: Query, limits: Limits, now: float) -> bool:
+    """Whether the restart budget is spent.
+
+    While a query is down its failures do not grow old: time heals nothing that nobody cured.
+    """
+    at = query.deaths[-1].at if query.failure is not None and query.deaths else now
+    return _spent(query.deaths, limits, at) or poison_batch(query, limits) is not None
+
+
+def poison_batch(query: Query, limits: Limits) -> Died | None:
+    """The last failure, when all of the budget were of its batch and its error class."""
+    if query.unrecovered_deaths == 0:
+        return None
+    return _same_again(query.deaths, limits)
+
+
+def was_flapping_already(query: Query, limits: Limits) -> bool:
+    """Whether the budget was spent when the query last fell from health."""
+    fell = max(0, len(query.deaths) - max(1, query.unrecovered_deaths))
+    until_then = query.deaths[: fell + 1]
+    return bool(until_then) and _spent(until_then, limits, until_then[-1].at)
+
+
+def recent(query: Query, limits: Limits, now: float) -> list[Died]:
+    """The failures within the window."""
+    return [died for died in query.deaths if now - died.at <= limits.restart_window_seconds]
+
+
+def _spent(deaths: Sequence[Died], limits: Limits, at: float) -> bool:
+    counted = [died for died in deaths if at - died.at <= limits.restart_window_seconds]
+    return len(counted) >= limits.restart_budget
+
+
+def _same_again(deaths: Sequence[Died], limits: Limits) -> Died | None:
+    last = deaths[-limits.restart_budget :]
+    same = {(died.batch_id, died.error_class) for died in last}
+    return last[-1] if len(last) == limits.restart_budget and len(same) == 1 else None

@@ -1,0 +1,52 @@
+"""OffsetStalled: batches come and go, offsets do not move, and data waits.
+
+Burrow's rule for a stalled partition: the same end offset again and again, behind the
+source's latest one every time.
+"""
+
+from __future__ import annotations
+
+from ...listener.trends import SourceTrend
+from ..case import Case
+from ..evidence import evidence
+from ..finding import Finding, Severity, State
+
+NAME = "OffsetStalled"
+MIN_BATCHES = 3
+
+
+def check(case: Case) -> Finding | None:
+    """Fire when a partition stands for the window while batches still come."""
+    if not case.is_running or not case.batches_come:
+        return None
+    found = [(trend, _standing(trend, case)) for trend in case.query.trends.sources]
+    stalled = [(trend, partitions) for trend, partitions in found if partitions]
+    if not stalled:
+        return None
+    reason = "; ".join(_how(trend, partitions) for trend, partitions in stalled)
+    return Finding(
+        alertname=NAME,
+        query=case.label,
+        severity=Severity.CRITICAL,
+        state=State.STALLED,
+        reason=f"{reason}, while batches come and go and data waits",
+        summary=f"Streaming query {case.label} does not get on: {reason}",
+        evidence=evidence(case),
+    )
+
+
+def _standing(trend: SourceTrend, case: Case) -> dict[str, float]:
+    """Seconds that each stalled partition has stood."""
+    stood = {
+        partition: case.watched_since(standing.since)
+        for partition, standing in trend.standing.items()
+        if standing.batches >= MIN_BATCHES
+    }
+    return {key: seconds for key, seconds in stood.items() if seconds > case.window.seconds}
+
+
+def _how(trend: SourceTrend, partitions: dict[str, float]) -> str:
+    names = ", ".join(sorted(partitions)[:3]) or "its offset"
+    more = f" and {len(partitions) - 3} more" if len(partitions) > 3 else ""  # noqa: PLR2004 - as above
+    what = f"{names}{more}".strip() or "its offset"
+    return f"{trend.description}: {what} stands since {max(partitions.values()):.0f} s"

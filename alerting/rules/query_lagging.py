@@ -1,0 +1,45 @@
+"""QueryLagging: lag above what is allowed in the whole window, never falling, input present.
+
+Catching up after an outage is no sickness, however large the lag: it falls. Nor is a small
+steady lag, such as transaction markers leave. After Burrow's rules 1 and 5.
+"""
+
+from __future__ import annotations
+
+from ...listener.trends import Point
+from ..case import Case
+from ..evidence import evidence
+from ..finding import Finding, Severity, State
+
+NAME = "QueryLagging"
+MIN_POINTS = 3
+
+
+def check(case: Case) -> Finding | None:
+    """Fire when the lag has only risen for the trend window, and was too large all the time."""
+    rise = case.query.trends.rise
+    if not case.is_running or not case.batches_come or len(rise) < MIN_POINTS:
+        return None
+    began, newest = _before_window(rise, case), rise[-1]
+    if began is None or began.lag <= case.limits.lag_allowed_offsets or newest.lag <= began.lag:
+        return None
+    reason = (
+        f"lag rose from {began.lag:.0f} to {newest.lag:.0f} offsets in "
+        f"{case.watched_since(began.at):.0f} s and never fell "
+        f"({case.limits.lag_allowed_offsets:.0f} allowed)"
+    )
+    return Finding(
+        alertname=NAME,
+        query=case.label,
+        severity=Severity.WARNING,
+        state=State.LAGGING,
+        reason=reason,
+        summary=f"Streaming query {case.label} falls behind: {reason}",
+        evidence=evidence(case),
+    )
+
+
+def _before_window(rise: tuple[Point, ...], case: Case) -> Point | None:
+    """The last point before the window; the lag has not fallen since."""
+    points = [point for point in rise if case.watched_since(point.at) >= case.trend_seconds]
+    return points[-1] if points else None

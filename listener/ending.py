@@ -1,0 +1,65 @@
+"""How a run ends: completed, stopped, or failed, and of what. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from .failure import Failure, describe_failure, died_of_stopped_context
+from .probing import Context
+from .query import Died, Ended, Outcome, Query, Totals
+
+PAST_DEATHS = 16
+
+
+def end(
+    query: Query,
+    exception: str | None,
+    error_class: str | None,
+    at: float,
+    *,
+    witness: str,
+    context: Context = Context.RUNNING,
+) -> Query:
+    """Record the end of the present run; the second witness of an end changes nothing."""
+    if query.ended is not None:
+        return query
+    outcome, failure = _outcome(query, exception, error_class, context)
+    query = replace(
+        query,
+        ended=Ended(at, outcome, witness, failure),
+        totals=_count_end(query.totals, outcome),
+    )
+    if failure is None:
+        return query
+    death = Died(at, _batch_at_death(query), failure.error_class)
+    return replace(
+        query,
+        deaths=(*query.deaths, death)[-PAST_DEATHS:],
+        unrecovered_deaths=query.unrecovered_deaths + 1,
+    )
+
+
+def _batch_at_death(query: Query) -> int:
+    """The batch last seen in flight, or the one after the last commit if that is later."""
+    after_commit = 0 if query.last_commit_batch is None else query.last_commit_batch + 1
+    flying = query.in_flight.batch_id if query.in_flight is not None else None
+    return max(after_commit, flying or 0)
+
+
+def _outcome(
+    query: Query, exception: str | None, error_class: str | None, context: Context
+) -> tuple[Outcome, Failure | None]:
+    if exception is None:
+        finite = query.facts is not None and query.facts.trigger.ends_by_itself
+        return (Outcome.COMPLETED if finite else Outcome.STOPPED), None
+    if context is not Context.RUNNING and died_of_stopped_context(exception):
+        return Outcome.STOPPED, None
+    return Outcome.FAILED, describe_failure(exception, error_class)
+
+
+def _count_end(totals: Totals, outcome: Outcome) -> Totals:
+    if outcome is Outcome.FAILED:
+        return replace(totals, failed=totals.failed + 1)
+    if outcome is Outcome.STOPPED:
+        return replace(totals, stopped=totals.stopped + 1)
+    return replace(totals, completed=totals.completed + 1)

@@ -1,0 +1,150 @@
+"""What many batches in a row say: offsets that stand or go back, lag that rises, a watermark.
+
+Kept as the beginning of each run of like batches, so that a trend costs the same however
+long it lasts. Pure; times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from .events import Progress, Source
+from .offsets import Offsets, Position, behind, is_before
+
+MAX_POINTS = 32
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A partition that has ended ``batches`` batches at one offset while data waited."""
+
+    since: float
+    batches: int
+
+
+class Rewind(msgspec.Struct, frozen=True):
+    """A partition that has ended ``batches`` batches before ``was``, where it had been."""
+
+    since: float
+    batches: int
+    was: Position
+    now: Position
+
+
+class SourceTrend(msgspec.Struct, frozen=True):
+    """One source: where it ended last, and what stands or went back, by partition."""
+
+    description: str = ""
+    end: Offsets | None = None
+    standing: dict[str, Standing] = {}
+    rewound: dict[str, Rewind] = {}
+
+
+class Point(msgspec.Struct, frozen=True):
+    """The lag in offsets at one moment."""
+
+    at: float
+    lag: float
+
+
+class Watermark(msgspec.Struct, frozen=True):
+    """A watermark that stood while ``batches`` batches brought rows, on the sources ``fed``."""
+
+    timestamp: float
+    since: float
+    batches: int
+    fed: frozenset[int]
+
+
+class Trends(msgspec.Struct, frozen=True):
+    """All of one query; ``rise`` is the lag since it last fell."""
+
+    sources: tuple[SourceTrend, ...] = ()
+    rise: tuple[Point, ...] = ()
+    watermark: Watermark | None = None
+
+
+def follow(trends: Trends, progress: Progress, at: float) -> Trends:
+    """Take in one executed batch."""
+    return Trends(
+        sources=tuple(
+            _follow_source(trends.sources, index, source, at)
+            for index, source in enumerate(progress.sources)
+        ),
+        rise=_rise(trends.rise, progress, at),
+        watermark=_watermark(trends.watermark, progress, at),
+    )
+
+
+def carry_over(trends: Trends) -> Trends:
+    """What the next run of the same checkpoint begins with: where the offsets were."""
+    return Trends(tuple(replace(s, standing={}, rewound={}) for s in trends.sources))
+
+
+def _follow_source(
+    known: tuple[SourceTrend, ...], index: int, source: Source, at: float
+) -> SourceTrend:
+    before = known[index] if index < len(known) else SourceTrend()
+    if before.description not in ("", source.description):
+        before = SourceTrend()
+    return SourceTrend(
+        description=source.description,
+        end=source.end,
+        standing=_standing(before, source, at),
+        rewound=_rewound(before, source, at),
+    )
+
+
+def _standing(before: SourceTrend, source: Source, at: float) -> dict[str, Standing]:
+    standing = {}
+    for partition in behind(source.end, source.latest):
+        same = _at(before.end, partition) == _at(source.end, partition)
+        earlier = before.standing.get(partition) if same else None
+        if earlier is None:
+            standing[partition] = Standing(at, 1)
+        else:
+            standing[partition] = replace(earlier, batches=earlier.batches + 1)
+    return standing
+
+
+def _rewound(before: SourceTrend, source: Source, at: float) -> dict[str, Rewind]:
+    if not isinstance(before.end, dict) or not isinstance(source.end, dict):
+        return {}
+    rewound = {}
+    for partition, now in source.end.items():
+        earlier = before.rewound.get(partition)
+        was = earlier.was if earlier is not None else before.end.get(partition)
+        if was is None or not is_before(now, was):
+            continue
+        since, batches = (earlier.since, earlier.batches) if earlier is not None else (at, 0)
+        rewound[partition] = Rewind(since, batches + 1, was, now)
+    return rewound
+
+
+def _at(offsets: Offsets | None, partition: str) -> Position | str | None:
+    return offsets.get(partition) if isinstance(offsets, dict) else offsets
+
+
+def _rise(rise: tuple[Point, ...], progress: Progress, at: float) -> tuple[Point, ...]:
+    """The lag since it last fell, thinned when long; batches without rows say nothing."""
+    lags = [source.lag_offsets for source in progress.sources if source.lag_offsets is not None]
+    if not lags or not progress.input_rows:
+        return rise
+    lag = sum(lags)
+    if rise and lag < rise[-1].lag:
+        rise = ()
+    rise = (*rise, Point(at, lag))
+    return rise if len(rise) <= MAX_POINTS else (*rise[:-1:2], rise[-1])
+
+
+def _watermark(known: Watermark | None, progress: Progress, at: float) -> Watermark | None:
+    timestamp = progress.watermark_timestamp
+    if timestamp is None:
+        return None
+    if known is None or known.timestamp != timestamp:
+        known = Watermark(timestamp, at, 0, frozenset())
+    fed = frozenset(i for i, source in enumerate(progress.sources) if source.input_rows)
+    if not fed:
+        return known
+    since = known.since if known.batches else at
+    return Watermark(timestamp, since, known.batches + 1, known.fed | fed)

@@ -1,0 +1,374 @@
+"""The rules table: stories on a fake clock, and the one verdict each must come to.
+
+A row is: what happened; the story; the moment; settings; who is told (an alert of query ``a``,
+or pairs of alert and query); the state of ``a``; and rules that hold besides but are not told.
+Default limits: floor 60 s, tolerance 1, start grace 120 s, gone grace 60 s, trend window 300 s,
+restart budget 3 in 600 s. Traps that users of other monitors reported are marked with where
+they come from.
+"""
+
+from __future__ import annotations
+
+from support.story import CONFLICT, Story, processing, progress, run, source
+
+from querypulse.listener.probing import Context
+
+STOPPED = Context.STOPPED_BY_APPLICATION
+ONCE = "OneTimeTrigger"
+AVAILABLE_NOW = "AvailableNowTrigger"
+HOURLY = "ProcessingTimeTrigger(3600000)"
+SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
+
+
+def steady(story=None, *, until=100, every=10):
+    """Query a commits every 10 s up to ``until``, seen by events."""
+    story = story or Story().started(at=0)
+    for number, at in enumerate(range(every, until + 1, every)):
+        story.commit(batch=number, at=at)
+    return story
+
+
+def watched(story, *looks):
+    """The probe looks again and again: (from, to, run) every 5 s."""
+    for begin, end, seen in looks:
+        for at in range(begin, end + 1, 5):
+            story.probe(seen, at=at)
+    return story
+
+
+def hung_batch(*, until, tasks=None, batch=10):
+    return watched(steady(), (101, until, processing(batch=batch, tasks=tasks)))
+
+
+def busy_batch(*, until):
+    """A batch whose tasks finish, five in each look."""
+    story = steady()
+    for number, at in enumerate(range(101, until + 1, 5)):
+        story.probe(processing(batch=10, tasks=number * 5), at=at)
+    return story
+
+
+def kafka(*ends, latest, every=10, first=10, batch=0, story=None, rows=10, **fields):
+    """Query a commits one batch after another, ending at ``ends``; ``latest`` per batch or for all."""
+    story = story or Story().started(at=0)
+    for number, end in enumerate(ends):
+        newest = latest[number] if isinstance(latest, list) else latest
+        at = first + number * every
+        story.commit(
+            batch=batch + number, at=at, sources=(source(end, newest, rows=rows),), **fields
+        )
+    return story
+
+
+def topic(*offsets):
+    return {"t": {str(partition): offset for partition, offset in enumerate(offsets)}}
+
+
+def lagging(*lags, every=60, rows=10, first=10, story=None):
+    """Query a commits every minute, each time so far behind."""
+    story = story or Story().started(at=0)
+    for number, lag in enumerate(lags):
+        end = number * 1000
+        behind = source(topic(end), topic(end + lag))
+        story.commit(batch=number, at=first + number * every, sources=(behind,), input_rows=rows)
+    return story
+
+
+def watermarks(*marks, every=60, rows=(10,), first=10):
+    """Query a commits every minute; a watermark for each batch, rows for each source."""
+    story = Story().started(at=0)
+    for number, mark in enumerate(marks):
+        fed = tuple(source(number, None, rows=count) for count in rows)
+        story.commit(
+            batch=number,
+            at=first + number * every,
+            watermark_timestamp=mark,
+            sources=fed,
+            input_rows=sum(rows),
+        )
+    return story
+
+
+def dying(*times, batch=None, query="a", alive_after=False):
+    """Query a dies at each time, comes back, and commits before it dies again."""
+    story = Story()
+    for number, at in enumerate(times, 1):
+        story.started(query, run=number, at=at - 8)
+        if batch is None:
+            story.commit(query, run=number, batch=number, at=at - 5)
+        else:
+            story.probe(processing(query, number, batch=batch), at=at - 5)
+        story.ended(query, run=number, at=at, exception=CONFLICT)
+    if alive_after:
+        number = len(times) + 1
+        story.started(query, run=number, at=times[-1] + 2)
+        story.commit(query, run=number, batch=number, at=times[-1] + 5)
+    return story
+
+
+def epochs(*, until, log_until, unreadable=False):
+    """A Continuous query: the probe sees it run, the log shows an epoch a second."""
+    story = Story()
+    seen = run(trigger="ContinuousTrigger(1000)", message="Running", busy=True)
+    for at in range(0, until + 1, 5):
+        story.probe(seen, at=at)
+        if unreadable:
+            story.log(at=at, unreadable="FileNotFoundException")
+        else:
+            epoch = min(at, log_until)
+            story.log(at=at, planned=epoch + 1, committed=epoch)
+    return story
+
+
+def asynchronous(*, until, log_until, batches_until=None, every=2):
+    """Async progress tracking: a batch every 2 s by events; the log is read every 6 s."""
+    story = Story()
+    batches_until = until if batches_until is None else batches_until
+    batch = 0
+    for at in range(0, until + 1, every):
+        if at <= batches_until:
+            story.commit(batch=batch, at=at)
+            batch += 1
+        story.probe(run(batch=batch, async_progress=True, busy=True, data=True), at=at)
+        if at % 6 == 0:
+            story.log(at=at, planned=None, committed=min(at, log_until) // every - 1)
+    return story
+
+
+def idle_with(end, latest, **looks):
+    """The probe sees a query that waits, and what its source has."""
+    waiting = progress(batch=10, committed=False, sources=(source(end, latest),))
+    return watched(steady(), (101, 300, run(batch=10, idle_progress=waiting)), **looks)
+
+
+CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
+
+# what happened, story, the moment, settings -> told, state, [true but not told]
+CASES = [
+    # -- healthy and calm ---------------------------------------------------------------------
+    ("just started", Story().started(at=0), 1, {}, None, "starting"),
+    ("commits", steady(), 105, {}, None, "running"),
+    ("commits up to the last second of its window", steady(), 160, {}, None, "running"),
+    ("idle by events (Burrow #38: idle topic)", Story().started(at=0).commit(batch=0, at=1).idle(at=500), 520, {}, None, "idle"),
+    ("idle by the probe, no event at all (listener lost)",
+     watched(steady(), (101, 900, run(batch=10))), 900, {}, None, "idle"),
+    ("first data after long idleness (Burrow #303)",
+     watched(steady().idle(at=5000), (5001, 5041, processing(batch=10))), 5045, {}, None, "idle"),
+    ("commits seen by the probe only, events late by minutes (clogged listener bus)",
+     watched(steady(), (101, 150, processing(batch=11)), (155, 200, processing(batch=12)), (205, 250, processing(batch=14))), 200, {}, None, "running"),
+    ("commits once an hour under an hourly trigger",
+     Story().probe(run(trigger=HOURLY, data=True), at=0).commit(batch=0, at=10), 10 + 3 * 3600, {}, None, "running"),
+    ("batches take long, always did (FLINK-34131)",
+     Story().started(at=0).commit(batch=0, at=100, seconds=90), 100 + 269, {}, None, "running"),
+    ("the monitor itself was frozen (SIGSTOP)", steady().paused(at=800, seconds=690), 805, {}, None, "running"),
+    ("a minute of nothing and a larger floor", steady(), 300, {"stall_floor_seconds": 300}, None, "running"),
+    ("ignored by pattern", Story().started(at=0).ended(at=1, exception=CONFLICT), 2,
+     {"overrides": [("a*", {"ignore": True})]}, None, "failed"),
+    ("planning under trigger 0, but Spark records idle progress",
+     Story().probe(run(message="Getting offsets from Kafka", last_progress_mark="1"), at=0)
+     .probe(run(message="Getting offsets from Kafka", last_progress_mark="2"), at=290), 300, {}, None, "idle"),
+    # -- QueryFailed --------------------------------------------------------------------------
+    ("dies, told by the event", steady().ended(at=101, exception=CONFLICT), 101, {}, "QueryFailed", "failed"),
+    ("dies, told by the probe while the event is stuck in the bus",
+     steady().probe(run(), at=100).probe(run(active=False, exception=CONFLICT), at=101), 101, {}, "QueryFailed", "failed"),
+    ("dies before its first batch", Story().started(at=0).ended(at=1, exception=CONFLICT), 1, {}, "QueryFailed", "failed"),
+    ("dead for a day", steady().ended(at=101, exception=CONFLICT), 86_000, {}, "QueryFailed", "failed"),
+    ("started again, not well yet",
+     steady().ended(at=101, exception=CONFLICT).started(run=2, at=103), 104, {}, "QueryFailed", "failed"),
+    ("started again under a new id, not well yet (checkpoint deleted)",
+     steady().ended(at=101, exception=CONFLICT).started_anew(at=103), 104, {}, "QueryFailed", "failed"),
+    ("dies under availableNow", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=1, exception=CONFLICT), 2, {}, "QueryFailed", "failed"),
+    ("dies a moment before spark.stop()", steady().ended(at=101, exception=CONFLICT, context=STOPPED), 102, {}, "QueryFailed", "failed"),
+    ("back and committing",
+     steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).commit(run=2, batch=10, at=110), 111, {}, None, "running"),
+    ("back and idle",
+     steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=113), 114, {}, None, "idle"),
+    ("the old run's death arrives after the new run began (restart by user code)",
+     steady().started(run=2, at=101).commit(run=2, batch=10, at=102).ended(run=1, at=103, exception=CONFLICT), 104, {}, None, "running"),
+    ("killed by a planned spark.stop()", steady().ended(at=101, exception=SHUTDOWN, context=Context.STOPPED), 102, {}, None, "stopped"),
+    ("a sibling dies", steady().started("b", at=0).commit("b", batch=0, at=99).ended("b", at=100, exception=CONFLICT), 101, {}, ("QueryFailed", "b"), "running"),
+    # -- QueryGone ----------------------------------------------------------------------------
+    ("stopped, not back after the grace", steady().probe(run(), at=100).ended(at=101), 162, {}, "QueryGone", "missing"),
+    ("vanished without a word, not back", steady().probe(run(), at=100).probe(at=101), 162, {}, "QueryGone", "missing"),
+    ("the SparkContext died under it", steady().probe(run(), at=100).ended(at=101, exception=SHUTDOWN, context=Context.STOPPED)
+     .probe(at=102, context=Context.STOPPED), 170, {}, "QueryGone", "missing"),
+    ("idle in a SparkContext that died by itself: Spark still calls it active",
+     steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 170, {}, "QueryGone", "missing"),
+    ("trigger unknown, but on the roster", steady().ended(at=101), 162, {"expected": ["a"]}, "QueryGone", "missing"),
+    ("stopped, within the grace", steady().probe(run(), at=100).ended(at=101), 161, {}, None, "stopped"),
+    ("stopped and back", steady().probe(run(), at=100).ended(at=101).started(run=2, at=110).commit(run=2, batch=9, at=112), 170, {}, None, "running"),
+    ("trigger unknown, not on the roster", steady().ended(at=101), 500, {}, None, "stopped"),
+    ("once, finished", Story().probe(run(trigger=ONCE), at=0).commit(batch=0, at=1).ended(at=2), 900, {}, None, "completed"),
+    ("availableNow, finished", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2), 900, {}, None, "completed"),
+    ("availableNow on the roster, finished", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2), 900, {"expected": ["a"]}, None, "completed"),
+    ("a planned spark.stop()", steady().probe(run(), at=100).probe(at=101, context=STOPPED), 900, {}, None, "stopped"),
+    ("stopped by hand, then a planned spark.stop()", steady().probe(run(), at=100).ended(at=101).probe(at=130, context=STOPPED), 900, {}, None, "stopped"),
+    ("the SparkContext has just died: within the grace",
+     steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 150, {}, None, "stopped"),
+    ("availableNow, finished before its SparkContext died",
+     Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(at=3, context=Context.STOPPED), 900, {}, None, "completed"),
+    ("frozen during the grace", steady().probe(run(), at=100).ended(at=101).paused(at=160, seconds=50), 200, {}, None, "stopped"),
+    ("a longer grace by pattern", steady().probe(run(), at=100).ended(at=101), 900, {"overrides": [("*", {"gone_grace_seconds": 3600.0})]}, None, "stopped"),
+    # -- QueryMissing -------------------------------------------------------------------------
+    ("expected, never seen", Story(), 121, {"expected": ["a"]}, "QueryMissing", "missing"),
+    ("expected, others are there", Story().started("b", at=0).commit("b", batch=0, at=119), 121, {"expected": ["a", "b"]}, "QueryMissing", "missing"),
+    ("started, then silence from every witness", Story().started(at=0), 121, {}, "QueryMissing", "missing", ["CommitStalled"]),
+    ("expected, within the start grace", Story(), 120, {"expected": ["a"]}, None, "starting"),
+    ("expected and there", steady(), 121, {"expected": ["a"]}, None, "running"),
+    ("expected, but ignored", Story(), 500, {"expected": ["a"], "overrides": [("a", {"ignore": True})]}, None, "starting"),
+    ("expected, the application has stopped", Story().probe(at=50, context=STOPPED), 500, {"expected": ["a"]}, None, "starting"),
+    ("expected, frozen since the start", Story().paused(at=500, seconds=450), 505, {"expected": ["a"]}, None, "starting"),
+    ("nothing expected, nothing there", Story(), 9999, {}, None, None),
+    # -- CommitStalled ------------------------------------------------------------------------
+    ("a batch hangs", hung_batch(until=170), 170, {}, "CommitStalled", "stalled"),
+    ("a batch hangs in Spark tasks that never finish", hung_batch(until=170, tasks=3), 170, {}, "CommitStalled", "stalled"),
+    ("the first batch ever hangs", watched(Story(), (0, 125, processing(batch=0))), 126, {}, "CommitStalled", "stalled"),
+    ("a source does not answer", watched(steady(), (101, 170, run(message="Getting offsets from Kafka", busy=True, batch=10))), 170, {}, "CommitStalled", "stalled"),
+    ("initialising for ever", watched(Story(), (0, 125, run(message="Initializing sources"))), 126, {}, "CommitStalled", "stalled"),
+    ("no trigger comes", watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True, batch=10))), 170, {}, "CommitStalled", "stalled"),
+    ("events stop and there is no probe", steady(), 161, {}, "CommitStalled", "stalled"),
+    ("hung, and now the JVM pauses for some seconds too: no false recovery", hung_batch(until=170), 180, {}, "CommitStalled", "stalled"),
+    ("the JVM does not answer", steady().probe(run(batch=10), at=100), 170, {}, "CommitStalled", "stalled"),
+    ("hangs after a stall that recovered: the baseline did not learn it",
+     watched(steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11))), 1070, {}, "CommitStalled", "stalled"),
+    ("a batch in flight, window not over", hung_batch(until=160), 160, {}, None, "running"),
+    ("a huge first batch whose tasks finish",
+     Story().probe(processing(batch=0, tasks=0), at=0).probe(processing(batch=0, tasks=5), at=590), 600, {}, None, "starting"),
+    ("the first batch within the start grace", watched(Story(), (0, 115, processing(batch=0))), 118, {}, None, "starting"),
+    ("Continuous shows no batches, and its log is not read", watched(Story(), (0, 900, run(trigger="ContinuousTrigger(1000)", message="Running", busy=True))), 900, {}, None, "starting"),
+    ("RealTime commits once in a long batch",
+     watched(Story().probe(run(trigger="RealTimeTrigger(300000)"), at=0).commit(batch=0, at=300, seconds=300),
+             (301, 1190, processing(trigger="RealTimeTrigger(300000)", batch=1))), 1190, {}, None, "running"),
+    ("the application has stopped its SparkContext", hung_batch(until=150).probe(processing(batch=10), at=151, context=STOPPED), 300, {}, None, "stopped"),
+    ("a stalled query that comes back", hung_batch(until=170).commit(batch=10, at=171), 172, {}, None, "running"),
+    ("frozen while the batch was in flight", hung_batch(until=130).paused(at=600, seconds=465).probe(processing(batch=10), at=601), 601, {}, None, "running"),
+    ("Continuous: the log's epochs stop", epochs(until=300, log_until=200), 300, {}, "CommitStalled", "stalled"),
+    ("Continuous: epochs go on", CONTINUOUS_IS_FINE, 900, {}, None, "running"),
+    ("Continuous: the log has not been read for a while, which says nothing of the query",
+     epochs(until=200, log_until=200).probe(run(trigger="ContinuousTrigger(1000)", message="Running", busy=True), at=299), 300, {}, None, "running"),
+    ("Continuous: its first epoch within the start grace", epochs(until=100, log_until=0), 100, {}, None, "starting"),
+    ("async tracking: the log stands while batches go on", asynchronous(until=180, log_until=100), 180, {}, "CommitStalled", "stalled"),
+    ("async tracking: the log follows, always a little behind", asynchronous(until=600, log_until=600), 600, {}, None, "running"),
+    ("async tracking: idle, the last batches are never written (facts of Spark: asyncProgressTracking)",
+     asynchronous(until=600, log_until=200, batches_until=206).idle(at=600), 600, {}, None, "idle"),
+    ("async tracking: the log stands, but not for the window yet", asynchronous(until=150, log_until=100), 150, {}, None, "running"),
+    ("async tracking: a first batch after long idleness, its log not read again yet",
+     asynchronous(until=600, log_until=200, batches_until=206).idle(at=600).commit(batch=999, at=601), 602, {}, None, "running"),
+    ("the commit log proves commits though neither event nor probe tells of them",
+     steady().log(at=101, planned=10, committed=9).log(at=150, planned=14, committed=13), 205, {}, None, "running"),
+    # -- BatchSlow ----------------------------------------------------------------------------
+    ("a long batch whose tasks finish", busy_batch(until=900), 900, {}, "BatchSlow", "slow"),
+    ("a long batch whose tasks finish, while the JVM pauses for some seconds (GC)", busy_batch(until=900), 915, {}, None, "running"),
+    ("a batch whose tasks finish, within the window", busy_batch(until=150), 150, {}, None, "running"),
+    ("long batches whose tasks finish, as ever (p99 of its own past)",
+     watched(Story().started(at=0).commit(batch=9, at=100, seconds=90), *((at, at + 4, processing(batch=10, tasks=at)) for at in range(101, 330, 5))), 330, {}, None, "running"),
+    ("a backlog after an outage: the run's first batch is huge",
+     watched(steady().ended(at=101).started(run=2, at=102), *((at, at + 4, processing(number=2, batch=10, tasks=at)) for at in range(105, 900, 5))), 900, {}, None, "starting"),
+    # -- OffsetStalled ------------------------------------------------------------------------
+    ("a partition stands, data waits, the other moves (Burrow rule 4)",
+     kafka(*(topic(5, 100 + n) for n in range(10)), latest=topic(9, 999)), 105, {}, "OffsetStalled", "stalled"),
+    ("a Delta source stands while stateful batches go on",
+     kafka(*[{"reservoirId": "r", "reservoirVersion": 4, "index": -1}] * 10, latest={"reservoirId": "r", "reservoirVersion": 9, "index": -1}, rows=0, input_rows=0),
+     105, {}, "OffsetStalled", "stalled"),
+    ("a source of unknown shape stands behind its latest offset", kafka(*["tok-1"] * 10, latest="tok-7"), 105, {}, "OffsetStalled", "stalled"),
+    ("an idle topic under no-data batches (Burrow #38, #94, #140)", kafka(*[topic(5)] * 10, latest=topic(5), rows=0, input_rows=0), 105, {}, None, "running"),
+    ("the first message after long idleness (Burrow #303)",
+     kafka(*[topic(5)] * 10, latest=[topic(5)] * 9 + [topic(6)]), 105, {}, None, "running"),
+    ("data waits at every batch, but offsets move (maxOffsetsPerTrigger)",
+     kafka(*(topic(n) for n in range(10)), latest=topic(10_000)), 105, {}, None, "running"),
+    ("offsets move without rows (transaction markers, compaction: Burrow #570)",
+     kafka(*(topic(n) for n in range(10)), latest=topic(10_000), rows=0, input_rows=0), 105, {}, None, "running"),
+    ("a partition that is new: known to the source, not to the query yet (kafka_exporter #28)",
+     kafka(*[topic(5)] * 10, latest=topic(5, 1000)), 105, {}, None, "running"),
+    ("latest is older than the end (read at different times: kafka_exporter #76; RealTime)",
+     kafka(*[topic(9)] * 10, latest=topic(5)), 105, {}, None, "running"),
+    ("the source does not say what it has (file source)", kafka(*[{"logOffset": 3}] * 10, latest=None), 105, {}, None, "running"),
+    ("stands for two batches only: too little data", kafka(*[topic(5)] * 2, latest=topic(9), every=80), 95, {}, None, "running"),
+    ("stands, but not for the window yet", kafka(*[topic(5)] * 5, latest=topic(9)), 60, {}, None, "running"),
+    ("stood, then moved", kafka(*[topic(5)] * 9, topic(9), latest=topic(9)), 105, {}, None, "running"),
+    ("stood for some batches, then idle: the source holds back (minOffsetsPerTrigger)",
+     kafka(*[topic(5)] * 5, latest=topic(9)).idle(at=290), 300, {}, None, "idle"),
+    # -- OffsetRewound ------------------------------------------------------------------------
+    ("an end offset went down and stays down (Burrow rule 2; a topic made anew)",
+     kafka(topic(900), *(topic(n) for n in range(10)), latest=None), 105, {}, "OffsetRewound", "rewound"),
+    ("a Delta table was restored to an older version, and stays there",
+     kafka({"reservoirId": "r", "reservoirVersion": 9, "index": 3}, *[{"reservoirId": "r", "reservoirVersion": 4, "index": 3}] * 9, latest=None), 105, {}, "OffsetRewound", "rewound"),
+    ("down for one batch, then beyond", kafka(topic(9), topic(5), *(topic(10 + n) for n in range(8)), latest=None), 105, {}, None, "running"),
+    ("down, not for the window yet", kafka(topic(900), *(topic(n) for n in range(5)), latest=None), 65, {}, None, "running"),
+    ("a restart repeats its last batches (async tracking), then passes them",
+     kafka(*(topic(n) for n in range(8, 16)), latest=None, first=110, batch=8, story=kafka(*(topic(n) for n in range(10)), latest=None)), 185, {}, None, "running"),
+    ("a partition is gone", kafka(topic(5, 5), *[topic(6)] * 9, latest=None), 105, {}, None, "running"),
+    ("another table under the same query (Delta's reservoirId)",
+     kafka({"reservoirId": "r", "reservoirVersion": 9, "index": 3}, *[{"reservoirId": "s", "reservoirVersion": 1, "index": 3}] * 9, latest=None), 105, {}, None, "running"),
+    ("offsets of unknown shape change", kafka(*(f"tok-{9 - n}" for n in range(10)), latest=None), 105, {}, None, "running"),
+    # -- QueryLagging -------------------------------------------------------------------------
+    ("lag rises for the whole window", lagging(*(2000 + 100 * n for n in range(7))), 372, {}, "QueryLagging", "lagging"),
+    ("lag rises, the window is shorter by pattern", lagging(2000, 2100, 2200, 2300), 192, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "QueryLagging", "lagging"),
+    ("lag is huge and falls: catching up after an outage (Burrow rule 5)", lagging(*(90_000 - 100 * n for n in range(7))), 372, {}, None, "running"),
+    ("lag is steady (transaction markers: Burrow #461)", lagging(*[5000] * 7), 372, {}, None, "running"),
+    ("lag rises, but is small (DBR: small non-zero lag is healthy)", lagging(*(10 + n for n in range(7))), 372, {}, None, "running"),
+    ("lag crossed what is allowed within the window", lagging(500, 700, 900, 1100, 1300, 1500, 1700), 372, {}, None, "running"),
+    ("lag rose, fell once, rises again", lagging(2000, 2100, 2200, 2150, 2250, 2350, 2450), 372, {}, None, "running"),
+    ("lag rises for four minutes (a burst)", lagging(2000, 3000, 4000, 5000, 6000), 252, {}, None, "running"),
+    ("lag rises without input: not falling behind", lagging(*(2000 + 100 * n for n in range(7)), rows=0), 372, {}, None, "running"),
+    ("lag is not known", kafka(*(topic(n) for n in range(8)), latest=None, every=50), 362, {}, None, "running"),
+    ("lag rises, as much is allowed", lagging(*(2000 + 100 * n for n in range(7))), 372, {"lag_allowed_offsets": 50_000.0}, None, "running"),
+    # -- QueryFlapping ------------------------------------------------------------------------
+    ("dies three times; each restart succeeds, and gives nothing back", dying(100, 150, 200, alive_after=True), 206, {}, "QueryFlapping", "flapping"),
+    ("its third death is told as what it is", dying(100, 150, 200), 201, {}, "QueryFlapping", "failed", ["QueryFailed"]),
+    ("dies of one batch again and again (poison_batch)", dying(100, 500, 1000, 1500, batch=7), 1501, {},
+     [("QueryFailed", "a"), ("QueryFlapping", "a")], "failed"),
+    ("dead since its last death, an hour later", dying(100, 150, 200), 3800, {}, "QueryFlapping", "failed", ["QueryFailed"]),
+    ("dies twice", dying(100, 150, alive_after=True), 160, {}, None, "running"),
+    ("dies three times in half an hour", dying(100, 1000, 1900, alive_after=True), 1910, {}, None, "running"),
+    ("died three times, well for ten minutes", dying(100, 150, 200, alive_after=True).commit(run=4, batch=9, at=840), 850, {}, None, "running"),
+    ("a larger budget", dying(100, 150, 200, alive_after=True), 206, {"restart_budget": 5}, None, "running"),
+    ("different batches fail over days (no poison)", dying(100, 5000, 9000, alive_after=True), 9010, {}, None, "running"),
+    ("planned restarts, every minute", steady().ended(at=101).started(run=2, at=102).commit(run=2, batch=10, at=103).ended(run=2, at=160)
+     .started(run=3, at=161).commit(run=3, batch=11, at=162).ended(run=3, at=220).started(run=4, at=221).commit(run=4, batch=12, at=222), 225, {}, None, "running"),
+    ("availableNow in a loop", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(run(number=2, trigger=AVAILABLE_NOW), at=10).ended(run=2, at=12)
+     .probe(run(number=3, trigger=AVAILABLE_NOW), at=20).ended(run=3, at=22), 30, {}, None, "completed"),
+    # -- WatermarkStuck -----------------------------------------------------------------------
+    ("rows arrive, the watermark stands (Dataflow: data freshness)", watermarks(*[500.0] * 8), 432, {}, "WatermarkStuck", "lagging"),
+    ("rows without any event time: the watermark never moves", watermarks(*[0.0] * 8), 432, {}, "WatermarkStuck", "lagging"),
+    ("the watermark moves", watermarks(*(500.0 + n for n in range(8))), 432, {}, None, "running"),
+    ("a join waits for its other side", watermarks(*[500.0] * 8, rows=(10, 0)), 432, {}, None, "running"),
+    ("no rows, no-data batches only", watermarks(*[500.0] * 8, rows=(0,)), 432, {}, None, "running"),
+    ("a query without a watermark", watermarks(*[None] * 8), 432, {}, None, "running"),
+    ("the watermark stands, not for the window yet", watermarks(*[500.0] * 5), 252, {}, None, "running"),
+    ("stood, then moved", watermarks(*[500.0] * 7, 501.0), 432, {}, None, "running"),
+    # -- ListenerDeaf -------------------------------------------------------------------------
+    ("the probe sees commits, no event comes (listener removed)",
+     watched(steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 200, 10))), 200, {}, ("ListenerDeaf", "*"), "running"),
+    ("Spark's listener queue drops events", steady().probe(run(batch=10), at=90).probe(run(batch=10), at=101, dropped=37), 105, {}, ("ListenerDeaf", "*"), "running"),
+    ("events are half a minute late (a slow neighbour on the bus)",
+     watched(steady(), (101, 125, processing(batch=11))).commit(batch=10, at=130), 135, {}, None, "running"),
+    ("events had been dropped before we came", steady().probe(run(batch=10), at=100, dropped=37).probe(run(batch=10), at=105, dropped=37), 106, {}, None, "running"),
+    ("events were dropped a while ago", steady().probe(run(batch=10), at=90).probe(run(batch=10), at=101, dropped=37).probe(run(batch=10), at=170, dropped=37), 170, {}, None, "idle"),
+    ("Continuous has no events to tell", CONTINUOUS_IS_FINE, 900, {"probe_expected": True}, None, "running"),
+    # -- MonitorBlind -------------------------------------------------------------------------
+    ("events come, the probe is silent", steady(steady().probe(run(batch=3), at=30), until=200), 200, {"probe_expected": True}, ("MonitorBlind", "*"), "running"),
+    ("no probe report ever", steady(), 105, {"probe_expected": True}, ("MonitorBlind", "*"), "running"),
+    ("a Continuous query's checkpoint cannot be read", epochs(until=300, log_until=0, unreadable=True), 300, {"probe_expected": True}, ("MonitorBlind", "*"), "starting"),
+    ("no probe report in a replay, where none is expected", steady(), 105, {}, None, "running"),
+    ("the probe was silent for half a minute (GC)", steady().probe(run(batch=8), at=75), 105, {"probe_expected": True}, None, "running"),
+    ("the process was frozen", steady().probe(run(batch=10), at=100).paused(at=800, seconds=699), 801, {"probe_expected": True}, None, "running"),
+    ("the application has stopped its SparkContext, so nobody looks any more",
+     steady().probe(run(batch=10), at=100).probe(at=101, context=STOPPED), 900, {"probe_expected": True}, None, "stopped"),
+    ("an ordinary query's checkpoint cannot be read: not needed", steady().probe(run(batch=10), at=104).log(at=104, unreadable="denied"), 105, {"probe_expected": True}, None, "running"),
+    # -- idle needs proof ---------------------------------------------------------------------
+    ("the source holds data back (minOffsetsPerTrigger, maxTriggerDelay)", idle_with(topic(5), topic(9)), 300, {}, None, "waiting"),
+    ("the source has no more", idle_with(topic(5), topic(5)), 300, {}, None, "idle"),
+    ("the source does not say what it has, but found nothing", idle_with({"logOffset": 5}, None), 300, {}, None, "idle"),
+    # -- planned stops ------------------------------------------------------------------------
+    ("a stop that was announced", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, {}, None, "stopped"),
+    ("an announced stop of a query on the roster", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, {"expected": ["a"]}, None, "stopped"),
+    ("it failed though its stop was announced", steady().expect_stop().ended(at=101, exception=CONFLICT), 102, {}, "QueryFailed", "failed"),
+    ("an announcement holds for one run", steady().probe(run(), at=100).expect_stop().ended(at=101).started(run=2, at=102)
+     .probe(run(number=2), at=103).ended(run=2, at=110), 172, {}, "QueryGone", "missing"),
+    # -- one cause, one incident --------------------------------------------------------------
+    ("the SparkContext died under two queries", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100)
+     .probe(run(batch=10), run("b"), at=102, context=Context.STOPPED), 170, {}, ("QueryGone", "*"), "missing", ["QueryGone"]),
+    ("the JVM does not answer, two queries", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100), 170,
+     {"probe_expected": True}, ("CommitStalled", "*"), "stalled", ["CommitStalled", "MonitorBlind"]),
+]  # fmt: skip
