@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from .events import Terminated
 from .failure import Failure, describe_failure, died_of_stopped_context
 from .probing import Context
 from .query import Died, Ended, Outcome, Query, Totals
@@ -29,8 +30,33 @@ def end(
         ended=Ended(at, outcome, witness, failure),
         totals=_count_end(query.totals, outcome),
     )
+    return query if failure is None else _count_death(query, failure, at)
+
+
+def end_past_run(
+    query: Query, event: Terminated, at: float, *, witness: str, context: Context
+) -> Query:
+    """Record the end of an earlier run, told late: Spark tells a start at once, an end by queue.
+
+    A failure stands until the present run shows life, as if it had come in time.
+    """
+    outcome, failure = _outcome(query, event.exception, event.error_class, context)
+    query = replace(
+        query,
+        unended_runs=tuple(run for run in query.unended_runs if run != event.run_id),
+        totals=_count_end(query.totals, outcome),
+    )
     if failure is None:
         return query
+    if query.first_sign_seen:
+        cured = _count_death(query, failure, at)
+        return replace(cured, unrecovered_deaths=query.unrecovered_deaths)
+    return replace(
+        _count_death(query, failure, at), unrecovered=Ended(at, outcome, witness, failure)
+    )
+
+
+def _count_death(query: Query, failure: Failure, at: float) -> Query:
     death = Died(at, _batch_at_death(query), failure.error_class)
     return replace(
         query,

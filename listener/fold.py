@@ -36,6 +36,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         name=old.name,
         started_at=at,
         past_runs=(*old.past_runs, old.run_id)[-PAST_RUNS:],
+        unended_runs=_unended(old),
         last_commit_batch=old.last_commit_batch if same_query else None,
         unrecovered=old.failure,
         deaths=old.deaths,
@@ -46,6 +47,12 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
     )
 
 
+def _unended(old: Query) -> tuple[str, ...]:
+    if old.ended is not None:
+        return old.unended_runs
+    return (*old.unended_runs, old.run_id)[-PAST_RUNS:]
+
+
 def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
     """Take in an event of the query's present run, heard at ``at``."""
     query = replace(query, last_event_at=max(at, query.last_event_at or at))
@@ -54,8 +61,13 @@ def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Qu
     if isinstance(event, Started):
         return replace(query, name=event.name or query.name)
     if isinstance(event, Idle):
-        return _idle(query, at)
+        return _idle(query, _no_later_than_flight(query, at))
     return _progress(query, event, at)
+
+
+def _no_later_than_flight(query: Query, at: float) -> float:
+    """Word of idleness that comes while the probe sees work in flight is older than that work."""
+    return at if query.in_flight is None else min(at, query.in_flight.since)
 
 
 def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> Query:
@@ -103,7 +115,7 @@ def _log_behind(known: LogBehind | None, batch_id: int, at: float) -> LogBehind:
 
 
 def _idle(query: Query, at: float) -> Query:
-    return replace(_recovered(query), last_idle_at=at)
+    return replace(_recovered(query), last_idle_at=max(at, query.last_idle_at or at))
 
 
 def _recovered(query: Query) -> Query:
@@ -121,7 +133,8 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     first_of_run = query.last_commit_at is None
     if newest:
         fresh = first_of_run or progress.batch_id != query.last_commit_batch
-        query = _commit(query, progress.batch_id, at if fresh else query.last_commit_at)
+        heard_at = _committed_at(query, progress.batch_id, at)
+        query = _commit(query, progress.batch_id, heard_at if fresh else query.last_commit_at)
     if query.progress is None or progress.batch_id >= query.progress.batch_id:
         query = replace(query, progress=progress, trends=follow(query.trends, progress, at))
         query = _heard(query, progress.batch_id)
@@ -130,6 +143,12 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         baseline=_learn(query.baseline, progress.batch_seconds),
         totals=_count_batch(query.totals, progress),
     )
+
+
+def _committed_at(query: Query, batch_id: int, at: float) -> float:
+    """An event that comes late tells of a commit before the batch that flies since."""
+    flying = query.in_flight.batch_id if query.in_flight is not None else None
+    return at if flying is None or flying <= batch_id else _no_later_than_flight(query, at)
 
 
 def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_look: bool) -> Query:

@@ -91,6 +91,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     name: str | None
     started_at: float
     past_runs: tuple[str, ...] = ()
+    unended_runs: tuple[str, ...] = ()
+    """Those past runs whose end no witness has told yet: a new run's start overtakes it."""
     facts: RunFacts | None = None
     last_event_at: float | None = None
     last_commit_at: float | None = None

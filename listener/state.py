@@ -7,6 +7,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from .commit_log import LogReport
+from .ending import end_past_run
 from .events import Event, Idle, Progress, Started, Terminated
 from .fold import begin, fold_event, fold_log, fold_probe, succeed
 from .probing import Context, ProbedRun, ProbeReport
@@ -34,23 +35,21 @@ class State:
     def hear(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
         """Take in one event that arrived at ``at``; ``context`` as seen when it was read."""
         self.events[_KINDS[type(event)]] += 1
+        if isinstance(event, Terminated):
+            self._end_past_run(event, at, "event", context)
         query = self._route(event, at)
         if query is not None:
             self._queries[query.query_id] = fold_event(query, event, at, context=context)
 
     def look(self, report: ProbeReport) -> None:
         """Take in a probe report: complete, so a living run it does not name has vanished."""
-        if self._probe is not None:
-            before = self._probe.listener.dropped_events
-            if report.listener.dropped_events > before:
-                self._events_dropped_at = report.at
-        self._probe = report
-        if report.context is not Context.RUNNING and self._context_stopped_at is None:
-            self._context_stopped_at = report.at
+        self._look_at_driver(report)
         named = set()
         for run in report.runs:
             named.add(run.facts.run_id)
-            query = self._present(run, report.at)
+            if not run.active:
+                self._end_past_run(_as_event(run), report.at, "probe", report.context)
+            query = self._present(run, report)
             if query is not None:
                 self._queries[query.query_id] = fold_probe(
                     query, run, report.at, context=report.context
@@ -102,6 +101,21 @@ class State:
             pauses=self._pauses,
         )
 
+    def _look_at_driver(self, report: ProbeReport) -> None:
+        dropped = self._probe.listener.dropped_events if self._probe is not None else None
+        if dropped is not None and report.listener.dropped_events > dropped:
+            self._events_dropped_at = report.at
+        if report.context is not Context.RUNNING and self._context_stopped_at is None:
+            self._context_stopped_at = report.at
+        self._probe = report
+
+    def _end_past_run(self, event: Terminated, at: float, witness: str, context: Context) -> None:
+        known = self._queries.get(event.query_id)
+        if known is not None and event.run_id in known.unended_runs:
+            self._queries[known.query_id] = end_past_run(
+                known, event, at, witness=witness, context=context
+            )
+
     def _route(self, event: Event, at: float) -> Query | None:
         """The query an event belongs to; None when it is an old run's, or tells nothing."""
         known = self._queries.get(event.query_id)
@@ -118,17 +132,20 @@ class State:
             return None
         return succeed(known, event.query_id, event.run_id, at)
 
-    def _present(self, run: ProbedRun, at: float) -> Query | None:
+    def _present(self, run: ProbedRun, report: ProbeReport) -> Query | None:
         """The query a probed run belongs to; None when a newer run is known."""
         facts = run.facts
         known = self._queries.get(facts.query_id)
         if known is None:
-            return self._meet(facts.query_id, facts.run_id, facts.name, at)
+            return self._meet(facts.query_id, facts.run_id, facts.name, report.at)
         if facts.run_id == known.run_id:
             return known
-        if facts.run_id in known.past_runs or not run.active:
+        if not run.active:
             return None
-        return succeed(known, facts.query_id, facts.run_id, at)
+        if facts.run_id in known.past_runs and known.started_at >= report.began_at:
+            return None
+        # What runs now is the present run, in whatever order the starts were heard.
+        return succeed(known, facts.query_id, facts.run_id, report.at)
 
     def _meet(self, query_id: str, run_id: str, name: str | None, at: float) -> Query:
         """A query of a new id: a dead one of the same name is what it replaces."""
@@ -140,6 +157,10 @@ class State:
 
 
 _KINDS = {Started: "started", Progress: "progress", Idle: "idle", Terminated: "terminated"}
+
+
+def _as_event(run: ProbedRun) -> Terminated:
+    return Terminated(run.facts.query_id, run.facts.run_id, run.exception, run.error_class)
 
 
 def _ended_well(event: Event) -> bool:

@@ -51,9 +51,40 @@ def test_a_batch_committed_again_after_a_restart_is_a_sign_of_life_but_no_new_co
 def test_a_late_event_of_an_old_run_never_touches_the_new_one():
     story = Story().started(at=0).commit(batch=1, at=1).started(run=2, at=5)
     before = story.query()
-    story.commit(batch=2, at=6).idle(at=7).ended(at=8, exception=CONFLICT)
+    story.commit(batch=2, at=6).idle(at=7)
 
     assert story.query() == before
+
+
+def test_a_death_that_is_told_after_the_next_start_stands_until_the_new_run_shows_life():
+    story = Story().started(at=0).commit(batch=1, at=1).started(run=2, at=5)
+    story.ended(at=8, exception=CONFLICT).ended(at=9, exception=CONFLICT)
+
+    query = story.query()
+    assert query.alive
+    assert query.failure.failure.error_class == "ConcurrentAppendException"
+    assert (query.totals.failed, len(query.deaths), query.unrecovered_deaths) == (1, 1, 1)
+    assert story.commit(run=2, batch=2, at=10).query().failure is None
+
+
+def test_a_death_that_is_told_after_the_new_run_has_committed_is_only_counted():
+    story = Story().started(at=0).started(run=2, at=5).commit(run=2, batch=2, at=6)
+    query = story.ended(at=8, exception=CONFLICT).query()
+
+    assert (query.failure, query.unrecovered_deaths, len(query.deaths)) == (None, 0, 1)
+
+
+def test_what_the_probe_sees_running_is_the_present_run_in_whatever_order_starts_are_heard():
+    story = Story().probe(processing(number=2, batch=3), at=1).started(run=1, at=2)
+    assert story.query().run_id == "a-1"
+
+    assert story.probe(processing(number=2, batch=3), at=3).query().run_id == "a-2"
+
+
+def test_a_look_that_began_before_a_start_was_heard_does_not_bring_the_old_run_back():
+    story = Story().started(at=0).started(run=2, at=5).probe(processing(batch=3), at=4)
+
+    assert story.query().run_id == "a-2"
 
 
 def test_the_end_of_a_run_nobody_has_met_does_not_end_the_living_one():

@@ -129,7 +129,8 @@ def asynchronous(*, until, log_until, batches_until=None, every=2):
         if at <= batches_until:
             story.commit(batch=batch, at=at)
             batch += 1
-        story.probe(run(batch=batch, async_progress=True, busy=True, data=True), at=at)
+        busy = at <= batches_until
+        story.probe(run(batch=batch, async_progress=True, busy=busy, data=busy), at=at)
         if at % 6 == 0:
             story.log(at=at, planned=None, committed=min(at, log_until) // every - 1)
     return story
