@@ -72,8 +72,9 @@ def _no_later_than_flight(query: Query, at: float) -> float:
 
 def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> Query:
     """Take in one look of the probe at the query's present run."""
-    watched = run.active and not run.facts.trigger.is_continuous
-    in_flight = _in_flight(query, run, at) if watched else query.in_flight
+    has_batches = not run.facts.trigger.is_continuous
+    busy = run.active and has_batches
+    in_flight = _in_flight(query, run, at) if busy else query.in_flight
     previous = query.probed
     query = replace(
         query,
@@ -84,7 +85,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
         in_flight=in_flight,
         vanished_at=None,
     )
-    if run.batch_id and not run.facts.trigger.is_continuous:
+    if run.batch_id is not None and run.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, run.batch_id - 1, at, first_look=previous is None)
     if not run.active:
         return end(query, run.exception, run.error_class, at, witness="probe", context=context)

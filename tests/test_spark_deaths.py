@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from support.pagerduty_double import PagerDutyDouble
 from support.queries import Trap, commits, rate, shown, start, until
@@ -164,3 +165,49 @@ def test_a_query_of_the_roster_that_never_came_is_missing(spark, watch, pages):
     assert page.annotations["known_queries"] == "here"
     assert shown(sidecar, "nowhere").state == "missing"
     assert pages.told == [("firing", "QueryMissing", "nowhere")]
+
+
+def test_a_stop_that_was_announced_is_told_to_nobody(spark, watch, pages):
+    sidecar = watch(gone_grace_seconds=0.5)
+    planned = start(rate(spark), "planned")
+    unplanned = start(rate(spark), "unplanned")
+    commits(sidecar, "planned")
+    commits(sidecar, "unplanned")
+
+    sidecar.expect_stop("planned")
+    planned.stop()
+    unplanned.stop()
+    pages.wait_for("QueryGone", "unplanned")
+    sidecar.flush()
+
+    assert [page.what for page in pages.pages] == [("QueryGone", "unplanned")]
+    assert shown(sidecar, "planned").state == "stopped"
+
+
+def test_an_announcement_names_the_queries_there_are(spark, watch):
+    sidecar = watch()
+    start(rate(spark), "bronze")
+
+    with pytest.raises(ValueError, match=r"no query is called 'bronse'; known: \['bronze'\]"):
+        sidecar.expect_stop("bronse")
+
+
+def test_a_crash_loop_is_told_as_flapping_however_well_each_restart_goes(
+    spark, watch, pages, tmp_path
+):
+    sidecar = watch()
+    for _ in range(3):
+        trap = Trap()
+        query = start(rate(spark), "loop", trap, checkpoint=tmp_path)
+        commits(sidecar, "loop")
+        assert shown(sidecar, "loop").run_id == str(query.runId)
+        trap.die.set()
+        with pytest.raises(StreamingQueryException):
+            query.awaitTermination(30)
+
+    page = pages.wait_for("QueryFlapping", "loop")
+
+    assert page.annotations["reason"] == "3 failures within 600 s, the last of Boom"
+    assert page.annotations["deaths"].count("Boom") == 3
+    deaths = [page for page in pages.pages if page.what == ("QueryFailed", "loop")]
+    assert [page.status for page in deaths] == ["firing", "resolved", "firing", "resolved"]

@@ -36,6 +36,11 @@ def test_until_its_listener_is_added_nothing_runs():
         sidecar.snapshot()
 
 
+def test_a_stop_of_a_query_that_nobody_knows_cannot_be_announced():
+    with pytest.raises(ValueError, match="no query is called 'bronse'; known: \\[\\]"):
+        Sidecar(Settings(http_port=-1)).expect_stop("bronse")
+
+
 def test_closing_is_done_once_whatever_ran():
     sidecar = Sidecar(Settings())
     sidecar.close()

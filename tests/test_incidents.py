@@ -1,0 +1,113 @@
+"""One cause is one incident, and every alert says what it rests on."""
+
+from __future__ import annotations
+
+from support.rules_table import asynchronous, hung_batch, lagging, steady
+from support.story import CONFLICT, Story, processing, run
+
+from querypulse.alerting.deaths import is_flapping, poison_batch
+from querypulse.alerting.policy import Limits
+from querypulse.listener.probing import Context
+
+WATCHED = {"probe_expected": True}
+
+
+def two_queries():
+    return steady().started("b", at=0).commit("b", batch=0, at=99)
+
+
+def test_a_context_that_died_is_one_incident_that_names_its_queries():
+    story = two_queries().probe(run(batch=10), run("b"), at=100)
+    story.probe(run(batch=10), run("b"), at=102, context=Context.STOPPED)
+
+    (finding,) = story.judge(170).findings
+
+    assert finding.query == "*"
+    assert finding.reason == "the SparkContext stopped by itself: a, b"
+    assert finding.evidence["siblings"] == "0 of 2 queries healthy; not: a, b"
+    assert finding.evidence["queries"].splitlines()[0].startswith("a: ended with its SparkContext")
+
+
+def test_an_incident_keeps_its_name_while_its_members_come_one_by_one():
+    story = two_queries().probe(run(batch=10), run("b"), at=100)
+    patient = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}
+
+    (first,) = story.judge(170, **patient).findings
+    (later,) = story.judge(500, **patient).findings
+
+    assert (first.alertname, first.query) == (later.alertname, later.query)
+    assert first.reason == "the JVM does not answer: a"
+    assert later.reason == "the JVM does not answer: a, b"
+
+
+def test_a_driver_of_one_query_names_it():
+    story = steady().probe(run(batch=10), at=100)
+
+    (finding,) = story.judge(170, **WATCHED).findings
+
+    assert (finding.alertname, finding.query) == ("CommitStalled", "a")
+
+
+def test_queries_that_are_sick_for_reasons_of_their_own_are_told_one_by_one():
+    story = two_queries().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT)
+
+    findings = story.judge(102).findings
+
+    assert [finding.query for finding in findings] == ["a", "b"]
+
+
+def test_a_stall_says_what_the_checkpoint_says():
+    story = hung_batch(until=170).log(at=170, planned=10, committed=9)
+
+    (finding,) = story.judge(171).findings
+
+    assert finding.evidence["commit_log"] == "batch 10 planned, never committed; last committed: 9"
+    assert finding.evidence["witnesses"] == (
+        "event 71.0 s ago, probe 5.0 s ago, commit log 1.0 s ago"
+    )
+
+
+def test_a_log_that_stands_is_told_with_both_batches():
+    (finding,) = asynchronous(until=180, log_until=100).judge(180).findings
+
+    assert finding.reason == (
+        "commit_log_behind: the commit log has stood at batch 49 for 72 s, batches have come to 90"
+    )
+
+
+def test_lag_is_told_with_its_rise():
+    (finding,) = lagging(*(2000 + 100 * n for n in range(7))).judge(372).findings
+
+    assert finding.reason == (
+        "lag rose from 2100 to 2600 offsets in 302 s and never fell (1000 allowed)"
+    )
+    assert finding.evidence["lag"] == "Kafka: 2600 offsets"
+
+
+def test_a_poison_batch_is_named_with_its_error():
+    story = Story()
+    for number, at in enumerate((100, 500, 1000), 1):
+        story.started(run=number, at=at - 8).probe(processing(number=number, batch=7), at=at - 5)
+        story.ended(run=number, at=at, exception=CONFLICT)
+
+    failed, flapping = story.judge(1001).findings
+
+    assert failed.alertname == "QueryFailed"
+    assert flapping.reason == (
+        "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"
+    )
+    assert flapping.evidence["deaths"].splitlines()[0] == (
+        "1 s ago: batch 7, ConcurrentAppendException"
+    )
+
+
+def test_a_batch_that_succeeds_after_all_is_no_poison():
+    story = Story()
+    for number, at in enumerate((100, 1000, 2000), 1):
+        story.started(run=number, at=at - 8).probe(processing(number=number, batch=7), at=at - 5)
+        story.ended(run=number, at=at, exception=CONFLICT)
+    story.started(run=4, at=2001).commit(run=4, batch=7, at=2005)
+
+    query = story.query()
+    assert poison_batch(query, Limits()) is None
+    assert not is_flapping(query, Limits(), 2006)

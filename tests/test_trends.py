@@ -1,0 +1,118 @@
+"""What many batches in a row say is kept small, and right."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.story import progress, source
+
+from querypulse.listener.offsets import WHOLE, behind, is_before, lag_between, parse_offsets
+from querypulse.listener.trends import MAX_POINTS, Trends, carry_over, follow
+
+DELTA = {"sourceVersion": 1, "reservoirId": "r", "reservoirVersion": 12, "index": -1}
+
+
+def followed(*ends, latest=None, **fields):
+    trends = Trends()
+    for at, end in enumerate(ends):
+        trends = follow(trends, progress(batch=at, sources=(source(end, latest),), **fields), at)
+    return trends
+
+
+@pytest.mark.parametrize(
+    ("wire", "offsets"),
+    [
+        ({"t": {"0": 5, "1": 7}, "u": {"0": 1}}, {"t/0": 5, "t/1": 7, "u/0": 1}),
+        ('{"t":{"0":5}}', {"t/0": 5}),
+        (42, {WHOLE: 42}),
+        ("42", {WHOLE: 42}),
+        (42.0, {WHOLE: 42}),
+        ({"logOffset": 3}, {WHOLE: 3}),
+        ('{"offset": 3}', {WHOLE: 3}),
+        (DELTA, {"r": (12, -1)}),
+        ({"version": 1, "index": 3}, '{"index":3,"version":1}'),
+        ({"snapshot_id": 7, "position": 0, "scan_all_files": False},
+         '{"position":0,"scan_all_files":false,"snapshot_id":7}'),
+        ("token-1", "token-1"),
+        (True, "true"),
+        ([1, 2], "[1,2]"),
+        ({}, "{}"),
+        ({"t": {}}, '{"t":{}}'),
+        (None, None),
+        ("null", None),
+        ("None", None),
+    ],
+)  # fmt: skip
+def test_offsets_are_told_by_partition_where_their_shape_is_known(wire, offsets):
+    assert parse_offsets(wire) == offsets
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@given(JSON, JSON)
+def test_offsets_of_any_shape_can_be_compared_as_object_and_as_text(one, other):
+    first, second = parse_offsets(one), parse_offsets(other)
+
+    assert parse_offsets(json.dumps(one)) == first or isinstance(one, str)
+    assert behind(first, first) == ()
+    assert set(behind(first, second)) & set(behind(second, first)) <= {WHOLE}
+    lag = lag_between(first, second)
+    assert lag is None or lag >= 0
+
+
+def test_positions_of_different_kinds_are_not_compared():
+    assert not is_before(1, (2, 0))
+    assert not is_before((1, 0), 2)
+    assert is_before((1, 9), (2, 0))
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=1, max_size=400))
+def test_a_rise_holds_few_points_and_only_since_the_lag_last_fell(lags):
+    trends = Trends()
+    for at, lag in enumerate(lags):
+        behind_by = progress(batch=at, sources=(source(0, lag),))
+        trends = follow(trends, behind_by, at)
+
+    began = max(i for i in range(len(lags)) if i == 0 or lags[i] < lags[i - 1])
+    assert len(trends.rise) <= MAX_POINTS
+    assert trends.rise[0].at == began
+    assert (trends.rise[-1].at, trends.rise[-1].lag) == (len(lags) - 1, lags[-1])
+    assert [point.lag for point in trends.rise] == [lags[int(point.at)] for point in trends.rise]
+
+
+def test_standing_begins_with_the_first_batch_that_left_data_waiting():
+    (trend,) = followed(5, 5, 5, latest=9).sources
+
+    assert (trend.standing[WHOLE].since, trend.standing[WHOLE].batches) == (0, 3)
+
+
+def test_a_rewind_remembers_where_the_partition_was_until_it_is_there_again():
+    (trend,) = followed(9, 3, 4).sources
+    assert (trend.rewound[WHOLE].was, trend.rewound[WHOLE].now) == (9, 4)
+    assert (trend.rewound[WHOLE].since, trend.rewound[WHOLE].batches) == (1, 2)
+
+    (trend,) = followed(9, 3, 4, 9).sources
+    assert trend.rewound == {}
+
+
+def test_the_next_run_begins_with_the_offsets_only():
+    trends = carry_over(followed(9, 3, latest=50, watermark_timestamp=5.0))
+
+    assert trends.sources[0].end == {WHOLE: 3}
+    assert (trends.sources[0].standing, trends.sources[0].rewound) == ({}, {})
+    assert (trends.rise, trends.watermark) == ((), None)
+
+
+def test_sources_that_change_their_description_are_other_sources():
+    trends = followed(9)
+    other = progress(batch=1, sources=(source(3, description="Delta"),))
+
+    assert follow(trends, other, 1.0).sources[0].rewound == {}
