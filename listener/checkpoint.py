@@ -12,11 +12,13 @@ from typing import Protocol
 
 from .commit_log import LoggedBatches
 from .probing import ProbedRun
+from .redaction import redact
 
 OFFSETS = "offsets"
 COMMITS = "commits"
 MAX_STEPS = 8
 LIST_EVERY_SECONDS = 5.0
+REASON_CHARACTERS = 200
 
 
 class StorageError(Exception):
@@ -102,3 +104,10 @@ def ids_in(listing: str, log: str) -> list[int]:
     and one that can be seen is whole (``CheckpointFileManager.createAtomic``).
     """
     return [int(name) for name in re.findall(rf"/{log}/(\d+)(?=, |\)$)", listing, re.ASCII)]
+
+
+def short_reason(text: str) -> str:
+    """The Java exception's own line out of what Py4J or PySpark make of it, redacted."""
+    java = re.search(r"^: (.*)", text, re.MULTILINE)
+    line = java.group(1) if java else text.partition("\n")[0]
+    return redact(line)[:REASON_CHARACTERS]

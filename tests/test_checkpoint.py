@@ -12,10 +12,12 @@ from support.story import processing, run
 from querypulse.listener.checkpoint import (
     LIST_EVERY_SECONDS,
     MAX_STEPS,
+    REASON_CHARACTERS,
     CheckpointLogs,
     StorageError,
     ids_in,
     needs_its_log,
+    short_reason,
 )
 from querypulse.listener.commit_log import LoggedBatches
 from querypulse.listener.probing import Work
@@ -236,3 +238,31 @@ def test_a_batch_done_while_both_logs_are_read_does_not_look_unfinished():
     for at in range(10):
         seen = logs.read(at)
         assert seen.planned <= seen.committed
+
+
+# -- what is said of a storage that refuses ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "An error occurred while calling o224.listStatus.\n"
+            ": java.io.IOException: Filesystem closed\n\tat org.apache.hadoop.hdfs.DFSClient",
+            "java.io.IOException: Filesystem closed",
+        ),
+        ("Can not create a Path from an empty string\n\nJVM stacktrace:\njava.lang",
+         "Can not create a Path from an empty string"),
+        ("", ""),
+    ],
+    ids=["as Py4J tells it", "as PySpark tells it", "nothing told"],
+)  # fmt: skip
+def test_the_reason_is_the_java_exceptions_own_line(text, reason):
+    assert short_reason(text) == reason
+
+
+def test_a_reason_holds_no_secret_and_is_short():
+    told = f": java.io.IOException: GET https://a.blob/cp?sig=hunter2&se={'1' * 1000}\n\tat x"
+
+    assert "hunter2" not in short_reason(told)
+    assert len(short_reason(told)) <= REASON_CHARACTERS
