@@ -12,44 +12,31 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 from py4j.protocol import Py4JError
 
 from .details import Details
 from .health_listener import HealthListener
-from .probing import (
-    Context,
-    ListenerHealth,
-    ProbedRun,
-    ProbeReport,
-    RunFacts,
-    parse_trigger,
-    short_sink,
-)
-from .redaction import MAX_CHARACTERS
-from .spark_listeners import SparkListeners
+from .idle_progress import IdleProgress
+from .probing import Context, ListenerHealth, ProbedRun, ProbeReport
+from .spark_execution import SparkExecution
+from .spark_listeners import SparkListeners, count_dropped_events
 from .spark_work import SparkWork
 
 KEEP_ENDED_RUNS = 256
-FIRST_WITH_EXECUTION_CONTEXT = 4
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    message: str
-    is_data_available: bool
-    is_trigger_active: bool
 
 
 class _Run:
     """A cached handle of one run and what the last look saw."""
 
-    def __init__(self, execution: Any, facts: RunFacts) -> None:
+    def __init__(self, execution: SparkExecution, query_id: str) -> None:
         self.execution = execution
-        self.facts = facts
-        self.last = ProbedRun(facts, active=True)
+        self.facts = execution.facts(query_id)
+        self.last = ProbedRun(self.facts, active=True)
         self.busy_since: float | None = None
         self.looked_closely_at = 0.0
+        self.idle_progress = IdleProgress(execution.idle_progress)
 
 
 class SparkProbe:
@@ -73,11 +60,10 @@ class SparkProbe:
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
-        major = int(spark.version.partition(".")[0])
-        self._has_execution_context = major >= FIRST_WITH_EXECUTION_CONTEXT
+        self._spark_major = int(spark.version.partition(".")[0])
         self._living: dict[str, _Run] = {}
         self._ended: dict[str, ProbedRun] = {}
-        self._listeners = SparkListeners(listener, java_session.streams())
+        self._listeners = SparkListeners(listener, java_session.streams(), self._dropped_events)
         self._work = SparkWork(self._java_context, self._jvm, self.details)
 
     def context(self) -> Context:
@@ -121,41 +107,32 @@ class SparkProbe:
     def _meet_new_runs(self) -> None:
         for query_id in _UUID.findall(self._active.keySet().toString()):
             known = self._living.get(query_id)
-            if known is not None and known.execution.isActive():
+            if known is not None and known.execution.java.isActive():
                 continue
-            execution = self._active.get(self._uuid.fromString(query_id))
-            if execution is None:
+            java = self._active.get(self._uuid.fromString(query_id))
+            if java is None:
                 continue
             if known is not None:
-                self._keep_ended(self._last_words(known))
-            self._meet(query_id, execution)
+                self._keep_ended(_last_words(known))
+            self._meet(query_id, java)
 
-    def _meet(self, query_id: str, execution: Any) -> None:
-        self._living[query_id] = _Run(execution, self._facts(query_id, execution))
-        self.details.ask("session", lambda: self._listeners.cover(execution), None)
-
-    def _facts(self, query_id: str, execution: Any) -> RunFacts:
-        ask = self.details.ask
-        trigger = ask("trigger", lambda: execution.trigger().toString(), "Unknown")
-        return RunFacts(
-            query_id=query_id,
-            run_id=execution.runId().toString(),
-            name=execution.name(),
-            trigger=parse_trigger(trigger),
-            sink=short_sink(ask("sink", lambda: execution.sink().toString(), "")),
-            checkpoint=ask("checkpoint", execution.resolvedCheckpointRoot, ""),
-        )
+    def _meet(self, query_id: str, java: Any) -> None:
+        execution = SparkExecution(java, self._jvm, self._spark_major, self.details)
+        self._living[query_id] = _Run(execution, query_id)
+        self.details.ask("session", lambda: self._listeners.cover(java), None)
 
     def _look_at(self, run: _Run, now: float) -> ProbedRun:
-        execution = run.execution
-        if not execution.isActive():
-            return self._last_words(run)
-        status = msgspec.json.decode(execution.status().json(), type=_Status)
-        ask = self.details.ask
-        batch_id = ask("batch_id", lambda: self._batch_id(execution), run.last.batch_id)
-        offsets = run.last.committed_offsets
-        if batch_id != run.last.batch_id or not offsets:
-            offsets = ask("offsets", lambda: execution.committedOffsets().toString(), "")
+        execution, last = run.execution, run.last
+        if not execution.java.isActive():
+            return _last_words(run)
+        status = execution.status()
+        batch_id, offsets = None, last.committed_offsets
+        # Under Continuous the id is the epoch begun, which tells nothing of those committed.
+        countable = run.facts.trigger.shows_batches
+        if countable:
+            batch_id = execution.batch_id(last.batch_id)
+        if not countable or batch_id != last.batch_id or not offsets:
+            offsets = execution.committed_offsets()
         seen = ProbedRun(
             facts=run.facts,
             active=True,
@@ -165,7 +142,8 @@ class SparkProbe:
             batch_id=batch_id,
             committed_offsets=offsets,
         )
-        return self._look_closer(run, seen, now)
+        idle_progress = run.idle_progress.look(seen, now)
+        return self._look_closer(run, replace(seen, idle_progress=idle_progress), now)
 
     def _look_closer(self, run: _Run, seen: ProbedRun, now: float) -> ProbedRun:
         """Look at jobs, tasks and stacks of a run that is busy with one thing for long."""
@@ -179,33 +157,9 @@ class SparkProbe:
         overdue = now - run.busy_since >= self._closer_after
         if overdue and now - run.looked_closely_at >= self._closer_after / 2:
             run.looked_closely_at = now
-            work = self._work.look(run.execution, run.facts.run_id)
-            mark = self.details.ask("last_progress", lambda: _progress_mark(run.execution), mark)
-        return msgspec.structs.replace(seen, work=work, last_progress_mark=mark)
-
-    def _batch_id(self, execution: Any) -> int:
-        if self._has_execution_context:
-            return int(execution.getLatestExecutionContext().batchId())
-        return int(execution.currentBatchId())
-
-    def _last_words(self, run: _Run) -> ProbedRun:
-        option = run.execution.exception()
-        exception = error_class = None
-        if option.isDefined():
-            cause = option.get().cause()
-            exception = self.details.ask("exception", lambda: self._text_of(cause), "UnknownError")
-            error_class = _error_class(cause)
-        return msgspec.structs.replace(
-            run.last,
-            active=False,
-            trigger_active=False,
-            exception=exception,
-            error_class=error_class,
-        )
-
-    def _text_of(self, cause: Any) -> str:
-        text = getattr(self._jvm, "org.apache.spark.util.Utils").exceptionString(cause)
-        return str(text)[:MAX_CHARACTERS]
+            work = self._work.look(run.execution.java, run.facts.run_id)
+            mark = run.execution.last_progress_mark(mark)
+        return replace(seen, work=work, last_progress_mark=mark)
 
     def _keep_ended(self, run: ProbedRun) -> None:
         self._ended[run.facts.run_id] = run
@@ -216,16 +170,20 @@ class SparkProbe:
         ask, listeners = self.details.ask, self._listeners
         return ask("listeners", lambda: listeners.check(now), listeners.health)
 
-
-def _error_class(cause: Any) -> str | None:
-    """Spark's own error class, which only a ``SparkThrowable`` has."""
-    try:
-        condition = cause.getErrorClass()
-    except Py4JError:
-        return None
-    return None if condition is None else str(condition)
+    def _dropped_events(self) -> int:
+        known = self._listeners.health.dropped_events
+        return self.details.ask(
+            "dropped_events", lambda: count_dropped_events(self._java_context), known
+        )
 
 
-def _progress_mark(execution: Any) -> str:
-    progress = execution.lastProgress()
-    return "" if progress is None else str(progress.timestamp())
+def _last_words(run: _Run) -> ProbedRun:
+    exception, error_class = run.execution.death()
+    return replace(
+        run.last,
+        active=False,
+        trigger_active=False,
+        idle_progress=None,
+        exception=exception,
+        error_class=error_class,
+    )

@@ -21,6 +21,8 @@ MAY_IMPORT = {
 IMPORT_PYSPARK = {
     "listener/details.py",
     "listener/health_listener.py",
+    "listener/spark_commit_log.py",
+    "listener/spark_execution.py",
     "listener/spark_probe.py",
     "sidecar/demo/spark_session.py",
     "sidecar/sidecar.py",

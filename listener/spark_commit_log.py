@@ -1,0 +1,71 @@
+"""Opens checkpoints as Spark itself does: through the JVM's Hadoop ``FileSystem``.
+
+It reads whatever Spark can write to, and its cache gives the very file system, with the
+credentials, that the query opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from .checkpoint import StorageError, ids_in, short_reason
+
+
+class SparkStorage:
+    """All storage that one Spark can open; used by one thread."""
+
+    def __init__(self, spark: Any) -> None:
+        self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
+        self._java_session = spark._jsparkSession  # noqa: SLF001 - no public way to its conf
+
+    def open(self, location: str) -> SparkCheckpoint:
+        """Open a checkpoint by ``StreamExecution.resolvedCheckpointRoot``; it need not exist.
+
+        Raises:
+            StorageError: no file system answers there, or no JVM.
+
+        """
+        with _refusals():
+            conf = self._java_session.sessionState().newHadoopConf()
+            return SparkCheckpoint(self._jvm, location, conf)
+
+
+class SparkCheckpoint:
+    """One checkpoint; a listing costs five Py4J commands, a look at one file two."""
+
+    def __init__(self, jvm: Any, location: str, conf: Any) -> None:
+        self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
+        self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
+        self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
+        self._root = self._path(location)
+        self._files = self._root.getFileSystem(conf)
+
+    def ids(self, log: str) -> list[int]:
+        """All batch ids in a log; none when its folder does not exist."""
+        with _refusals():
+            folder = self._path(self._root, log)
+            if not self._files.exists(folder):
+                return []
+            # One text for the whole array, not four commands for each of its elements.
+            listing = self._to_text(self._to_paths(self._files.listStatus(folder)))
+            return ids_in(listing, log)
+
+    def has(self, log: str, batch_id: int) -> bool:
+        """Whether a log holds that batch."""
+        with _refusals():
+            return bool(self._files.exists(self._path(self._root, f"{log}/{batch_id}")))
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    try:
+        yield
+    # PySpark turns some Java exceptions, such as an IllegalArgumentException, into its own. A lost
+    # connection is no more than that either: Py4J drops one whose file system lacks a class.
+    except (Py4JError, PySparkException) as error:
+        raise StorageError(short_reason(str(error)) or type(error).__name__) from error

@@ -1,0 +1,268 @@
+"""Which checkpoints are read, and how far their logs reach, with few questions to the storage."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.storage import MemoryCheckpoint
+from support.story import processing, run
+
+from querypulse.listener.checkpoint import (
+    LIST_EVERY_SECONDS,
+    MAX_STEPS,
+    REASON_CHARACTERS,
+    CheckpointLogs,
+    StorageError,
+    ids_in,
+    needs_its_log,
+    short_reason,
+)
+from querypulse.listener.commit_log import LoggedBatches
+from querypulse.listener.probing import Work
+
+CONTINUOUS = run(trigger="ContinuousTrigger(1000)", message="Running")
+
+
+def with_facts(run, **facts):
+    return replace(run, facts=replace(run.facts, **facts))
+
+
+# -- the choice -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        CONTINUOUS,
+        with_facts(run(), async_progress=True),
+        with_facts(run(trigger="RealTimeTrigger(300000)"), async_progress=True),
+        processing(batch=5, tasks=0),
+        run(message="Getting offsets from KafkaV2[Subscribe[a]]", busy=True, tasks=0),
+        with_facts(CONTINUOUS, checkpoint="file:/tmp/temporary-1234"),
+    ],
+    ids=["continuous", "async", "real-time", "hung batch", "hung planning", "temporary"],
+)
+def test_a_run_of_which_too_little_is_told_is_chosen(chosen):
+    assert needs_its_log(chosen)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        run(),
+        run(batch=7, data=True),
+        processing(batch=5),
+        run(trigger="AvailableNowTrigger", message="Processing new data", busy=True),
+        run(message="Getting offsets from KafkaV2[Subscribe[a]]", busy=True),
+        replace(CONTINUOUS, active=False),
+        replace(processing(batch=5), active=False, work=Work()),
+        with_facts(CONTINUOUS, checkpoint=""),
+        with_facts(run(), async_progress=True, checkpoint=""),
+    ],
+    ids=["idle", "waiting", "busy for now", "finite", "planning for now", "dead continuous",
+         "dead while hung", "unknown place", "unknown place, async"],
+)  # fmt: skip
+def test_a_run_that_is_told_of_or_cannot_be_found_is_not(left):
+    assert not needs_its_log(left)
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def listing(*names, folder="file:/cp/offsets"):
+    return f"Array({', '.join(f'{folder}/{name}' for name in names)})"
+
+
+def test_only_names_of_digits_are_batches():
+    names = [
+        "0",
+        ".0.crc",
+        "10",
+        ".11.1b2c.tmp",
+        "9.tmp",
+        "-1",
+        "007x",
+        "a1",
+        "1a",
+        "٣",
+        "2.compact",
+    ]
+
+    assert ids_in(listing(*names), "offsets") == [0, 10]
+
+
+def test_ids_are_numbers_not_text():
+    assert max(ids_in(listing("9", "10", "100", "99"), "offsets")) == 100
+
+
+def test_an_empty_folder_holds_no_batch():
+    assert ids_in("Array()", "offsets") == []
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "file:/data/a b, c/offsets",
+        "s3a://bucket/7, 8/offsets",
+        "abfss://c@account.dfs.core.windows.net/a%20b/12/offsets",
+        "file:/x(1)/commits/5)/offsets",
+        "hdfs://host:8020/commits/5, /offsets",
+    ],
+)
+def test_the_path_of_a_checkpoint_is_not_taken_for_its_batches(folder):
+    assert ids_in(listing("3", "4", folder=folder), "offsets") == [3, 4]
+
+
+@given(st.sets(st.integers(0, 10**12)))
+def test_every_batch_of_a_listing_is_found(batches):
+    assert set(ids_in(listing(*batches), "offsets")) == batches
+
+
+# -- following --------------------------------------------------------------------------------
+
+
+def followed(checkpoint, *, gaps=False):
+    """Both logs after the first reading."""
+    logs = CheckpointLogs(checkpoint, gaps=gaps)
+    logs.read(0)
+    checkpoint.questions()
+    return logs
+
+
+def test_met_for_the_first_time_each_log_is_listed_once():
+    checkpoint = MemoryCheckpoint(offsets=range(5, 105), commits=range(5, 104))
+
+    assert CheckpointLogs(checkpoint, gaps=False).read(0) == LoggedBatches(104, 103)
+    assert checkpoint.questions() == {"list": 2, "has": 0}
+
+
+def test_a_log_that_stands_still_is_never_listed_again():
+    checkpoint = MemoryCheckpoint(offsets=range(5), commits=range(4))
+    logs = followed(checkpoint)
+
+    assert {logs.read(at) for at in range(1, 100)} == {LoggedBatches(4, 3)}
+    assert checkpoint.questions() == {"list": 0, "has": 4 * 99}
+
+
+def test_a_log_that_grows_is_followed_without_listing():
+    checkpoint = MemoryCheckpoint(offsets=[0], commits=[0])
+    logs = followed(checkpoint)
+    for batch in range(1, 20):
+        checkpoint.plan(batch)
+        assert logs.read(batch) == LoggedBatches(batch, batch - 1)
+        checkpoint.commit(batch)
+        assert logs.read(batch) == LoggedBatches(batch, batch)
+
+    assert checkpoint.questions()["list"] == 0
+
+
+def test_a_log_far_ahead_is_listed_instead_of_climbed():
+    checkpoint = MemoryCheckpoint(offsets=[0], commits=[0])
+    logs = followed(checkpoint)
+    checkpoint.commit(*range(1, 1000))
+
+    assert logs.read(1) == LoggedBatches(999, 999)
+    assert checkpoint.questions() == {"list": 2, "has": 2 * MAX_STEPS}
+
+
+def test_a_log_purged_beyond_what_was_known_is_listed():
+    checkpoint = MemoryCheckpoint(offsets=range(5), commits=range(5))
+    logs = followed(checkpoint)
+    checkpoint.commit(*range(200, 300))
+    checkpoint.purge(below=200)
+
+    assert logs.read(1) == LoggedBatches(299, 299)
+
+
+def test_a_purge_that_leaves_what_is_known_changes_nothing():
+    checkpoint = MemoryCheckpoint(offsets=range(100), commits=range(99))
+    logs = followed(checkpoint)
+    checkpoint.purge(below=98)
+
+    assert logs.read(1) == LoggedBatches(99, 98)
+    assert checkpoint.questions()["list"] == 0
+
+
+def test_a_checkpoint_that_does_not_exist_yet_has_empty_logs_until_it_does():
+    checkpoint = MemoryCheckpoint()
+    logs = followed(checkpoint)
+
+    assert logs.read(1) == LoggedBatches(None, None)
+    checkpoint.plan(0)
+    assert logs.read(2) == LoggedBatches(0, None)
+
+
+def test_a_checkpoint_deleted_under_a_run_is_seen_as_empty():
+    checkpoint = MemoryCheckpoint(offsets=range(5), commits=range(5))
+    logs = followed(checkpoint)
+    checkpoint.purge(below=1000)
+
+    assert logs.read(1) == LoggedBatches(None, None)
+
+
+def test_with_gaps_the_newest_is_found_by_listing_every_few_seconds_at_most():
+    checkpoint = MemoryCheckpoint(offsets=[0, 5, 9], commits=[0, 5])
+    logs = followed(checkpoint, gaps=True)
+    checkpoint.commit(14)
+
+    assert logs.read(LIST_EVERY_SECONDS - 0.1) == LoggedBatches(9, 5)
+    assert checkpoint.questions() == {"list": 0, "has": 0}
+    assert logs.read(LIST_EVERY_SECONDS) == LoggedBatches(14, 14)
+    assert checkpoint.questions() == {"list": 2, "has": 0}
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_after_a_refusal_the_next_reading_begins_where_the_last_one_was(gaps):
+    checkpoint = MemoryCheckpoint(offsets=range(3), commits=range(3))
+    logs = followed(checkpoint, gaps=gaps)
+    checkpoint.commit(3)
+    checkpoint.refusal = "Connection refused"
+    with pytest.raises(StorageError, match="Connection refused"):
+        logs.read(LIST_EVERY_SECONDS)
+    checkpoint.refusal = ""
+
+    assert logs.read(LIST_EVERY_SECONDS + 1) == LoggedBatches(3, 3)
+
+
+def test_a_batch_done_while_both_logs_are_read_does_not_look_unfinished():
+    class Busy(MemoryCheckpoint):
+        """Plans and commits its next batch between any two questions."""
+
+        def _answer(self, question, answer):
+            self.commit(max(self.logs["offsets"]) + 1)
+            return super()._answer(question, answer)
+
+    logs = CheckpointLogs(Busy(offsets=[0], commits=[0]), gaps=False)
+    for at in range(10):
+        seen = logs.read(at)
+        assert seen.planned <= seen.committed
+
+
+# -- what is said of a storage that refuses ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "An error occurred while calling o224.listStatus.\n"
+            ": java.io.IOException: Filesystem closed\n\tat org.apache.hadoop.hdfs.DFSClient",
+            "java.io.IOException: Filesystem closed",
+        ),
+        ("Can not create a Path from an empty string\n\nJVM stacktrace:\njava.lang",
+         "Can not create a Path from an empty string"),
+        ("", ""),
+    ],
+    ids=["as Py4J tells it", "as PySpark tells it", "nothing told"],
+)  # fmt: skip
+def test_the_reason_is_the_java_exceptions_own_line(text, reason):
+    assert short_reason(text) == reason
+
+
+def test_a_reason_holds_no_secret_and_is_short():
+    told = f": java.io.IOException: GET https://a.blob/cp?sig=hunter2&se={'1' * 1000}\n\tat x"
+
+    assert "hunter2" not in short_reason(told)
+    assert len(short_reason(told)) <= REASON_CHARACTERS

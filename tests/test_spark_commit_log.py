@@ -1,0 +1,256 @@
+"""On real Spark: the checkpoint's logs tell how far a query has come, whatever events say."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.queries import Trap, rate, start, until
+
+from querypulse.listener.checkpoint import CheckpointLogs, StorageError
+from querypulse.listener.commit_log import LoggedBatches
+from querypulse.listener.guard import Guard
+from querypulse.listener.health_listener import HealthListener
+from querypulse.listener.log_reader import LogReader
+from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.spark_commit_log import SparkStorage
+from querypulse.listener.spark_probe import SparkProbe
+
+pytestmark = pytest.mark.spark
+
+ASYNC = {
+    "asyncProgressTrackingEnabled": "true",
+    "asyncProgressTrackingCheckpointIntervalMs": "60000",
+}
+
+
+class Witness:
+    """A listener, a probe and a log reader on one Spark, stepped by the test."""
+
+    def __init__(self, spark):
+        self.heard = Mailbox(1000)
+        self.listener = HealthListener(self.heard, Guard(), lambda: None)
+        spark.streams.addListener(self.listener)
+        self.probe = SparkProbe(spark, self.listener, closer_after_seconds=0.2)
+        self.report = None
+        self.reader = LogReader(
+            SparkStorage(spark).open, lambda: self.report, lambda: None, interval_seconds=0
+        )
+
+    def look(self, name):
+        """The probe's newest sight of a run."""
+        self.report = self.probe.look(time.monotonic)
+        return next(run for run in self.report.runs if run.facts.name == name)
+
+    def logged(self, name):
+        """The newest ids in a run's logs; None when its logs are not read."""
+        run_id = self.look(name).facts.run_id
+        self.reader.step()
+        assert self.reader.latest.unreadable == {}
+        return self.reader.latest.logs.get(run_id)
+
+
+@pytest.fixture
+def witness(spark):
+    one = Witness(spark)
+    yield one
+    for query in spark.streams.active:
+        query.stop()
+    one.probe.release()
+
+
+def logs(spark, place, *, gaps=False):
+    return CheckpointLogs(SparkStorage(spark).open(str(place)), gaps=gaps)
+
+
+def fill(folder, *names):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / str(name)).touch()
+
+
+def one_task(spark):
+    """A Continuous query holds a core for each of its tasks as long as it lives."""
+    stream = spark.readStream.format("rate").option("numPartitions", 1)
+    return stream.option("rowsPerSecond", 10).load()
+
+
+def continuous(spark, name, checkpoint=None):
+    writer = one_task(spark).writeStream.format("noop").queryName(name)
+    if checkpoint is not None:
+        writer = writer.option("checkpointLocation", str(checkpoint))
+    return writer.trigger(continuous="300 milliseconds").start()
+
+
+# -- the storage ------------------------------------------------------------------------------
+
+
+def test_the_logs_of_a_query_agree_with_its_progress(spark, witness, tmp_path):
+    query = start(rate(spark), "plain", checkpoint=tmp_path / "cp")
+    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 2, "three batches")
+    query.stop()
+    done = query.lastProgress["batchId"]
+    place = query._jsq.streamingQuery().resolvedCheckpointRoot()
+    seen = logs(spark, place).read(0)
+
+    assert seen.committed in (done, done + 1)
+    assert seen.planned - seen.committed in (0, 1)
+
+
+@pytest.mark.parametrize("name", ["a b", "50%", "a%20b", "a+b,c", "(a)=[b]", "ü"])
+def test_a_checkpoint_may_be_called_anything(spark, witness, tmp_path, name):
+    continuous(spark, "called", checkpoint=tmp_path / name)
+
+    until(lambda: (seen := witness.logged("called")) and seen.committed is not None, "a commit")
+    assert (tmp_path / name / "commits").is_dir()
+
+
+def test_only_batches_are_counted_and_as_numbers(spark, tmp_path):
+    fill(tmp_path / "offsets", 9, 10, 100, ".100.crc", ".101.0f3e.tmp", "102.tmp", "x")
+    fill(tmp_path / "commits", 9, 10, 99)
+
+    assert logs(spark, tmp_path).read(0) == LoggedBatches(100, 99)
+
+
+def test_what_does_not_exist_yet_is_empty(spark, tmp_path):
+    one = logs(spark, tmp_path / "cp")
+    assert one.read(0) == LoggedBatches(None, None)
+    fill(tmp_path / "cp" / "offsets", 0)
+    fill(tmp_path / "cp" / "commits")
+
+    assert one.read(1) == LoggedBatches(0, None)
+
+
+def test_a_purged_log_is_found_again(spark, tmp_path):
+    one = logs(spark, tmp_path)
+    for log in ("offsets", "commits"):
+        fill(tmp_path / log, *range(5))
+    assert one.read(0) == LoggedBatches(4, 4)
+    for log in ("offsets", "commits"):
+        fill(tmp_path / log, *range(200, 300))
+        for batch in range(5):
+            (tmp_path / log / str(batch)).unlink()
+
+    assert one.read(1) == LoggedBatches(299, 299)
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [("nosuch://host/cp", "nosuch"), (":", "Expected scheme"), ("", "empty string")],
+    ids=["unknown scheme", "no path", "empty"],
+)
+def test_a_place_that_is_no_storage_is_refused_in_a_few_words(spark, place, reason):
+    with pytest.raises(StorageError, match=reason) as refused:
+        SparkStorage(spark).open(place)
+
+    assert len(str(refused.value)) < 200
+    assert "\n" not in str(refused.value)
+
+
+# -- queries of which events tell too little ---------------------------------------------------
+
+
+def test_a_continuous_query_is_seen_committing_though_no_event_ever_comes(spark, witness):
+    continuous(spark, "epochs")
+    first = until(lambda: (seen := witness.logged("epochs")) and seen.committed, "the first epochs")
+    until(lambda: witness.logged("epochs").committed >= first + 3, "three epochs more")
+    witness.heard.take(0)
+    seen = witness.look("epochs")
+
+    assert seen.facts.trigger.kind == "Continuous"
+    assert seen.active
+    assert seen.batch_id is None
+    assert not seen.waiting_without_data
+    assert (seen.work, seen.idle_progress) == (None, None)
+    assert witness.probe.details.missing == set()
+    until(lambda: witness.logged("epochs").committed >= first + 6, "three epochs more")
+    assert witness.heard.take(0) == []
+
+
+def test_the_offsets_of_a_continuous_query_are_those_of_its_last_epoch(spark, witness):
+    continuous(spark, "offsets")
+    first = until(lambda: witness.look("offsets").committed_offsets.partition('{"')[2], "offsets")
+
+    until(
+        lambda: witness.look("offsets").committed_offsets.partition('{"')[2] != first,
+        "other offsets",
+    )
+
+
+def test_a_dead_continuous_query_is_read_no_more(spark, witness):
+    query = continuous(spark, "short")
+    until(lambda: witness.logged("short") is not None, "its logs are read")
+    query.stop()
+
+    assert witness.logged("short") is None
+    assert not witness.look("short").active
+
+
+def test_async_progress_tracking_writes_later_than_its_events_say(spark, witness):
+    writer = rate(spark).writeStream.format("noop").queryName("async").options(**ASYNC)
+    query = writer.trigger(processingTime="100 milliseconds").start()
+    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 4, "five batches")
+    seen = witness.logged("async")
+
+    assert witness.look("async").facts.async_progress
+    assert seen.committed < query.lastProgress["batchId"]
+
+
+def test_a_batch_that_hangs_is_planned_and_not_committed(spark, witness):
+    trap = Trap()
+    query = start(rate(spark), "hung", trap)
+    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 1, "two batches")
+    assert witness.logged("hung") is None
+    trap.hold.set()
+    assert trap.held.wait(10)
+    try:
+        seen = until(lambda: witness.logged("hung"), "its logs are read")
+        assert seen.planned == seen.committed + 1 == witness.look("hung").batch_id
+    finally:
+        trap.hold.clear()
+        trap.free.set()
+    until(lambda: witness.logged("hung") is None, "its logs are left alone again")
+
+
+def test_a_healthy_query_costs_its_storage_nothing(spark, witness):
+    query = start(rate(spark), "healthy")
+    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 1, "two batches")
+
+    assert not witness.look("healthy").facts.async_progress
+    assert [witness.logged("healthy") for _ in range(20)] == [None] * 20
+
+
+# -- what the probe sees besides --------------------------------------------------------------
+
+
+def test_a_waiting_query_shows_the_trigger_that_found_nothing(spark, witness, tmp_path):
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    files = spark.readStream.schema("a long").json(str(tmp_path))
+    query = start(files, "waiting", trigger="100 milliseconds")
+    found = until(lambda: witness.look("waiting").idle_progress, "an idle progress")
+
+    assert (found.run_id, found.committed, found.input_rows) == (query.runId, False, 0)
+    assert found.batch_id == 1 == witness.look("waiting").batch_id
+    assert len(found.sources) == 1
+    assert witness.probe.details.missing == set()
+
+
+def test_a_query_that_always_has_data_shows_no_idle_trigger(spark, witness):
+    query = start(rate(spark), "running", trigger="100 milliseconds")
+    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 2, "three batches")
+
+    seen = [witness.look("running").idle_progress for _ in range(20)]
+    assert seen == [None] * 20
+
+
+def test_what_sparks_listener_queue_dropped_is_told(spark, witness):
+    metrics = spark.sparkContext._jsc.sc().listenerBus().metrics().metricRegistry()
+    counter = metrics.counter("queue.streams.numDroppedEvents")
+    before = counter.getCount()
+    witness.probe.look(lambda: 0.0)
+    counter.inc(3)
+    try:
+        assert witness.probe.look(lambda: 60.0).listener.dropped_events == before + 3
+        assert witness.probe.details.missing == set()
+    finally:
+        counter.dec(3)
