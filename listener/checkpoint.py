@@ -93,7 +93,7 @@ def needs_its_log(run: ProbedRun) -> bool:
     before they are written, and a run busy for long (looked at closely) may be beyond telling.
     """
     facts = run.facts
-    untold = not facts.trigger.shows_batches or facts.async_progress
+    untold = facts.trigger.is_continuous or facts.async_progress
     return run.active and bool(facts.checkpoint) and (untold or run.work is not None)
 
 

@@ -128,7 +128,7 @@ class SparkProbe:
         status = execution.status()
         batch_id, offsets = None, last.committed_offsets
         # Under Continuous the id is the epoch begun, which tells nothing of those committed.
-        countable = run.facts.trigger.shows_batches
+        countable = not run.facts.trigger.is_continuous
         if countable:
             batch_id = execution.batch_id(last.batch_id)
         if not countable or batch_id != last.batch_id or not offsets:

@@ -13,10 +13,12 @@ from ..exporter.board import Board
 from ..exporter.server import HttpServer
 from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener, Heard
+from ..listener.log_reader import LogReader
 from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
 from ..listener.prober import Prober
 from ..listener.reader import EventReader, ExpectStop, Inbox, Marker
+from ..listener.spark_commit_log import SparkStorage
 from ..listener.spark_probe import SparkProbe
 from . import wiring
 from .deadline import Deadline
@@ -33,7 +35,8 @@ ALIVE_SECONDS = 5.0
 class Parts:
     """Everything that runs, from ``start`` to ``stop``; data flows one way through it.
 
-    listener -> ``heard`` -> reader -> ``arrived`` -> worker -> board and deliveries.
+    listener -> ``heard`` -> reader -> ``arrived`` -> worker -> board and deliveries;
+    probe and commit-log reader -> their newest report -> worker.
     """
 
     def __init__(
@@ -56,12 +59,11 @@ class Parts:
         self._on_judged = on_judged
         probe = SparkProbe(spark, listener, wiring.closer_after_seconds(settings))
         self._prober = Prober(probe, settings.probe_interval_seconds, self._arrived.wake)
+        self._log_reader = LogReader(
+            SparkStorage(spark).open, lambda: self._prober.latest, self._arrived.wake
+        )
         reader = EventReader(
-            heard,
-            self._arrived,
-            guard,
-            context=probe.context,
-            on_started=self._prober.poke,
+            heard, self._arrived, guard, context=probe.context, on_started=self._prober.poke
         )
         self._worker = self._make_worker(app := app_name(settings, spark))
         self._facts = MonitorFacts(
@@ -79,6 +81,7 @@ class Parts:
         self._loops = [
             Loop("reader", reader.step, guard),
             Loop("probe", self._prober.step, guard, last=probe.release),
+            Loop("commit-log", self._log_reader.step, guard),
             Loop("worker", self._worker.step, guard),
         ]
         self.judged: Judged = self._worker.judged
@@ -127,6 +130,7 @@ class Parts:
         self._heard.wake()
         self._arrived.wake()
         self._prober.poke()
+        self._log_reader.poke()
         for delivery in self._deliveries:
             delivery.close(deadline.left)
         if self._server is not None:
@@ -141,6 +145,7 @@ class Parts:
             Alerts(app, self._settings.runbook_base_url),
             self._deliveries,
             latest_report=lambda: self._prober.latest,
+            latest_log=lambda: self._log_reader.latest,
             on_judged=self._publish,
         )
 

@@ -40,22 +40,32 @@ def test_a_batch_that_hangs_is_told_with_the_line_where_it_stands(spark, watch, 
     }
 
 
-def test_what_is_healthy_is_told_to_nobody(spark, watch, pages, tmp_path):
-    """Idle, slow with finishing tasks, finite, and restarted queries, with windows compressed."""
-    sidecar = watch(stall_floor_seconds=4, start_grace_seconds=6, gone_grace_seconds=4)
+def test_a_long_batch_whose_tasks_finish_is_slow_and_not_stalled(spark, watch, pages):
+    sidecar = watch(stall_floor_seconds=5, start_grace_seconds=8)
     slow = Trap()
 
     def count_for_seconds(batch):
-        deadline = time.monotonic() + 9
+        deadline = time.monotonic() + 12
         while time.monotonic() < deadline:
             batch.count()
 
-    (tmp_path / "in").mkdir()
-    files = spark.readStream.schema("a long").json(str(tmp_path / "in"))
-    start(files, "idle_files")
     start(rate(spark), "slow", slow)
     commits(sidecar, "slow")
     slow.work = count_for_seconds
+    page = pages.wait_for("BatchSlow", "slow")
+    pages.wait_for("BatchSlow", "slow", status="resolved")
+
+    assert page.labels["severity"] == "warning"
+    assert page.annotations["reason"].endswith("its tasks still finish")
+    assert {page.what for page in pages.pages} == {("BatchSlow", "slow")}
+
+
+def test_what_is_healthy_is_told_to_nobody(spark, watch, pages, tmp_path):
+    """Idle, finite, and restarted queries, with windows compressed."""
+    sidecar = watch(stall_floor_seconds=4, start_grace_seconds=6, gone_grace_seconds=4)
+    (tmp_path / "in").mkdir()
+    files = spark.readStream.schema("a long").json(str(tmp_path / "in"))
+    start(files, "idle_files")
     for trigger in ({"once": True}, {"availableNow": True}):
         name = next(iter(trigger)).lower()
         rate(spark).writeStream.queryName(name).format("noop").trigger(**trigger).start()

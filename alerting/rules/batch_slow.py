@@ -20,6 +20,9 @@ def check(case: Case) -> Finding | None:
         return None
     if case.query.last_commit_at is None or case.probe_is_stale:
         return None
+    if case.query.last_commit_batch is not None and flight.batch_id <= case.query.last_commit_batch:
+        # It is done: the event was faster than the next look.
+        return None
     lasted, still = case.watched_since(flight.since), case.watched_since(flight.moved_at)
     if lasted <= case.window.seconds or still > case.window.seconds:
         return None

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from support.http_double import Handler, HttpDouble, Request
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Page:
     """One alert of one POST; ``at`` is when it arrived, in monotonic seconds."""
 
@@ -18,6 +18,9 @@ class Page:
     status: str
     labels: dict[str, str]
     annotations: dict[str, str]
+
+    def __repr__(self) -> str:
+        return f"<{self.status} {self.what}: {self.annotations['reason']}>"
 
     @property
     def what(self) -> tuple[str, str]:
