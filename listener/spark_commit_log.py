@@ -27,7 +27,7 @@ class SparkStorage:
         """Open a checkpoint by ``StreamExecution.resolvedCheckpointRoot``; it need not exist.
 
         Raises:
-            StorageError: no file system answers there, or no JVM.
+            StorageError: no file system answers there.
 
         """
         with _refusals():

@@ -63,6 +63,12 @@ def logs(spark, place, *, gaps=False):
     return CheckpointLogs(SparkStorage(spark).open(str(place)), gaps=gaps)
 
 
+def has_run(query, *, batch):
+    """Wait for a batch; the first query of a Spark takes its time on a busy machine."""
+    done = lambda: query.lastProgress and query.lastProgress["batchId"] >= batch
+    until(done, f"batch {batch}", timeout=120)
+
+
 def fill(folder, *names):
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -87,7 +93,7 @@ def continuous(spark, name, checkpoint=None):
 
 def test_the_logs_of_a_query_agree_with_its_progress(spark, witness, tmp_path):
     query = start(rate(spark), "plain", checkpoint=tmp_path / "cp")
-    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 2, "three batches")
+    has_run(query, batch=2)
     query.stop()
     done = query.lastProgress["batchId"]
     place = query._jsq.streamingQuery().resolvedCheckpointRoot()
@@ -189,7 +195,7 @@ def test_a_dead_continuous_query_is_read_no_more(spark, witness):
 def test_async_progress_tracking_writes_later_than_its_events_say(spark, witness):
     writer = rate(spark).writeStream.format("noop").queryName("async").options(**ASYNC)
     query = writer.trigger(processingTime="100 milliseconds").start()
-    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 4, "five batches")
+    has_run(query, batch=4)
     seen = witness.logged("async")
 
     assert witness.look("async").facts.async_progress
@@ -199,7 +205,7 @@ def test_async_progress_tracking_writes_later_than_its_events_say(spark, witness
 def test_a_batch_that_hangs_is_planned_and_not_committed(spark, witness):
     trap = Trap()
     query = start(rate(spark), "hung", trap)
-    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 1, "two batches")
+    has_run(query, batch=1)
     assert witness.logged("hung") is None
     trap.hold.set()
     assert trap.held.wait(10)
@@ -214,7 +220,7 @@ def test_a_batch_that_hangs_is_planned_and_not_committed(spark, witness):
 
 def test_a_healthy_query_costs_its_storage_nothing(spark, witness):
     query = start(rate(spark), "healthy")
-    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 1, "two batches")
+    has_run(query, batch=1)
 
     assert not witness.look("healthy").facts.async_progress
     assert [witness.logged("healthy") for _ in range(20)] == [None] * 20
@@ -237,7 +243,7 @@ def test_a_waiting_query_shows_the_trigger_that_found_nothing(spark, witness, tm
 
 def test_a_query_that_always_has_data_shows_no_idle_trigger(spark, witness):
     query = start(rate(spark), "running", trigger="100 milliseconds")
-    until(lambda: query.lastProgress and query.lastProgress["batchId"] >= 2, "three batches")
+    has_run(query, batch=2)
 
     seen = [witness.look("running").idle_progress for _ in range(20)]
     assert seen == [None] * 20
