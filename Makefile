@@ -30,7 +30,7 @@ test-fast: $(VENV)/.tests
 ## make test-oldest  what touches Spark's insides, on the oldest Spark supported
 test-oldest: $(OLDEST)/.tests
 	$(OLDEST)/bin/python -Im pytest $(addprefix tests/test_,spark_listening.py spark_deaths.py \
-	  spark_stalls.py decode.py health_listener.py) $(ARGS)
+	  spark_stalls.py spark_commit_log.py decode.py health_listener.py) $(ARGS)
 
 ## make lint       ruff on the checkout, mypy --strict on the built wheel
 lint: $(VENV)/.lint
