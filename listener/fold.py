@@ -73,8 +73,8 @@ def _no_later_than_flight(query: Query, at: float) -> float:
 def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> Query:
     """Take in one look of the probe at the query's present run."""
     has_batches = not run.facts.trigger.is_continuous
-    busy = run.active and has_batches
-    in_flight = _in_flight(query, run, at) if busy else query.in_flight
+    shows_work = run.active and has_batches
+    in_flight = _in_flight(query, run, at) if shows_work else query.in_flight
     previous = query.probed
     query = replace(
         query,
@@ -86,7 +86,8 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
         vanished_at=None,
     )
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
-        query = _committed_by_probe(query, run.batch_id - 1, at, first_look=previous is None)
+        news = _is_first_batch_id(previous)
+        query = _committed_by_probe(query, run.batch_id - 1, at, first_look=news)
     if not run.active:
         return end(query, run.exception, run.error_class, at, witness="probe", context=context)
     return _idle(query, at) if run.waiting_without_data or _moved_on(previous, run) else query
@@ -130,10 +131,10 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     query = replace(query, name=progress.name or query.name)
     if not progress.committed:
         return _idle(query, at)
-    newest = query.last_commit_batch is None or progress.batch_id >= query.last_commit_batch
+    newest = query.run_commit_batch is None or progress.batch_id >= query.run_commit_batch
     first_of_run = query.last_commit_at is None
     if newest:
-        fresh = first_of_run or progress.batch_id != query.last_commit_batch
+        fresh = first_of_run or progress.batch_id != query.run_commit_batch
         heard_at = _committed_at(query, progress.batch_id, at)
         query = _commit(query, progress.batch_id, heard_at if fresh else query.last_commit_at)
     if query.progress is None or progress.batch_id >= query.progress.batch_id:
@@ -152,8 +153,13 @@ def _committed_at(query: Query, batch_id: int, at: float) -> float:
     return at if flying is None or flying <= batch_id else _no_later_than_flight(query, at)
 
 
+def _is_first_batch_id(previous: ProbedRun | None) -> bool:
+    """Whether no earlier look saw where the run stands: Spark says -1 until it has recovered."""
+    return previous is None or previous.batch_id is None or previous.batch_id < 0
+
+
 def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_look: bool) -> Query:
-    news = query.last_commit_batch is None or batch_id > query.last_commit_batch
+    news = query.run_commit_batch is None or batch_id > query.run_commit_batch
     query = _commit_seen(query, batch_id, at, first_look=first_look)
     if first_look or not news or query.unheard is not None:
         return query
@@ -162,7 +168,7 @@ def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_look: b
 
 def _commit_seen(query: Query, batch_id: int, at: float, *, first_look: bool) -> Query:
     """Batch ids only grow by committing, so a grown one proves a commit without any event."""
-    if query.last_commit_batch is not None and batch_id <= query.last_commit_batch:
+    if query.run_commit_batch is not None and batch_id <= query.run_commit_batch:
         return query
     # At the first look the commit is a fact, its time is not known.
     return _commit(query, batch_id, query.last_commit_at if first_look else at)
@@ -180,6 +186,7 @@ def _commit(query: Query, batch_id: int, at: float | None) -> Query:
     return replace(
         _recovered(query) if at is not None else query,
         last_commit_batch=batch_id,
+        run_commit_batch=batch_id,
         last_commit_at=at,
         totals=replace(query.totals, commits=query.totals.commits + news),
     )

@@ -97,6 +97,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     last_event_at: float | None = None
     last_commit_at: float | None = None
     last_commit_batch: int | None = None
+    run_commit_batch: int | None = None
+    """The newest commit of the present run: a checkpoint copied back begins lower again."""
     last_idle_at: float | None = None
     progress: Progress | None = None
     probed: ProbedRun | None = None
