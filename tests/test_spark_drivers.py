@@ -108,7 +108,7 @@ def test_a_planned_spark_stop_under_busy_queries_pages_nobody(pages, tmp_path):
         assert driver.lines == ["stopped", "closed True", "threads []"]
 
 
-def test_a_spark_context_that_dies_by_itself_is_told_of_every_query(pages, tmp_path):
+def test_a_spark_context_that_dies_by_itself_is_one_incident(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=2)
     start("a"); start("b")
@@ -119,9 +119,9 @@ def test_a_spark_context_that_dies_by_itself_is_told_of_every_query(pages, tmp_p
     """
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("dead")
-        for query in ("a", "b"):
-            page = pages.wait_for("QueryGone", query)
-            assert "SparkContext" in page.annotations["reason"]
+        page = pages.wait_for("QueryGone", "*")
+        assert page.annotations["reason"] == "the SparkContext stopped by itself: a, b"
+        assert [page.what for page in pages.pages] == [("QueryGone", "*")]
 
 
 def test_a_driver_that_just_exits_pages_nobody(pages, tmp_path):
