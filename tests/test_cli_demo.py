@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.sidecar import cli
-from querypulse.sidecar.demo import spark_session
+from querypulse.sidecar import cli, installed
 from querypulse.sidecar.demo.fates import FATES
 from querypulse.sidecar.demo.script import Script
-from querypulse.sidecar.demo.spark_session import NotInstalledError, require_spark
+from querypulse.sidecar.installed import NotInstalledError, require_spark
 
 COULD_NOT_BEGIN = 2
 
@@ -113,8 +112,8 @@ def machine(monkeypatch):
     """A machine that has Java, JAVA_HOME and PySpark, or not."""
 
     def have(*, java=True, java_home=None, pyspark=True):
-        monkeypatch.setattr(spark_session.shutil, "which", lambda _: "/java" if java else None)
-        monkeypatch.setattr(spark_session, "find_spec", lambda _: object() if pyspark else None)
+        monkeypatch.setattr(installed.shutil, "which", lambda _: "/java" if java else None)
+        monkeypatch.setattr(installed, "find_spec", lambda _: object() if pyspark else None)
         monkeypatch.delenv("JAVA_HOME", raising=False)
         if java_home is not None:
             monkeypatch.setenv("JAVA_HOME", java_home)
