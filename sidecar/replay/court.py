@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import msgspec
@@ -18,8 +19,8 @@ from .changes import FIRING, RESOLVED, Change, Stall, iso
 
 TICK_SECONDS = 1.0
 """How exactly the time of an alert is told."""
-STRETCH_SECONDS = 15.0
-"""The longest silence that is judged by its end alone, unless that shows a change."""
+MAX_STRETCH_SECONDS = 15.0
+"""So long a stretch is judged by its last tick alone, unless that one shows a change."""
 FORGET_EVERY_SECONDS = 60.0
 
 
@@ -41,14 +42,22 @@ class Court:
         self._alerts = Alerts(app, "")
         self._firing: dict[str, Alert] = {}
         self._found: set[tuple[str, str]] = set()
-        self._heard_at = self._judged_at = self._forgot_at = began_at
-        self._patience = _longest_limit(policy)
+        self._pending: list[Snapshot] = []
+        self._last_heard: dict[str, float] = {}
+        self._heard_at = self._ticked_at = self._forgot_at = began_at
+        limits = _seconds(policy)
+        # Nothing comes and goes within a stretch that is shorter than every limit.
+        self._stretch = max(TICK_SECONDS, min(MAX_STRETCH_SECONDS, *limits))
+        self._patience = MAX_STRETCH_SECONDS + max(limits)
         self._window = 0.0
 
     def hear(self, event: Event, at: float) -> Iterator[Change]:
         """Take in an event, after judging the silence before it."""
         yield from self.wait(at)
-        self._heard_at = self.now
+        if self.now - self._last_heard.get(event.query_id, -math.inf) > self._stretch:
+            # What this event may heal must be seen before it is heard.
+            yield from self.judge()
+        self._heard_at = self._last_heard[event.query_id] = self.now
         self._state.hear(event, self.now, self._context)
         if isinstance(event, Terminated):
             yield from self.judge()
@@ -56,6 +65,7 @@ class Court:
     def stop(self, at: float) -> Iterator[Change]:
         """The application stops its own SparkContext: what ends from now on was meant to."""
         yield from self.wait(at)
+        yield from self.judge()
         self._context = Context.STOPPED_BY_APPLICATION
         self._state.look(ProbeReport(self.now, self.now, runs=(), context=self._context))
         yield from self.judge()
@@ -63,34 +73,41 @@ class Court:
     def wait(self, until: float) -> Iterator[Change]:
         """Let time pass in which nothing is heard."""
         self.now = max(self.now, until)
-        while self.now - self._judged_at >= TICK_SECONDS:
-            end = min(self._judged_at + STRETCH_SECONDS, self.now)
-            if self._judged_at - self._heard_at > self._patience + self._window + STRETCH_SECONDS:
-                # Every window and every grace is over: only an event can change anything.
-                end = self.now
-            yield from self._settle(max(self._judged_at, self._heard_at), end)
+        while self.now - self._ticked_at >= TICK_SECONDS:
+            # Once every window and every grace is over, only an event can change anything.
+            settled = self._ticked_at - self._heard_at > self._patience + self._window
+            self._ticked_at = self.now if settled else self._ticked_at + TICK_SECONDS
+            self._pending.append(self._state.snapshot(self._ticked_at))
+            if settled or len(self._pending) * TICK_SECONDS >= self._stretch:
+                yield from self._judge()
 
     def judge(self) -> Iterator[Change]:
         """Judge now, however little time has passed."""
-        yield from self._settle(self.now, self.now)
+        self._pending.append(self._state.snapshot(self.now))
+        yield from self._judge()
 
-    def _settle(self, since: float, until: float) -> Iterator[Change]:
-        """Judge ``until``; if that shows a change, find the tick at which it came."""
-        if until - self._forgot_at >= FORGET_EVERY_SECONDS:
-            self._forgot_at = until
-            self._state.forget(until)
-        snapshot = self._state.snapshot(until)
-        judgement = evaluate(snapshot, until, self._policy)
-        found = {(finding.alertname, finding.query) for finding in judgement.findings}
-        if found != self._found and until - since > TICK_SECONDS:
-            middle = (since + until) / 2
-            yield from self._settle(since, middle)
-            yield from self._settle(middle, until)
-            return
-        self._found = found
-        self._judged_at = until
-        self._note(snapshot, judgement)
-        yield from self._tell(judgement, until)
+    def _judge(self) -> Iterator[Change]:
+        """Judge the last of the pending ticks, and each of them where that shows a change."""
+        *earlier, last = self._pending
+        self._pending = []
+        judgement = evaluate(last, last.at, self._policy)
+        if _found(judgement) != self._found:
+            for tick in earlier:
+                yield from self._pass(tick, evaluate(tick, tick.at, self._policy))
+        yield from self._pass(last, judgement)
+        if self.now - self._forgot_at >= FORGET_EVERY_SECONDS:
+            self._forget()
+
+    def _pass(self, tick: Snapshot, judgement: Judgement) -> Iterator[Change]:
+        self._found = _found(judgement)
+        self._note(tick, judgement)
+        yield from self._tell(judgement, tick.at)
+
+    def _forget(self) -> None:
+        self._forgot_at = self.now
+        self._state.forget(self.now)
+        known = {query.query_id for query in self._state.snapshot(self.now).queries}
+        self._last_heard = {key: at for key, at in self._last_heard.items() if key in known}
 
     def _note(self, snapshot: Snapshot, judgement: Judgement) -> None:
         """Remember the longest window, and the longest stall of all."""
@@ -126,8 +143,11 @@ class Court:
         )
 
 
-def _longest_limit(policy: Policy) -> float:
-    """The longest time that any limit names, in seconds."""
+def _found(judgement: Judgement) -> set[tuple[str, str]]:
+    return {(finding.alertname, finding.query) for finding in judgement.findings}
+
+
+def _seconds(policy: Policy) -> list[float]:
+    """Every time that a limit names."""
     limits = [msgspec.structs.asdict(policy.defaults), *(own for _, own in policy.overrides)]
-    times = (value for own in limits for name, value in own.items() if name.endswith("_seconds"))
-    return max(times, default=0.0)
+    return [value for own in limits for name, value in own.items() if name.endswith("_seconds")]

@@ -37,10 +37,8 @@ class Replay:
         """
         try:
             for file in self._application.files:
-                for line in read_lines(Path(file), on_read):
-                    said = self._reader.read(line)
-                    if said is not None:
-                        yield from self._take(said)
+                for said in self._reader.said(read_lines(Path(file), on_read)):
+                    yield from self._take(said)
         except ReplayError as error:
             self._error = str(error)
         if self._court is not None:
