@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.event_log import BEGAN, CONFLICT, EventLog
 from support.replays import after, changes, replayed, told
+from support.story import progress
 
 from querypulse.listener.events import Idle, Started, Terminated
 from querypulse.sidecar.replay import court
 from querypulse.sidecar.replay.court import Court
 from querypulse.sidecar.settings import Settings
 from querypulse.sidecar.wiring import policy
-from support.story import progress
 
 TICK = 1.0
 
@@ -266,6 +266,17 @@ _EVENTS = st.tuples(
 )
 
 
+def event_of(query, run, what, batch):
+    ids = (f"id-{query}", f"{query}-{run}")
+    if what == "commit":
+        return progress(query, run, batch=batch, seconds=0.5)
+    if what == "idle":
+        return Idle(*ids)
+    if what == "started":
+        return Started(*ids, query)
+    return Terminated(*ids, CONFLICT if what == "died" else None, None)
+
+
 def play(story, wanted, seconds, monkeypatch):
     monkeypatch.setattr(court, "MAX_STRETCH_SECONDS", seconds)
     judge, now, batch, runs, found = (
@@ -278,15 +289,7 @@ def play(story, wanted, seconds, monkeypatch):
     for query, what, pause in story:
         now, batch = now + pause, batch + 1
         runs[query] += what == "started"
-        ids = (f"id-{query}", f"{query}-{runs[query]}")
-        event = {
-            "commit": lambda: progress(query, runs[query], batch=batch, seconds=0.5),
-            "idle": lambda: Idle(*ids),
-            "died": lambda: Terminated(*ids, CONFLICT, None),
-            "stopped": lambda: Terminated(*ids, None, None),
-            "started": lambda: Started(*ids, query),
-        }[what]()
-        found += judge.hear(event, now)
+        found += judge.hear(event_of(query, runs[query], what, batch), now)
     found += judge.wait(now + 1000)
     histories = {}
     for one in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -68,7 +69,12 @@ def replay(request: Request) -> int:
     settings = chosen_settings(request.choices)
     applications = find_applications(request.paths)
     if not request.spark:
-        return _replay_here(applications, settings, as_json if request.json else as_text)
+        try:
+            return _replay_here(applications, settings, as_json if request.json else as_text)
+        except BrokenPipeError:
+            # Whoever reads has read enough; nothing may be flushed after them at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
     require_spark("replay --spark")
     from .fleet import replay_fleet
 

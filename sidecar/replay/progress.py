@@ -19,7 +19,7 @@ class Progress:
 
     def __init__(self, applications: Iterable[Application]) -> None:
         files = {file for application in applications for file in application.files}
-        self._total = sum(Path(file).stat().st_size for file in files)
+        self._total = sum(_size(Path(file)) for file in files)
         self._shown = self._total >= LONG_BYTES and sys.stderr.isatty()
         self._read = 0
         self._due = 0.0
@@ -43,3 +43,11 @@ class Progress:
     def _write(self, text: str) -> None:
         sys.stderr.write(f"\r\x1b[K{text}")
         sys.stderr.flush()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        # Whoever reads it will say so.
+        return 0

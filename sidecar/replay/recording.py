@@ -102,8 +102,10 @@ class Reader:
             if line.startswith(_PASSED_OVER):
                 self._timed = line
                 continue
+            if line.isspace():
+                continue
             try:
-                said = self._read(_event_name(line), line)
+                said = self._read(line)
             except _NOT_AN_EVENT:
                 self.unread += line.endswith(b"\n")
                 continue
@@ -111,9 +113,10 @@ class Reader:
             if said is not None:
                 yield said
 
-    def _read(self, name: bytes | None, line: bytes) -> Said | None:
+    def _read(self, line: bytes) -> Said | None:
+        name = _event_name(line)
         if name is None:
-            return self._heard(*_kind_and_json(line)) if line.strip() else None
+            return self._heard(*_kind_and_json(line))
         if name in _EVENTS:
             return self._heard(_EVENTS[name], line)
         if name in (_START, _END):
@@ -138,12 +141,16 @@ class _AppStart(msgspec.Struct, rename={"name": "App Name"}):
     name: str = ""
 
 
+class _Object(msgspec.Struct):
+    """Any object: that it is there tells enough."""
+
+
 class _Line(msgspec.Struct, rename={"run_id": "runId", "batch_id": "batchId"}):
     """The keys by which one kind of line is told from another."""
 
     kind: EventKind | None = None
     text: str | None = None
-    progress: msgspec.Raw | None = None
+    progress: _Object | None = None
     run_id: str | None = None
     batch_id: int | None = None
     name: str | msgspec.UnsetType | None = msgspec.UNSET
