@@ -23,6 +23,7 @@ IMPORT_PYSPARK = {
     "listener/health_listener.py",
     "listener/spark_probe.py",
     "sidecar/demo/spark_session.py",
+    "sidecar/replay/fleet.py",
     "sidecar/sidecar.py",
 }
 START_THREADS = {
@@ -130,7 +131,7 @@ def test_who_imports_pyspark_is_known():
 
 def test_only_what_the_distribution_names_is_imported():
     allowed = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity", "tomli"}
-    allowed |= {"pyspark", "py4j", *sys.stdlib_module_names}
+    allowed |= {"pyspark", "py4j", "zstandard", "cramjam", *sys.stdlib_module_names}
 
     assert set().union(*map(modules_imported, FILES)) <= allowed
 
@@ -141,6 +142,7 @@ def test_only_what_the_distribution_names_is_imported():
         "sidecar",
         "sidecar.cli",
         "sidecar.check",
+        "sidecar.replay.command",
         "sidecar.settings",
         "listener",
         "alerting",
@@ -249,4 +251,8 @@ def test_nobody_prints():
 def test_only_commands_write_to_the_terminal():
     writing = {name for name in FILES if "sys.stdout" in FILES[name].read_text()}
 
-    assert {name for name in writing if not is_demo(name)} == {"sidecar/check.py"}
+    assert {name for name in writing if not is_demo(name)} == {
+        "sidecar/check.py",
+        "sidecar/replay/command.py",
+        "sidecar/replay/fleet.py",
+    }
