@@ -102,7 +102,7 @@ def test_the_end_sums_up_on_the_other_stream(replay, log):
     _, _, errors = replay(log, "--json")
 
     assert errors == (
-        "1 application, 16 events over 0.0 days (2026-09-21 to 2026-09-21): 2 alerts; "
+        "1 application, 16 events over 1 min 50 s (2026-09-21 to 2026-09-21): 2 alerts; "
         "longest silent stall: 1 min 16 s, etl/bronze\n"
     )
 

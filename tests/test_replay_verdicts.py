@@ -225,12 +225,18 @@ def test_what_a_context_failed_of_before_it_was_stopped_stays_told(tmp_path):
 
 
 def test_two_applications_in_one_file_are_judged_apart(tmp_path):
-    first, second = steady(until=21).stopped(at=22), EventLog("second")
-    second.started("b", at=1000).commits("b", since=1002, until=1010).ended("b", exception=CONFLICT)
-    first.lines += second.lines
+    """In whatever order they stand there."""
+    first, second = EventLog("first"), EventLog("second")
+    first.started("a", at=1).commits("a", since=3, until=11).ended("a", exception=CONFLICT)
+    second.started("b", at=1000).commits("b", since=1002, until=1020).ended("b", exception=CONFLICT)
+    first.lines = second.stopped(at=1030).lines + first.lines
 
-    (change,) = changes(first.write(tmp_path / "log"))
-    assert (change.app, change.alertname, change.query) == ("second", "QueryFailed", "b")
+    ((found, replay),) = replayed(first.write(tmp_path / "log"))
+    assert [(one.app, one.alertname, one.query) for one in found] == [
+        ("second", "QueryFailed", "b"),
+        ("first", "QueryFailed", "a"),
+    ]
+    assert (replay.opened, replay.events) == (2, 19)
 
 
 # -- how much there was ---------------------------------------------------------------------------

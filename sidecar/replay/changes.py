@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timezone
 
 import msgspec
@@ -27,6 +28,11 @@ class Stall(msgspec.Struct, frozen=True):
 
     query: str
     seconds: float
+
+
+def longest(stalls: Iterable[Stall | None]) -> Stall | None:
+    """The longest of all stalls that there were."""
+    return max((stall for stall in stalls if stall), key=lambda stall: stall.seconds, default=None)
 
 
 class Replayed(msgspec.Struct, frozen=True):

@@ -11,11 +11,11 @@ from ...alerting.alert import Alert, Alerts
 from ...alerting.evaluate import Judgement, evaluate
 from ...alerting.policy import Policy
 from ...alerting.rules import commit_stalled
-from ...listener.events import Event, Terminated
+from ...listener.events import Event, Started, Terminated
 from ...listener.probing import Context, ProbeReport
 from ...listener.snapshot import Snapshot
 from ...listener.state import State
-from .changes import FIRING, RESOLVED, Change, Stall, iso
+from .changes import FIRING, RESOLVED, Change, Stall, iso, longest
 
 TICK_SECONDS = 1.0
 """How exactly the time of an alert is told."""
@@ -54,8 +54,9 @@ class Court:
     def hear(self, event: Event, at: float) -> Iterator[Change]:
         """Take in an event, after judging the silence before it."""
         yield from self.wait(at)
-        if self.now - self._last_heard.get(event.query_id, -math.inf) > self._stretch:
-            # What this event may heal must be seen before it is heard.
+        silence = self.now - self._last_heard.get(event.query_id, -math.inf)
+        if silence > self._stretch or isinstance(event, (Started, Terminated)):
+            # What this event may heal, or begin anew, must be seen before it is heard.
             yield from self.judge()
         self._heard_at = self._last_heard[event.query_id] = self.now
         self._state.hear(event, self.now, self._context)
@@ -116,8 +117,7 @@ class Court:
         for alertname, label in self._found:
             if alertname == commit_stalled.NAME:
                 silence = snapshot.at - snapshot.labels()[label].last_sign_at
-                if self.longest_stall is None or silence > self.longest_stall.seconds:
-                    self.longest_stall = Stall(label, silence)
+                self.longest_stall = longest((self.longest_stall, Stall(label, silence)))
 
     def _tell(self, judgement: Judgement, now: float) -> Iterator[Change]:
         """What is resolved and what opened since the last judgement."""

@@ -9,7 +9,6 @@ import msgspec
 from .changes import Change, Replayed, iso
 
 SECONDS_A_DAY = 86400.0
-SECONDS_A_MINUTE = 60.0
 
 
 def as_json(change: Change) -> str:
@@ -37,7 +36,7 @@ def summary(replays: Sequence[Replayed]) -> str:
     opened = sum(one.opened for one in replays)
     events = sum(one.events for one in replays)
     text = (
-        f"{_count(len(replays), 'application')}, {_count(events, 'event')}{_days(replays)}: "
+        f"{_count(len(replays), 'application')}, {_count(events, 'event')}{_span(replays)}: "
         f"{_count(opened, 'alert')}"
     )
     stalls = [(one.longest_stall, one.app) for one in replays if one.longest_stall is not None]
@@ -48,22 +47,23 @@ def summary(replays: Sequence[Replayed]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the two units that matter: ``12 min 4 s``, ``3 h 20 min``."""
-    whole = round(seconds)
-    if whole < SECONDS_A_MINUTE:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    """Seconds in the units that matter: ``12 min 4 s``, ``3 h 20 min``, ``30.4 days``."""
+    if seconds >= SECONDS_A_DAY:
+        return f"{seconds / SECONDS_A_DAY:.1f} days"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
     hours, minutes_left = divmod(minutes, 60)
     return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
 
 
-def _days(replays: Sequence[Replayed]) -> str:
+def _span(replays: Sequence[Replayed]) -> str:
     began = [one.began_at for one in replays if one.began_at is not None]
     ended = [one.ended_at for one in replays if one.ended_at is not None]
     if not began or not ended:
         return ""
-    days = (max(ended) - min(began)) / SECONDS_A_DAY
-    return f" over {days:.1f} days ({iso(min(began))[:10]} to {iso(max(ended))[:10]})"
+    first, last = min(began), max(ended)
+    return f" over {duration(last - first)} ({iso(first)[:10]} to {iso(last)[:10]})"
 
 
 def _count(number: int, noun: str) -> str:

@@ -119,11 +119,17 @@ class Reader:
             return self._heard(*_kind_and_json(line))
         if name in _EVENTS:
             return self._heard(_EVENTS[name], line)
-        if name in (_START, _END):
-            self._timed = line
         if name == _START:
-            return Began(self.newest_time, _APP_START.decode(line).name)
-        return Stopped(self.newest_time) if name == _END else None
+            return self._began(line)
+        if name == _END:
+            self._timed = line
+            return Stopped(self.newest_time)
+        return None
+
+    def _began(self, line: bytes) -> Began:
+        """What came before, if not this application's first steps, was another's."""
+        self._timed, self._newest = line, None
+        return Began(self.newest_time, _APP_START.decode(line).name)
 
     def _heard(self, kind: EventKind, text: str | bytes) -> Heard:
         """An event; the end of a query tells no time, so it is the newest that was told."""

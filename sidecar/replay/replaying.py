@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ...alerting.policy import Policy
 from .applications import Application
-from .changes import Change, Replayed
+from .changes import Change, Replayed, Stall, longest
 from .court import Court
 from .errors import ReplayError
 from .lines import read_lines
@@ -25,7 +25,10 @@ class Replay:
         self._reader = Reader()
         self._court: Court | None = None
         self._began_at: float | None = None
+        self._ended_at: float | None = None
         self._events = 0
+        self._opened = 0
+        self._longest: Stall | None = None
         self._error: str | None = None
 
     def changes(self, on_read: Callable[[int], object]) -> Iterator[Change]:
@@ -43,12 +46,12 @@ class Replay:
             self._error = str(error)
         if self._court is not None:
             yield from self._court.wait(self._reader.newest_time or self._court.now)
-            yield from self._court.judge()
+            yield from self._adjourn(self._court)
 
     @property
     def replayed(self) -> Replayed:
-        """What there was to judge, so far."""
-        court, reader = self._court, self._reader
+        """What there was to judge."""
+        reader = self._reader
         error = self._error
         if error is None and reader.unread and not reader.understood:
             error = f"{self._application.path}: neither an event log nor recorded events"
@@ -58,19 +61,20 @@ class Replay:
             events=self._events,
             unread=reader.unread,
             began_at=self._began_at,
-            ended_at=court.now if court is not None else None,
-            opened=court.opened if court is not None else 0,
-            longest_stall=court.longest_stall if court is not None else None,
+            ended_at=self._ended_at,
+            opened=self._opened,
+            longest_stall=self._longest,
             error=error,
         )
 
     def _take(self, said: Said) -> Iterator[Change]:
-        if isinstance(said, Began):
-            self._app = self._app_name or said.name or self._app
-            if said.at is not None:
-                self._convene(said.at)
-            return
         court = self._court
+        if isinstance(said, Began):
+            if court is not None:
+                yield from self._adjourn(court)
+            self._app = self._app_name or said.name or self._app
+            self._court = None if said.at is None else self._convene(said.at)
+            return
         at = said.at if said.at is not None or court is None else court.now
         if at is None:
             return
@@ -84,6 +88,12 @@ class Replay:
     def _convene(self, at: float) -> Court:
         """Begin to judge; anew where one file holds several applications."""
         self._court = Court(self._policy, self._app, at)
-        if self._began_at is None:
-            self._began_at = at
+        self._began_at = min(at, self._began_at or at)
         return self._court
+
+    def _adjourn(self, court: Court) -> Iterator[Change]:
+        """Judge what was heard last, and keep the sums."""
+        yield from court.judge()
+        self._ended_at = max(court.now, self._ended_at or court.now)
+        self._opened += court.opened
+        self._longest = longest((self._longest, court.longest_stall))
