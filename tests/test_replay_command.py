@@ -10,7 +10,7 @@ import sys
 import pytest
 from support.event_log import CONFLICT, EventLog, progress
 
-from querypulse.sidecar import cli
+from querypulse.sidecar import cli, installed
 from querypulse.sidecar.replay import command
 from querypulse.sidecar.replay import progress as showing
 from querypulse.sidecar.replay.command import Request
@@ -311,6 +311,29 @@ def test_a_reader_who_has_read_enough_is_no_error(tmp_path):
         errors = process.stderr.read()
 
         assert (process.wait(60), errors) == (0, "")
+
+
+def test_a_spark_connect_session_is_refused_before_it_is_made(replay, log, monkeypatch):
+    monkeypatch.setattr(installed.shutil, "which", lambda _: "/java")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://nowhere")
+    code, output, errors = replay("--spark", "--out", log.parent / "table", log)
+
+    assert (code, output) == (UNREADABLE, "")
+    assert (
+        errors == "querypulse: replay --spark needs a classic Spark session: unset SPARK_REMOTE\n"
+    )
+
+
+@pytest.mark.parametrize("found", [[], ["java"]])
+def test_a_spark_job_without_spark_or_java_says_what_to_install(replay, log, monkeypatch, found):
+    monkeypatch.setattr(installed.shutil, "which", lambda _: found or None)
+    monkeypatch.setattr(installed, "find_spec", lambda _: None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    code, output, errors = replay("--spark", log)
+
+    assert (code, output) == (UNREADABLE, "")
+    assert errors.startswith("querypulse: replay --spark needs ")
+    assert ("PySpark" if found else "Java 17") in errors
 
 
 def test_interrupted_it_says_nothing_more(replay, log, monkeypatch):

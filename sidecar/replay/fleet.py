@@ -42,7 +42,7 @@ def replay_fleet(
     """Judge each application in a task of its own, write the table and print a summary.
 
     Raises:
-        NotInstalledError: the session is one of Spark Connect, which has no tasks to give.
+        NotInstalledError: the session would be one of Spark Connect, which has no tasks to give.
         ReplayError: the table is there already, or cannot be written.
 
     """
@@ -65,12 +65,12 @@ def replay_fleet(
 
 
 def _session() -> SparkSession:
+    if "SPARK_REMOTE" in os.environ:
+        raise NotInstalledError("replay --spark needs a classic Spark session: unset SPARK_REMOTE")
     # Without spark-submit nobody has said which Python the tasks run in: the one that runs here.
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName("querypulse replay").getOrCreate()
-    if "connect" in type(spark).__module__.split("."):
-        raise NotInstalledError("replay --spark needs a classic Spark session: unset SPARK_REMOTE")
     spark.conf.set("spark.sql.session.timeZone", "UTC")
     return spark
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 
 from support.event_log import BEGAN
@@ -38,6 +39,4 @@ def told(log, folder: Path, **settings):
 
 
 def after(at: str) -> float:
-    from datetime import datetime
-
     return round(datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp() - BEGAN, 3)
