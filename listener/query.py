@@ -145,7 +145,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def first_sign_seen(self) -> bool:
         """Whether this run has committed or been idle at all."""
-        return self.last_sign_at > self.started_at
+        return self.last_commit_at is not None or self.last_idle_at is not None
 
     @property
     def failure(self) -> Ended | None:

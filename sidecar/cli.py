@@ -7,14 +7,19 @@ import math
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from .check import check
 from .demo.fates import FATES
 from .demo.script import Script
-from .demo.spark_session import NotInstalledError, require_spark
+from .installed import NotInstalledError, require_spark
+from .replay.command import Request, add_arguments, replay
+from .replay.errors import ReplayError
 from .settings import SettingsError
 
 MIN_QUERIES = 2
+COULD_NOT_BEGIN = 2
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -22,10 +27,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = vars(_parser().parse_args(argv))
     command = arguments.pop("command")
     try:
-        return _demo(Script(**arguments)) if command == "demo" else check(os.environ)
-    except (NotInstalledError, SettingsError) as error:
+        if command == "demo":
+            return _demo(Script(**arguments))
+        return replay(Request(**arguments)) if command == "replay" else check(os.environ)
+    except (NotInstalledError, SettingsError, ReplayError) as error:
         sys.stderr.write(f"querypulse: {error}\n")
-        return 2
+        return COULD_NOT_BEGIN
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _demo(script: Script) -> int:
@@ -48,6 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--duration", type=_seconds, default=None, metavar="SECONDS")
     demo.add_argument("--webhook-url", default=None)
     demo.add_argument("--http-port", type=int, default=0)
+    demo.add_argument(
+        "--event-log", type=_folder, default=None, metavar="DIR", help="keep Spark's event log here"
+    )
+    add_arguments(commands.add_parser("replay", help="judge recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")
     return parser
 
@@ -66,3 +79,9 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"seconds, 0 or more, given {text!r}")
     return seconds
+
+
+def _folder(text: str) -> str:
+    if Path(text).exists() and not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"a folder, given the file {text!r}")
+    return text

@@ -25,6 +25,7 @@ IMPORT_PYSPARK = {
     "listener/spark_execution.py",
     "listener/spark_probe.py",
     "sidecar/demo/spark_session.py",
+    "sidecar/replay/fleet.py",
     "sidecar/sidecar.py",
 }
 START_THREADS = {
@@ -132,7 +133,7 @@ def test_who_imports_pyspark_is_known():
 
 def test_only_what_the_distribution_names_is_imported():
     allowed = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity", "tomli"}
-    allowed |= {"pyspark", "py4j", *sys.stdlib_module_names}
+    allowed |= {"pyspark", "py4j", "zstandard", "cramjam", *sys.stdlib_module_names}
 
     assert set().union(*map(modules_imported, FILES)) <= allowed
 
@@ -143,6 +144,7 @@ def test_only_what_the_distribution_names_is_imported():
         "sidecar",
         "sidecar.cli",
         "sidecar.check",
+        "sidecar.replay.command",
         "sidecar.settings",
         "listener",
         "alerting",
@@ -251,4 +253,8 @@ def test_nobody_prints():
 def test_only_commands_write_to_the_terminal():
     writing = {name for name in FILES if "sys.stdout" in FILES[name].read_text()}
 
-    assert {name for name in writing if not is_demo(name)} == {"sidecar/check.py"}
+    assert {name for name in writing if not is_demo(name)} == {
+        "sidecar/check.py",
+        "sidecar/replay/command.py",
+        "sidecar/replay/fleet.py",
+    }

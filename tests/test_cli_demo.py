@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.sidecar import cli
-from querypulse.sidecar.demo import spark_session
+from querypulse.sidecar import cli, installed
 from querypulse.sidecar.demo.fates import FATES
 from querypulse.sidecar.demo.script import Script
-from querypulse.sidecar.demo.spark_session import NotInstalledError, require_spark
+from querypulse.sidecar.installed import NotInstalledError, require_spark
 
 COULD_NOT_BEGIN = 2
 
@@ -51,6 +50,13 @@ def test_every_part_of_a_demo_can_be_told(scripts):
     assert scripts == [Script("hangs", 2, 0.0, 1.5, "http://localhost/x", -1)]
 
 
+def test_the_event_log_may_be_kept_in_a_folder_that_is_there_or_not(scripts, tmp_path):
+    cli.main(["demo", "--event-log", str(tmp_path)])
+    cli.main(["demo", "--event-log", str(tmp_path / "new")])
+
+    assert [script.event_log for script in scripts] == [str(tmp_path), str(tmp_path / "new")]
+
+
 @pytest.mark.parametrize("fate", FATES)
 def test_every_fate_can_be_asked_for(scripts, fate):
     cli.main(["demo", "--fate", fate])
@@ -76,6 +82,7 @@ WRONG = [
     ["demo", "--duration", "-0.1"],
     ["demo", "--duration", ""],
     ["demo", "--http-port", "http"],
+    ["demo", "--event-log", __file__],
 ]
 
 
@@ -102,7 +109,7 @@ def test_help_names_every_command(capsys):
         cli.main(["--help"])
 
     assert left.value.code == 0
-    assert {"demo", "check"} <= set(capsys.readouterr().out.split())
+    assert {"demo", "check", "replay"} <= set(capsys.readouterr().out.split())
 
 
 # -- what it needs ------------------------------------------------------------------------------
@@ -113,8 +120,8 @@ def machine(monkeypatch):
     """A machine that has Java, JAVA_HOME and PySpark, or not."""
 
     def have(*, java=True, java_home=None, pyspark=True):
-        monkeypatch.setattr(spark_session.shutil, "which", lambda _: "/java" if java else None)
-        monkeypatch.setattr(spark_session, "find_spec", lambda _: object() if pyspark else None)
+        monkeypatch.setattr(installed.shutil, "which", lambda _: "/java" if java else None)
+        monkeypatch.setattr(installed, "find_spec", lambda _: object() if pyspark else None)
         monkeypatch.delenv("JAVA_HOME", raising=False)
         if java_home is not None:
             monkeypatch.setenv("JAVA_HOME", java_home)

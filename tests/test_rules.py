@@ -69,8 +69,8 @@ REASONS = [
     (hung_batch(until=170, tasks=3), 170, "batch_hung: batch 10 in flight for 69 s, no task finished for 69 s"),
     (watched(steady(), (101, 170, run(message="Getting offsets from K", busy=True))), 170, "source_hung: 'Getting offsets from K' for 69 s"),
     (watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True))), 170, "no_trigger: nothing in flight and no trigger for 70 s"),
-    (steady(), 170, "silent: no sign of it for 70 s, from events or probe"),
-    (steady().probe(run(), at=100), 170, "silent: no sign of it for 70 s, from events or probe"),
+    (steady(), 170, "silent: no sign of it for 70 s, from any witness"),
+    (steady().probe(run(), at=100), 170, "silent: no sign of it for 70 s, from any witness"),
 ]  # fmt: skip
 
 

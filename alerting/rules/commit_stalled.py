@@ -87,7 +87,7 @@ def _how(case: Case) -> str | None:
     if flight is not None and case.watched_since(flight.moved_at) <= case.window.seconds:
         return None
     if case.query.probed is None or case.probe_is_stale:
-        return f"silent: no sign of it for {_silence(case):.0f} s, from events or probe"
+        return f"silent: no sign of it for {_silence(case):.0f} s, from any witness"
     if flight is None:
         return f"no_trigger: nothing in flight and no trigger for {_silence(case):.0f} s"
     since = case.watched_since(flight.since)

@@ -28,7 +28,7 @@ def run(script: Script) -> int:
     narrator.say(f"{script.queries} streaming queries in one driver; fate: {script.fate}")
     with tempfile.TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as name:
         stage = Stage(Path(name), PageReceiver(), narrator, threading.Event())
-        spark = local_spark(stage.folder)
+        spark = local_spark(stage.folder, script.event_log)
         # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
         signal.signal(signal.SIGINT, lambda *_: stage.interrupted.set())
         try:

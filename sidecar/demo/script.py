@@ -14,3 +14,5 @@ class Script(msgspec.Struct, frozen=True):
     duration: float | None = None
     webhook_url: str | None = None
     http_port: int = 0
+    event_log: str | None = None
+    """Where Spark's own event log is kept, as in production; none by default."""

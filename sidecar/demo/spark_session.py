@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +15,13 @@ appender.none.name = none
 rootLogger.level = off
 rootLogger.appenderRef.none.ref = none
 """
-NO_SPARK = "the demo needs PySpark: pip install 'querypulse[spark]'"
-NO_JAVA = (
-    "the demo needs Java 17 or newer: install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME"
-)
 
 
-class NotInstalledError(Exception):
-    """Something the demo needs is not on this machine; the message says what."""
+def local_spark(folder: Path, event_log: str | None = None) -> Any:
+    """Start Spark with two cores, silent, and everything it writes below ``folder``.
 
-
-def require_spark() -> None:
-    """Check that Spark can be started here.
-
-    Raises:
-        NotInstalledError: there is no Java, or no PySpark.
-
+    Only the event log, if there is to be one, stays in a folder of its own.
     """
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        raise NotInstalledError(NO_JAVA)
-    if find_spec("pyspark") is None:
-        raise NotInstalledError(NO_SPARK)
-
-
-def local_spark(folder: Path) -> Any:
-    """Start Spark with two cores, silent, and everything it writes below ``folder``."""
     from pyspark.sql import SparkSession
 
     log4j = folder / "log4j2.properties"
@@ -61,6 +41,20 @@ def local_spark(folder: Path) -> Any:
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **_event_log(event_log),
     }.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _event_log(name: str | None) -> dict[str, str]:
+    """Spark's settings for an event log that needs nothing extra to be read."""
+    if name is None:
+        return {}
+    folder = Path(name).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "false",
+    }

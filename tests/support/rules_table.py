@@ -227,6 +227,7 @@ CASES = [
     ("a source does not answer", watched(steady(), (101, 170, run(message="Getting offsets from Kafka", busy=True, batch=10))), 170, {}, "CommitStalled", "stalled"),
     ("initialising for ever", watched(Story(), (0, 125, run(message="Initializing sources"))), 126, {}, "CommitStalled", "stalled"),
     ("no trigger comes", watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True, batch=10))), 170, {}, "CommitStalled", "stalled"),
+    ("first met by a commit, then silence (a log whose beginning is cut off)", Story().commit(batch=5, at=10), 75, {}, "CommitStalled", "stalled"),
     ("events stop and there is no probe", steady(), 161, {}, "CommitStalled", "stalled"),
     ("hung, and now the JVM pauses for some seconds too: no false recovery", hung_batch(until=170), 180, {}, "CommitStalled", "stalled"),
     ("the JVM does not answer", steady().probe(run(batch=10), at=100), 170, {}, "CommitStalled", "stalled"),

@@ -1,0 +1,27 @@
+"""What a command needs that is not a dependency: PySpark is the host's own, Java is no package."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from importlib.util import find_spec
+
+
+class NotInstalledError(Exception):
+    """Something that a command needs is not on this machine; the message says what."""
+
+
+def require_spark(who: str = "the demo") -> None:
+    """Check that Spark can be started here, for ``who`` needs it.
+
+    Raises:
+        NotInstalledError: there is no Java, or no PySpark.
+
+    """
+    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
+        raise NotInstalledError(
+            f"{who} needs Java 17 or newer: install it (Debian: openjdk-17-jre-headless) "
+            "or set JAVA_HOME"
+        )
+    if find_spec("pyspark") is None:
+        raise NotInstalledError(f"{who} needs PySpark: pip install 'querypulse[spark]'")

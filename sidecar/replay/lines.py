@@ -1,0 +1,66 @@
+"""A log file, line by line, in constant memory."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .compression import decompressed
+from .errors import ReplayError
+
+BUFFER_BYTES = 1024 * 1024
+MAX_LINE_BYTES = 256 * 1024 * 1024
+KEPT_BYTES = 1000
+
+
+def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
+    """The lines of a file, uncompressed, with their line ends.
+
+    A line longer than ``MAX_LINE_BYTES`` is cut to its first ``KEPT_BYTES``. ``on_read`` is
+    told how many bytes of the file have just been read.
+
+    Raises:
+        NotInstalledError: the file's codec needs a package that is not there.
+        ReplayError: the file cannot be opened, or what it holds is damaged.
+
+    """
+    damage: tuple[type[Exception], ...] = (OSError,)
+    try:
+        with io.BufferedReader(_CountingFile(path, on_read), BUFFER_BYTES) as raw:
+            stream = decompressed(raw, path)
+            damage += stream.damage
+            yield from _lines(stream.file)
+    except EOFError:
+        # So gzip says that a file stops short, as it does when its writer was killed.
+        return
+    except damage as error:
+        raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    while line := file.readline(MAX_LINE_BYTES):
+        yield line if len(line) < MAX_LINE_BYTES else _cut(line, file)
+
+
+def _cut(line: bytes, file: BinaryIO) -> bytes:
+    """The beginning of a line that is too long; the rest of it is passed over."""
+    kept = line[:KEPT_BYTES]
+    while line and not line.endswith(b"\n"):
+        line = file.readline(MAX_LINE_BYTES)
+    return kept + b"\n"
+
+
+class _CountingFile(io.FileIO):
+    """Tells how much of it is read, by whomever."""
+
+    def __init__(self, path: Path, on_read: Callable[[int], object]) -> None:
+        super().__init__(path)
+        self._on_read = on_read
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read as any file does, and tell."""
+        size = super().readinto(buffer)
+        self._on_read(size or 0)
+        return size

@@ -1,0 +1,70 @@
+"""What a replay says: a line for each alert, and how much there was to judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from .changes import Change, Replayed, iso
+
+SECONDS_A_DAY = 86400.0
+
+
+def as_json(change: Change) -> str:
+    """One line for a program."""
+    return msgspec.json.encode(change).decode()
+
+
+def as_text(change: Change) -> str:
+    """One line for a person, its columns aligned for names of the usual length."""
+    when = change.at.replace("T", " ")
+    what = f"{change.status:<8}  {change.severity:<8}  {change.alertname:<14}"
+    return f"{when}  {what}  {change.app + '/' + change.query:<32}  {change.reason}"
+
+
+def complaints(replayed: Replayed) -> list[str]:
+    """What could not be read, in words."""
+    found = [replayed.error] if replayed.error is not None else []
+    if replayed.unread and replayed.error is None:
+        found.append(f"{replayed.path}: {replayed.unread} lines were not understood")
+    return found
+
+
+def summary(replays: Sequence[Replayed]) -> str:
+    """How much was judged, and what it came to."""
+    opened = sum(one.opened for one in replays)
+    events = sum(one.events for one in replays)
+    text = (
+        f"{_count(len(replays), 'application')}, {_count(events, 'event')}{_span(replays)}: "
+        f"{_count(opened, 'alert')}"
+    )
+    stalls = [(one.longest_stall, one.app) for one in replays if one.longest_stall is not None]
+    if not stalls:
+        return text
+    stall, app = max(stalls, key=lambda pair: pair[0].seconds)
+    return f"{text}; longest silent stall: {duration(stall.seconds)}, {app}/{stall.query}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds in the units that matter: ``12 min 4 s``, ``3 h 20 min``, ``30.4 days``."""
+    if seconds >= SECONDS_A_DAY:
+        return f"{seconds / SECONDS_A_DAY:.1f} days"
+    minutes, rest = divmod(round(seconds), 60)
+    if not minutes:
+        return f"{rest} s"
+    hours, minutes_left = divmod(minutes, 60)
+    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
+
+
+def _span(replays: Sequence[Replayed]) -> str:
+    began = [one.began_at for one in replays if one.began_at is not None]
+    ended = [one.ended_at for one in replays if one.ended_at is not None]
+    if not began or not ended:
+        return ""
+    first, last = min(began), max(ended)
+    return f" over {duration(last - first)} ({iso(first)[:10]} to {iso(last)[:10]})"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

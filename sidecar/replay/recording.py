@@ -1,0 +1,194 @@
+"""What the lines of a recording say, and when.
+
+Spark's event log (one JSON object a line, its class under ``Event``), the listener's own
+JSON, progresses as ``recentProgress`` holds them, and the ``{"kind", "shape", "text"}`` lines
+of this project's recorder, in any mixture.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ...listener.decode import DecodeError, decode
+from ...listener.events import Event, EventKind, Progress
+from .times import latest_millis, timestamp
+
+
+class Began(msgspec.Struct, frozen=True):
+    """An application began; ``at`` is Unix seconds of the log's clock, None where untold."""
+
+    at: float | None
+    name: str
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """A streaming event, and when Spark posted it."""
+
+    at: float | None
+    event: Event
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """The application stopped its SparkContext."""
+
+    at: float | None
+
+
+Said = Began | Heard | Stopped
+
+_STREAMING = b"org.apache.spark.sql.streaming.StreamingQueryListener$Query%bEvent"
+_EVENTS = {
+    _STREAMING % b"Started": EventKind.STARTED,
+    _STREAMING % b"Progress": EventKind.PROGRESS,
+    _STREAMING % b"Idle": EventKind.IDLE,
+    _STREAMING % b"Terminated": EventKind.TERMINATED,
+}
+_START = b"SparkListenerApplicationStart"
+_END = b"SparkListenerApplicationEnd"
+# Spark writes the class first: nine lines in ten need no parsing to be passed over. Of these
+# the newest is kept, for it tells the time.
+_PASSED_OVER = tuple(
+    b'{"Event":"%b"' % name
+    for name in (
+        b"SparkListenerTaskEnd",
+        b"SparkListenerTaskStart",
+        b"SparkListenerJobStart",
+        b"SparkListenerJobEnd",
+        b"SparkListenerStageSubmitted",
+        b"SparkListenerStageCompleted",
+        b"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart",
+        b"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd",
+        b"SparkListenerBlockManagerAdded",
+        b"SparkListenerExecutorAdded",
+        b"SparkListenerExecutorRemoved",
+    )
+)
+_NAME = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]+)"')
+_NOT_AN_EVENT = (DecodeError, msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError)
+
+
+class Reader:
+    """Reads the lines of one application.
+
+    ``unread`` counts the lines that were nothing; a last line that a killed driver left
+    unfinished is not among them.
+    """
+
+    def __init__(self) -> None:
+        self.unread = 0
+        self._understood = False
+        self._newest: float | None = None
+        self._timed = b""
+
+    @property
+    def understood(self) -> bool:
+        """Whether any line was something."""
+        return self._understood or bool(self._timed)
+
+    @property
+    def newest_time(self) -> float | None:
+        """The newest time that any line has told so far."""
+        told = latest_millis(self._timed)
+        if told is not None:
+            self._newest = max(told, self._newest or told)
+        return self._newest
+
+    def said(self, lines: Iterable[bytes]) -> Iterator[Said]:
+        """What lines say of an application and its streaming queries, in their order."""
+        for line in lines:
+            if line.startswith(_PASSED_OVER):
+                self._timed = line
+                continue
+            if line.isspace():
+                continue
+            try:
+                said = self._read(line)
+            except _NOT_AN_EVENT:
+                self.unread += line.endswith(b"\n")
+                continue
+            self._understood = True
+            if said is not None:
+                yield said
+
+    def _read(self, line: bytes) -> Said | None:
+        name = _event_name(line)
+        if name is None:
+            return self._heard(*_kind_and_json(line))
+        if name in _EVENTS:
+            return self._heard(_EVENTS[name], line)
+        if name == _START:
+            return self._began(line)
+        if name == _END:
+            self._timed = line
+            return Stopped(self.newest_time)
+        return None
+
+    def _began(self, line: bytes) -> Began:
+        """What came before, if not this application's first steps, was another's."""
+        self._timed, self._newest = line, None
+        return Began(self.newest_time, _APP_START.decode(line).name)
+
+    def _heard(self, kind: EventKind, text: str | bytes) -> Heard:
+        """An event; the end of a query tells no time, so it is the newest that was told."""
+        event = decode(kind, text)
+        at = timestamp(text)
+        if at is None:
+            return Heard(self.newest_time, event)
+        if isinstance(event, Progress):
+            at += event.batch_seconds or 0.0
+        self._newest = max(at, self._newest or at)
+        return Heard(at, event)
+
+
+class _AppStart(msgspec.Struct, rename={"name": "App Name"}):
+    name: str = ""
+
+
+class _Object(msgspec.Struct):
+    """Any object: that it is there tells enough."""
+
+
+class _Line(msgspec.Struct, rename={"run_id": "runId", "batch_id": "batchId"}):
+    """The keys by which one kind of line is told from another."""
+
+    kind: EventKind | None = None
+    text: str | None = None
+    progress: _Object | None = None
+    run_id: str | None = None
+    batch_id: int | None = None
+    name: str | msgspec.UnsetType | None = msgspec.UNSET
+    timestamp: str | None = None
+
+
+_APP_START = msgspec.json.Decoder(_AppStart)
+_LINE = msgspec.json.Decoder(_Line)
+
+
+def _event_name(line: bytes) -> bytes | None:
+    """The class of an event log's line; None for another kind of line."""
+    match = _NAME.match(line)
+    return match.group(1) if match is not None else None
+
+
+def _kind_and_json(text: bytes) -> tuple[EventKind, str | bytes]:
+    """Which event a line of a recording holds, and its JSON.
+
+    Raises:
+        DecodeError: it is none.
+
+    """
+    line = _LINE.decode(text)
+    if line.kind is not None and line.text is not None:
+        return line.kind, line.text
+    if line.progress is not None:
+        return EventKind.PROGRESS, text
+    if line.run_id is None:
+        raise DecodeError("no event")
+    if line.batch_id is not None:
+        return EventKind.PROGRESS, b'{"progress":%b}' % text
+    if line.timestamp is None:
+        return EventKind.TERMINATED, text
+    return (EventKind.IDLE if line.name is msgspec.UNSET else EventKind.STARTED), text

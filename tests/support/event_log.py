@@ -1,0 +1,97 @@
+"""Writes event logs as Spark does: one JSON object a line, its class first."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+BEGAN = 1_790_000_000.0
+STREAMING = "org.apache.spark.sql.streaming.StreamingQueryListener$Query{}Event"
+SQL = "org.apache.spark.sql.execution.ui.SparkListenerSQLExecution{}"
+CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
+
+
+def spark_time(seconds: float) -> str:
+    """Seconds after ``BEGAN`` as a streaming event tells them."""
+    moment = datetime.fromtimestamp(BEGAN + seconds, timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def millis(seconds: float) -> int:
+    return round((BEGAN + seconds) * 1000)
+
+
+class EventLog:
+    """One application's log; all times are seconds after ``BEGAN``."""
+
+    def __init__(self, app: str | None = "etl") -> None:
+        self.lines: list[str] = []
+        if app is not None:
+            self.add("SparkListenerLogStart", **{"Spark Version": "4.3.0"})
+            self.add(
+                "SparkListenerApplicationStart",
+                **{"App Name": app, "App ID": "local-1", "Timestamp": millis(0), "User": "etl"},
+            )
+
+    def add(self, event: str, **fields: object) -> EventLog:
+        self.lines.append(json.dumps({"Event": event, **fields}, separators=(",", ":")))
+        return self
+
+    def started(self, query="a", run=1, *, at):
+        fields = {"name": query, "timestamp": spark_time(at), "jobTags": []}
+        return self.add(STREAMING.format("Started"), **ids(query, run), **fields)
+
+    def commit(self, query="a", run=1, *, batch, at, seconds=1.0):
+        """A batch committed ``at``, after ``seconds``."""
+        return self.add(
+            STREAMING.format("Progress"), progress=progress(query, run, batch, at, seconds)
+        )
+
+    def commits(self, query="a", *, since, until, every=2.0, batch=0):
+        """A batch every so often."""
+        while since <= until:
+            self.commit(query, batch=batch, at=since)
+            since, batch = since + every, batch + 1
+        return self
+
+    def idle(self, query="a", run=1, *, at):
+        return self.add(STREAMING.format("Idle"), **ids(query, run), timestamp=spark_time(at))
+
+    def ended(self, query="a", run=1, *, exception=None):
+        return self.add(
+            STREAMING.format("Terminated"),
+            **ids(query, run), exception=exception, errorClassOnException=None,
+        )  # fmt: skip
+
+    def work(self, *, at):
+        """The end of a SQL execution, which tells the time."""
+        return self.add(SQL.format("End"), executionId=1, time=millis(at), errorMessage="")
+
+    def stopped(self, *, at):
+        return self.add("SparkListenerApplicationEnd", Timestamp=millis(at))
+
+    @property
+    def content(self) -> bytes:
+        return "".join(f"{line}\n" for line in self.lines).encode()
+
+    def write(self, path: Path) -> Path:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(self.content)
+        return path
+
+
+def ids(query: str, run: int) -> dict[str, str]:
+    return {"id": f"id-{query}", "runId": f"{query}-{run}"}
+
+
+def progress(query: str, run: int, batch: int, at: float, seconds: float) -> dict[str, object]:
+    return {
+        **ids(query, run),
+        "name": query,
+        "timestamp": spark_time(at - seconds),
+        "batchId": batch,
+        "batchDuration": round(seconds * 1000),
+        "durationMs": {"addBatch": 1, "triggerExecution": round(seconds * 1000)},
+        "sources": [],
+    }

@@ -1,0 +1,42 @@
+"""Runs replays and keeps what they tell."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from support.event_log import BEGAN
+
+from querypulse.sidecar.replay.applications import find_applications
+from querypulse.sidecar.replay.changes import Change
+from querypulse.sidecar.replay.replaying import Replay
+from querypulse.sidecar.settings import Settings
+from querypulse.sidecar.wiring import policy
+
+
+def replayed(*paths: Path, **settings):
+    """Every application at ``paths``, judged: (changes, what there was to judge) of each."""
+    wanted = Settings(**settings)
+    told = []
+    for application in find_applications(map(str, paths)):
+        replay = Replay(application, policy(wanted), wanted.app_name)
+        changes = list(replay.changes(lambda _: None))
+        told.append((changes, replay.replayed))
+    return told
+
+
+def changes(*paths: Path, **settings) -> list[Change]:
+    """What changed in the one application at ``paths``."""
+    ((found, replay),) = replayed(*paths, **settings)
+    assert replay.error is None
+    return found
+
+
+def told(log, folder: Path, **settings):
+    """What a log makes of itself: (status, alertname, query, seconds after its beginning)."""
+    found = changes(log.write(folder / "log"), **settings)
+    return [(one.status, one.alertname, one.query, after(one.at)) for one in found]
+
+
+def after(at: str) -> float:
+    return round(datetime.fromisoformat(at.replace("Z", "+00:00")).timestamp() - BEGAN, 3)

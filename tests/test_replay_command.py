@@ -1,0 +1,345 @@
+"""``querypulse replay``: what it prints, where, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from support.event_log import CONFLICT, EventLog, progress
+
+from querypulse.sidecar import cli, installed
+from querypulse.sidecar.replay import command
+from querypulse.sidecar.replay import progress as showing
+from querypulse.sidecar.replay.command import Request
+
+UNREADABLE = 2
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    """No setting of whoever runs the tests."""
+    for key in os.environ:
+        if key.startswith("QUERYPULSE_"):
+            monkeypatch.delenv(key)
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A query that dies after 20 s and whose next run stalls for 76 s."""
+    log = EventLog("etl").started("bronze", at=1).commits("bronze", since=3, until=21)
+    log.ended("bronze", exception=CONFLICT).started("bronze", 2, at=22)
+    log.commit("bronze", 2, batch=10, at=24).commit("bronze", 2, batch=11, at=100, seconds=70)
+    return (
+        log.commit("bronze", 2, batch=12, at=102).stopped(at=110).write(tmp_path / "logs" / "log")
+    )
+
+
+@pytest.fixture
+def replay(capsys):
+    """Runs the command; the answer is exit code, output, errors."""
+
+    def run(*arguments):
+        code = cli.main(["replay", *map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def alerts(output):
+    """(status, alertname) of each JSON line."""
+    rows = [json.loads(line) for line in output.splitlines()]
+    return [(row["status"], row["alertname"]) for row in rows]
+
+
+TOLD = [
+    ("firing", "QueryFailed"),
+    ("resolved", "QueryFailed"),
+    ("firing", "CommitStalled"),
+    ("resolved", "CommitStalled"),
+]
+
+
+# -- what it prints -------------------------------------------------------------------------------
+
+
+def test_json_is_one_object_a_line_and_nothing_else(replay, log):
+    code, output, _ = replay(log, "--json")
+
+    assert code == 0
+    assert alerts(output) == TOLD
+    assert json.loads(output.splitlines()[0]) == {
+        "at": "2026-09-21T14:13:41.000Z",
+        "status": "firing",
+        "alertname": "QueryFailed",
+        "query": "bronze",
+        "severity": "critical",
+        "reason": "ConcurrentAppendException: Files were added",
+        "app": "etl",
+    }
+
+
+def test_a_person_gets_aligned_lines(replay, log):
+    _, output, _ = replay(log)
+
+    rows = output.splitlines()
+    assert len(rows) == 4
+    assert rows[0].split()[:6] == [
+        "2026-09-21",
+        "14:13:41.000Z",
+        "firing",
+        "critical",
+        "QueryFailed",
+        "etl/bronze",
+    ]
+    assert rows[0].endswith("  ConcurrentAppendException: Files were added")
+    assert len({row.index("etl/bronze") for row in rows}) == 1
+
+
+def test_the_end_sums_up_on_the_other_stream(replay, log):
+    _, _, errors = replay(log, "--json")
+
+    assert errors == (
+        "1 application, 16 events over 1 min 50 s (2026-09-21 to 2026-09-21): 2 alerts; "
+        "longest silent stall: 1 min 16 s, etl/bronze\n"
+    )
+
+
+def test_a_healthy_log_prints_nothing_but_the_sum(replay, tmp_path):
+    log = EventLog().started(at=1).commits(since=3, until=200_000, every=1000).write(tmp_path / "a")
+    code, output, errors = replay(log, "--set", "stall_floor_seconds=2000")
+
+    assert (code, output) == (0, "")
+    assert errors.startswith("1 application, 201 events over 2.3 days (2026-09-21 to 2026-09-2")
+
+
+def test_many_applications_are_told_apart_by_name(replay, log):
+    EventLog("other").started(at=1).commit(batch=0, at=3).ended(exception=CONFLICT).write(
+        log.parent / "other"
+    )
+    _, output, errors = replay(log.parent, "--json")
+
+    assert [json.loads(line)["app"] for line in output.splitlines()] == ["etl"] * 4 + ["other"]
+    assert errors.startswith("2 applications, ")
+
+
+def test_lines_that_are_nothing_are_counted_never_fatal(replay, log):
+    log.write_bytes(b"hello\n" + log.read_bytes() + b"hello\n")
+    code, output, errors = replay(log, "--json")
+
+    assert (code, alerts(output)) == (0, TOLD)
+    assert f"querypulse: {log}: 2 lines were not understood\n" in errors
+
+
+# -- settings to try ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("choices", "told"),
+    [
+        (["stall_floor_seconds=80"], TOLD[:2]),
+        (["stall_floor_seconds=10", "stall_floor_seconds = 80"], TOLD[:2]),
+        (['queries."bronze*".stall_floor_seconds=80'], TOLD[:2]),
+        (['queries={"bronze*"={stall_floor_seconds=80}}'], TOLD[:2]),
+        (["queries.a.ignore=true", "queries.bronze.ignore=true"], []),
+        (['expected_queries=["bronze"]'], TOLD),
+        (['app_name="prod"', 'webhook_url="https://h/x"', "http_port=-1"], TOLD),
+    ],
+)
+def test_settings_can_be_tried(replay, log, choices, told):
+    code, output, _ = replay(log, "--json", *(f"--set={choice}" for choice in choices))
+
+    assert (code, alerts(output)) == (0, told)
+
+
+def test_the_settings_in_force_are_the_ground_for_those_tried(replay, log, monkeypatch, config):
+    for key, value in config("stall_floor_seconds = 80\ngone_grace_seconds = 1").items():
+        monkeypatch.setenv(key, value)
+
+    assert alerts(replay(log, "--json")[1]) == TOLD[:2]
+    assert alerts(replay(log, "--json", "--set", "stall_floor_seconds=60")[1]) == TOLD
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ("colour=1", ["colour"]),
+        ("stall_flor_seconds=1", ["stall_flor_seconds", "stall_floor_seconds"]),
+        ("stall_floor_seconds=0", ["stall_floor_seconds", "> 0"]),
+        ('stall_floor_seconds="x"', ["stall_floor_seconds"]),
+        ("http_port=70000", ["http_port"]),
+        ("app_name=prod", ["app_name=prod", 'app_name="prod"']),
+        ("stall_floor_seconds", ["NAME=VALUE"]),
+        ("=1", ["NAME=VALUE"]),
+        ("[queries]", ["NAME=VALUE"]),
+        ("expected_queries=[", ["expected_queries=["]),
+        ("queries.a.colour=1", ["colour"]),
+    ],
+)
+def test_a_setting_that_cannot_be_is_refused_in_one_line(replay, log, choice, words):
+    code, output, errors = replay(log, "--set", choice)
+
+    assert (code, output) == (UNREADABLE, "")
+    assert errors.startswith("querypulse: ")
+    assert errors.count("\n") == 1
+    assert [word for word in words if word not in errors] == []
+
+
+# -- what cannot be read --------------------------------------------------------------------------
+
+
+def test_a_path_that_is_not_there_is_named(replay, tmp_path):
+    code, output, errors = replay(tmp_path / "nowhere")
+
+    assert (code, output) == (UNREADABLE, "")
+    assert errors == f"querypulse: {tmp_path}/nowhere: there is no such file or folder\n"
+
+
+def test_a_file_that_is_no_log_is_named(replay, tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text("# querypulse\n\nhello\n")
+    code, output, errors = replay(path)
+
+    assert (code, output) == (UNREADABLE, "")
+    assert f"querypulse: {path}: neither an event log nor recorded events\n" in errors
+
+
+def test_what_cannot_be_read_keeps_nothing_else_from_being_judged(replay, log):
+    (log.parent / "a.lzf").write_bytes(b"ZV")
+    code, output, errors = replay(log.parent, "--json")
+
+    assert (code, alerts(output)) == (UNREADABLE, TOLD)
+    assert "a.lzf" in errors
+
+
+def test_a_codec_whose_package_is_missing_ends_it_at_once(replay, log, monkeypatch):
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    (log.parent / "a.zstd").write_bytes(b"")
+    code, output, errors = replay(log.parent)
+
+    assert (code, output) == (UNREADABLE, "")
+    assert "pip install 'querypulse[replay]'" in errors
+    assert errors.count("\n") == 1
+
+
+def test_an_empty_log_is_no_error(replay, tmp_path):
+    (tmp_path / "local-1.inprogress").write_bytes(b"")
+
+    assert replay(tmp_path) == (0, "", "1 application, 0 events: 0 alerts\n")
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["x", "--json", "--spark"], ["x", "--set"], ["x", "--why"]]
+)
+def test_wrong_arguments_end_with_2(arguments):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["replay", *arguments])
+
+    assert left.value.code == UNREADABLE
+
+
+def test_what_is_asked_for_is_what_was_typed(monkeypatch):
+    asked = []
+    monkeypatch.setattr(cli, "replay", lambda request: asked.append(request) or 0)
+    cli.main(["replay", "a", "b", "--set", "x=1", "--set", "y=2", "--spark", "--out", "t"])
+
+    assert asked == [Request(["a", "b"], ["x=1", "y=2"], spark=True, out="t")]
+
+
+# -- on a terminal ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def look(monkeypatch):
+    """Somebody looks at the errors, or nobody does; and this much is long."""
+
+    def looking(*, terminal=True, long_bytes=1):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+        monkeypatch.setattr(showing, "LONG_BYTES", long_bytes)
+
+    return looking
+
+
+def test_a_long_replay_shows_how_far_it_is_and_clears_that_away(replay, log, look):
+    look()
+    _, output, errors = replay(log, "--json")
+
+    assert errors.startswith("\r\x1b[K100%  0 of 0 MB\r\x1b[K")
+    assert errors.rpartition("\x1b[K")[2].startswith("1 application, ")
+    assert alerts(output) == TOLD
+
+
+@pytest.mark.parametrize("where", [{"long_bytes": 10_000_000}, {"terminal": False}])
+def test_a_short_one_does_not_nor_one_that_nobody_watches(replay, log, look, where):
+    look(**where)
+
+    assert "%" not in replay(log)[2]
+
+
+# -- as a process ---------------------------------------------------------------------------------
+
+COMMAND = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
+
+
+def test_neither_pyspark_nor_a_codec_is_needed_for_a_plain_log(log):
+    blocked = "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j', 'zstandard', 'cramjam']))\n"
+    done = subprocess.run(
+        [sys.executable, "-Ic", blocked + COMMAND, "replay", "--json", str(log)],
+        capture_output=True,
+        text=True,
+    )
+
+    assert (done.returncode, alerts(done.stdout)) == (0, TOLD)
+
+
+def test_a_reader_who_has_read_enough_is_no_error(tmp_path):
+    log = EventLog()
+    for number in range(3000):
+        log.lines.append(json.dumps(progress(f"q{number}", 1, 0, number, 1.0)))
+        log.ended(f"q{number}", exception=CONFLICT)
+    log.write(tmp_path / "log")
+    with subprocess.Popen(
+        [sys.executable, "-Ic", COMMAND, "replay", str(tmp_path / "log")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert "QueryFailed" in process.stdout.readline()
+        process.stdout.close()
+        errors = process.stderr.read()
+
+        assert (process.wait(60), errors) == (0, "")
+
+
+def test_a_spark_connect_session_is_refused_before_it_is_made(replay, log, monkeypatch):
+    monkeypatch.setattr(installed.shutil, "which", lambda _: "/java")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://nowhere")
+    code, output, errors = replay("--spark", "--out", log.parent / "table", log)
+
+    assert (code, output) == (UNREADABLE, "")
+    assert (
+        errors == "querypulse: replay --spark needs a classic Spark session: unset SPARK_REMOTE\n"
+    )
+
+
+@pytest.mark.parametrize("found", [[], ["java"]])
+def test_a_spark_job_without_spark_or_java_says_what_to_install(replay, log, monkeypatch, found):
+    monkeypatch.setattr(installed.shutil, "which", lambda _: found or None)
+    monkeypatch.setattr(installed, "find_spec", lambda _: None)
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    code, output, errors = replay("--spark", log)
+
+    assert (code, output) == (UNREADABLE, "")
+    assert errors.startswith("querypulse: replay --spark needs ")
+    assert ("PySpark" if found else "Java 17") in errors
+
+
+def test_interrupted_it_says_nothing_more(replay, log, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "find_applications", interrupted)
+
+    assert replay(log) == (130, "", "")

@@ -1,0 +1,307 @@
+"""Logs are found, unpacked and read as Spark leaves them; how they are kept changes nothing."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import itertools
+import struct
+from pathlib import Path
+
+import cramjam
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+from support.event_log import CONFLICT, EventLog
+from support.replays import changes, replayed
+
+from querypulse.sidecar.installed import NotInstalledError
+from querypulse.sidecar.replay import lines
+from querypulse.sidecar.replay.applications import find_applications
+from querypulse.sidecar.replay.blocks import lz4_blocks, snappy_blocks
+from querypulse.sidecar.replay.errors import ReplayError
+from querypulse.sidecar.replay.lines import read_lines
+
+SPARK_BLOCK = 32 * 1024
+
+
+def lz4(content, block=SPARK_BLOCK):
+    """As lz4-java's ``LZ4BlockOutputStream``: what does not shrink is stored as it is."""
+    packed = b""
+    for start in range(0, len(content), block):
+        plain = content[start : start + block]
+        small = bytes(cramjam.lz4.compress_block(plain, store_size=False))
+        token, body = (0x25, small) if len(small) < len(plain) else (0x15, plain)
+        packed += struct.pack("<8sBiii", b"LZ4Block", token, len(body), len(plain), 0) + body
+    return packed + struct.pack("<8sBiii", b"LZ4Block", 0x15, 0, 0, 0)
+
+
+def snappy(content, block=SPARK_BLOCK):
+    """As snappy-java's ``SnappyOutputStream``."""
+    packed = struct.pack(">8sii", b"\x82SNAPPY\x00", 1, 1)
+    for start in range(0, len(content), block):
+        body = bytes(cramjam.snappy.compress_raw(content[start : start + block]))
+        packed += struct.pack(">i", len(body)) + body
+    return packed
+
+
+CODECS = {
+    "": lambda content: content,
+    ".zstd": zstandard.compress,
+    ".zst": zstandard.compress,
+    ".lz4": lz4,
+    ".snappy": snappy,
+    ".gz": gzip.compress,
+}
+
+
+@pytest.fixture(scope="module")
+def log():
+    """A query that dies, and whose next run stalls."""
+    log = EventLog().started(at=1).commits(since=3, until=41).ended(exception=CONFLICT)
+    log.started(run=2, at=60)
+    for batch in range(20, 80):
+        log.commit(run=2, batch=batch, at=batch * 2 + 30)
+    return log.work(at=900).stopped(at=901)
+
+
+@pytest.fixture(scope="module")
+def expected(log, tmp_path_factory):
+    found = changes(log.write(tmp_path_factory.mktemp("plain") / "log"))
+    assert len(found) == 4
+    return found
+
+
+def written(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+# -- codecs -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["", ".inprogress", ".compact"])
+@pytest.mark.parametrize("codec", CODECS)
+def test_a_compressed_log_tells_the_same(tmp_path, log, expected, codec, ending):
+    path = written(tmp_path / f"application_1{codec}{ending}", CODECS[codec](log.content))
+
+    assert changes(path) == expected
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_streams_that_follow_one_another_are_read_to_the_last(tmp_path, log, expected, codec):
+    half = len(log.content) // 2
+    packed = CODECS[codec](log.content[:half]) + CODECS[codec](log.content[half:])
+
+    assert changes(written(tmp_path / f"log{codec}", packed)) == expected
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_of_a_log_that_stops_short_all_is_read_that_is_there(tmp_path, log, codec):
+    packed = CODECS[codec](log.content)
+
+    for end in (0, 2, 7, 8, 20, 21, len(packed) // 2, len(packed) - 1):
+        ((found, replay),) = replayed(written(tmp_path / f"log{codec}", packed[:end]))
+        assert replay.error is None
+        assert len(found) <= 4
+
+
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec])
+def test_a_file_of_another_kind_is_an_error_that_names_it(tmp_path, codec):
+    path = written(tmp_path / f"log{codec}", b"this is not compressed at all" * 10)
+    ((found, replay),) = replayed(path)
+
+    assert found == []
+    assert replay.error.startswith(f"{path}: ")
+
+
+@pytest.mark.parametrize("codec", [codec for codec in CODECS if codec])
+def test_damage_keeps_what_was_told_before_it_and_is_an_error(tmp_path, codec):
+    log = EventLog().started(at=1).commits(since=3, until=41).ended(exception=CONFLICT)
+    later = b'{"Event":"SparkListenerEnvironmentUpdate"}\n' * 100_000
+    packed = CODECS[codec](log.content + later)
+    path = written(tmp_path / f"log{codec}", packed + b"\x13damaged" * 100)
+    ((found, replay),) = replayed(path)
+
+    assert [change.alertname for change in found] == ["QueryFailed"]
+    assert str(path) in replay.error
+
+
+@pytest.mark.parametrize("size", [-1, 2**30])
+def test_a_block_of_impossible_size_is_damage(size):
+    head = struct.pack("<8sBiii", b"LZ4Block", 0x25, size, 10, 0)
+    with pytest.raises(ValueError, match="damaged"):
+        list(lz4_blocks(io.BytesIO(head), cramjam.lz4.decompress_block))
+    head = struct.pack(">8siii", b"\x82SNAPPY\x00", 1, 1, size)
+    with pytest.raises(ValueError, match="damaged"):
+        list(snappy_blocks(io.BytesIO(head), cramjam.snappy.decompress_raw))
+
+
+def test_lzf_is_refused_by_name_with_what_to_do(tmp_path):
+    path = written(tmp_path / "local-1.lzf", b"ZV")
+    ((_, replay),) = replayed(path)
+
+    assert str(path) in replay.error
+    assert "lzf" in replay.error
+    assert "spark.eventLog.compression.codec=zstd" in replay.error
+
+
+@pytest.mark.parametrize(
+    ("codec", "package"), [(".zstd", "zstandard"), (".lz4", "cramjam"), (".snappy", "cramjam")]
+)
+def test_a_missing_package_is_named_with_how_to_get_it(tmp_path, monkeypatch, codec, package):
+    monkeypatch.setitem(__import__("sys").modules, package, None)
+    path = written(tmp_path / f"log{codec}", b"")
+    with pytest.raises(NotInstalledError, match=r"querypulse\[replay\]") as error:
+        replayed(path)
+
+    assert package in str(error.value)
+    assert str(path) in str(error.value)
+
+
+# -- folders ------------------------------------------------------------------------------------
+
+
+def rolled(folder, content, cuts, codec=""):
+    """Write the log in pieces, as Spark rolls it."""
+    edges = [0, *sorted(cuts), len(content)]
+    for number, (start, end) in enumerate(itertools.pairwise(edges), 1):
+        written(folder / f"events_{number}_app{codec}", CODECS[codec](content[start:end]))
+    written(folder / "appstatus_app", b"")
+    return folder
+
+
+def line_ends(log):
+    return list(itertools.accumulate(len(line) + 1 for line in log.lines))
+
+
+@given(
+    cuts=st.lists(st.integers(0, 90), max_size=12),
+    codec=st.sampled_from(sorted(CODECS)),
+)
+def test_rolling_and_compressing_a_log_changes_nothing(
+    log, expected, tmp_path_factory, cuts, codec
+):
+    ends = line_ends(log)
+    folder = tmp_path_factory.mktemp("logs") / "eventlog_v2_app"
+    rolled(folder, log.content, [ends[min(cut, len(ends) - 1)] for cut in cuts], codec)
+
+    assert changes(folder) == expected
+
+
+def test_rolled_files_are_read_by_number_not_by_name(tmp_path, log, expected):
+    folder = rolled(tmp_path / "eventlog_v2_app", log.content, line_ends(log)[5:60:4])
+
+    assert (folder / "events_10_app").exists()
+    assert changes(folder) == expected
+
+
+def test_what_was_compacted_replaces_all_before_it(tmp_path, log, expected):
+    folder = rolled(tmp_path / "eventlog_v2_app", log.content, [])
+    written(folder / "events_1_app.compact", b"an older compaction\n")
+    (folder / "events_1_app").rename(folder / "events_3_app.compact")
+    written(folder / "events_2_app", b"compacted since\n")
+    written(folder / "events_3_app", b"compacted since\n")
+    written(folder / "events_4_app", b'{"Event":"SparkListenerLogStart"}\n')
+
+    assert changes(folder) == expected
+
+
+def test_every_application_below_a_folder_is_replayed_apart(tmp_path, log, expected):
+    log.write(tmp_path / "2026" / "application_1_1")
+    rolled(tmp_path / "2026" / "eventlog_v2_application_2_1", log.content, [], ".zstd")
+    rolled(tmp_path / "eventlog_v2_application_2_2", log.content, [], ".lz4")
+    written(tmp_path / "local-1.zstd.inprogress", zstandard.compress(log.content))
+    written(tmp_path / ".local-1.crc", b"crc")
+    written(tmp_path / "_SUCCESS", b"")
+    written(tmp_path / ".hidden" / "log", log.content)
+    (tmp_path / "circle").symlink_to(tmp_path)
+
+    found = replayed(tmp_path)
+    assert [Path(replay.path).name for _, replay in found] == [
+        "application_1_1",
+        "eventlog_v2_application_2_1",
+        "eventlog_v2_application_2_2",
+        "local-1.zstd.inprogress",
+    ]
+    assert all(one == expected for one, _ in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("local-1", "local-1"),
+        ("local-1.zstd.inprogress", "local-1"),
+        ("application_1_2.lz4", "application_1_2"),
+        ("events.jsonl", "events.jsonl"),
+        ("events.jsonl.gz", "events.jsonl"),
+    ],
+)
+def test_a_recording_without_a_name_goes_by_its_files(tmp_path, name, label):
+    (application,) = find_applications([str(written(tmp_path / name, b""))])
+
+    assert application.label == label
+
+
+def test_a_rolled_log_without_a_name_goes_by_its_application(tmp_path):
+    rolled(tmp_path / "eventlog_v2_application_7_1", b"", [])
+    (application,) = find_applications([str(tmp_path)])
+
+    assert application.label == "application_7_1"
+
+
+def test_a_log_that_is_named_twice_is_judged_once(tmp_path, log):
+    path = log.write(tmp_path / "log")
+
+    assert len(find_applications([str(path), str(tmp_path), path.as_uri()])) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["s3a://bucket/logs", "hdfs:///logs", "abfss://c@a/logs", "dbfs:/logs"]
+)
+def test_what_is_no_local_path_is_refused_by_name(text):
+    with pytest.raises(ReplayError, match="local") as error:
+        find_applications([text])
+
+    assert text in str(error.value)
+
+
+def test_what_is_not_there_is_refused_by_name(tmp_path):
+    with pytest.raises(ReplayError, match="nowhere"):
+        find_applications([str(tmp_path / "nowhere")])
+    with pytest.raises(ReplayError, match="no event log"):
+        find_applications([str(tmp_path)])
+
+
+def test_what_cannot_be_opened_is_an_error_that_names_it(tmp_path, log):
+    log.write(tmp_path / "good")
+    (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
+    (_, good), (_, lost) = replayed(tmp_path)
+
+    assert good.error is None
+    assert lost.error == f"{tmp_path}/lost: No such file or directory"
+
+
+# -- lines --------------------------------------------------------------------------------------
+
+
+def test_a_line_beyond_all_measure_is_cut_not_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 5000)
+    path = written(tmp_path / "log", b"a" * 123_456 + b"\nshort\n" + b"b" * 5000)
+
+    assert list(read_lines(path, lambda _: None)) == [
+        b"a" * 1000 + b"\n",
+        b"short\n",
+        b"b" * 1000 + b"\n",
+    ]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_byte_read_is_told(tmp_path, log, codec):
+    path = written(tmp_path / f"log{codec}", CODECS[codec](log.content))
+    sizes = []
+    list(read_lines(path, sizes.append))
+
+    assert sum(sizes) == path.stat().st_size

@@ -1,0 +1,332 @@
+"""A replay tells what the living would have been told, at the log's own times."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.event_log import BEGAN, CONFLICT, EventLog
+from support.replays import after, changes, replayed, told
+from support.story import progress
+
+from querypulse.listener.events import Idle, Started, Terminated
+from querypulse.sidecar.replay import court
+from querypulse.sidecar.replay.court import Court
+from querypulse.sidecar.settings import Settings
+from querypulse.sidecar.wiring import policy
+
+TICK = 1.0
+
+
+def steady(until=300.0):
+    """Query ``a`` commits every 2 s."""
+    return EventLog().started(at=1).commits(since=3, until=until)
+
+
+def firing(found):
+    return [(alertname, query) for status, alertname, query, _ in found if status == "firing"]
+
+
+# -- what must be told --------------------------------------------------------------------------
+
+
+def test_a_death_is_told_at_the_newest_time_the_log_had_told_by_then(tmp_path):
+    log = steady(until=21).work(at=21.5).ended(exception=CONFLICT).work(at=400)
+
+    assert told(log, tmp_path) == [("firing", "QueryFailed", "a", 21.5)]
+
+
+def test_the_reason_of_a_death_is_told(tmp_path):
+    log = steady(until=21).ended(exception=CONFLICT)
+
+    (change,) = changes(log.write(tmp_path / "log"))
+    assert change.reason == "ConcurrentAppendException: Files were added"
+    assert (change.severity, change.app) == ("critical", "etl")
+
+
+def test_a_death_is_resolved_by_a_commit_of_the_next_run(tmp_path):
+    log = steady(until=21).ended(exception=CONFLICT).started(run=2, at=100)
+    log.commit(run=2, batch=10, at=110).commits(since=112, until=130, batch=11)
+
+    assert told(log, tmp_path) == [
+        ("firing", "QueryFailed", "a", 21.0),
+        ("resolved", "QueryFailed", "a", pytest.approx(110.5, abs=TICK / 2)),
+    ]
+
+
+def test_a_stall_is_told_when_the_window_is_over_and_ends_with_a_commit(tmp_path):
+    log = (
+        steady(until=101)
+        .commit(batch=50, at=725, seconds=620)
+        .commits(since=727, until=740, batch=51)
+    )
+
+    assert told(log, tmp_path) == [
+        ("firing", "CommitStalled", "a", pytest.approx(161.5, abs=TICK / 2)),
+        ("resolved", "CommitStalled", "a", pytest.approx(725.5, abs=TICK / 2)),
+    ]
+
+
+def test_a_stall_is_seen_among_siblings_that_go_on(tmp_path):
+    log = EventLog().started("a", at=1).started("b", at=1)
+    for batch, at in enumerate(range(3, 400, 2)):
+        log.commit("b", batch=batch, at=at)
+        if at < 100:
+            log.commit("a", batch=batch, at=at)
+
+    assert told(log, tmp_path) == [
+        ("firing", "CommitStalled", "a", pytest.approx(159.5, abs=TICK / 2))
+    ]
+
+
+def test_a_stall_at_the_end_of_a_log_is_seen_by_the_times_of_other_lines(tmp_path):
+    log = steady(until=101).work(at=500)
+
+    assert firing(told(log, tmp_path)) == [("CommitStalled", "a")]
+
+
+@pytest.mark.parametrize("beyond", [0.5, 2.0, 14.0, 16.0])
+def test_a_stall_that_has_just_been_told_and_heals_is_told_and_resolved(tmp_path, beyond):
+    log = EventLog().started("a", at=1).started("b", at=1).commit("a", batch=0, at=3)
+    log.commits("b", since=3, until=63 + beyond).commit("a", batch=1, at=63.5 + beyond)
+    log.commits("b", since=70 + beyond, until=100, batch=99).commit("a", batch=2, at=90)
+
+    assert [change[:3] for change in told(log, tmp_path)] == [
+        ("firing", "CommitStalled", "a"),
+        ("resolved", "CommitStalled", "a"),
+    ]
+
+
+def test_a_query_of_the_roster_that_never_comes_is_missing(tmp_path):
+    log = steady()
+
+    assert told(log, tmp_path, expected_queries=["a", "gold"]) == [
+        ("firing", "QueryMissing", "gold", pytest.approx(120.5, abs=TICK / 2))
+    ]
+
+
+def test_a_query_of_the_roster_that_stops_is_gone(tmp_path):
+    log = EventLog().started("a", at=1).started("b", at=1).commits("a", since=3, until=11)
+    log.ended("a").commits("b", since=12, until=200)
+
+    assert told(log, tmp_path, expected_queries=["a"]) == [
+        ("firing", "QueryGone", "a", pytest.approx(71.5, abs=TICK / 2))
+    ]
+
+
+def test_a_query_that_starts_and_never_gives_a_sign_is_missing(tmp_path):
+    log = EventLog().started("a", at=1).started("b", at=1).commits("b", since=3, until=300)
+
+    assert firing(told(log, tmp_path)) == [("QueryMissing", "a")]
+
+
+def test_after_a_long_silence_every_death_is_still_told(tmp_path):
+    log = steady(until=21).work(at=90_000).ended(exception=CONFLICT)
+
+    assert firing(told(log, tmp_path)) == [("CommitStalled", "a"), ("QueryFailed", "a")]
+
+
+def test_other_settings_tell_other_things(tmp_path):
+    log = steady(until=21).commit(batch=10, at=61, seconds=39).commits(since=63, until=90, batch=11)
+
+    assert told(log, tmp_path) == []
+    assert firing(told(log, tmp_path, stall_floor_seconds=20)) == [("CommitStalled", "a")]
+    quiet = {"a*": {"ignore": True}}
+    assert told(log, tmp_path, stall_floor_seconds=20, queries=quiet) == []
+
+
+# -- what must not ------------------------------------------------------------------------------
+
+
+def nothing():
+    return EventLog()
+
+
+def batch_job():
+    return EventLog().work(at=5).work(at=4000).stopped(at=4001)
+
+
+def healthy():
+    return steady().stopped(at=301)
+
+
+def idle():
+    log = steady(until=21)
+    for at in range(31, 2000, 10):
+        log.idle(at=at)
+    return log
+
+
+def slow_but_regular():
+    log = EventLog().started(at=1)
+    for batch, at in enumerate(range(100, 2000, 100)):
+        log.commit(batch=batch, at=at, seconds=95)
+    return log
+
+
+def stopped_by_its_owner():
+    return steady(until=21).ended().work(at=2000)
+
+
+def stopped_with_its_application():
+    return (
+        steady(until=21)
+        .stopped(at=22)
+        .ended(exception="x: SparkContext was shut down")
+        .work(at=500)
+    )
+
+
+def a_log_that_just_ends():
+    return steady(until=21)
+
+
+def killed_in_mid_line():
+    log = steady(until=21)
+    log.lines.append('{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProg')
+    return log
+
+
+def clock_set_back():
+    return (
+        steady(until=101)
+        .commits(since=40, until=101, batch=60)
+        .commits(since=103, until=150, batch=99)
+    )
+
+
+def restarted_at_once():
+    log = steady(until=21).ended().started(run=2, at=22)
+    return log.commit(run=2, batch=10, at=24).commit(run=2, batch=11, at=60)
+
+
+HARMLESS = [
+    nothing, batch_job, healthy, idle, slow_but_regular, stopped_by_its_owner,
+    stopped_with_its_application, a_log_that_just_ends, killed_in_mid_line, clock_set_back,
+    restarted_at_once,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("log", HARMLESS)
+def test_nobody_is_told_for_nothing(tmp_path, log):
+    assert told(log(), tmp_path) == []
+
+
+def test_a_planned_stop_takes_no_query_of_the_roster_for_gone(tmp_path):
+    log = steady(until=21).stopped(at=22).work(at=4000)
+
+    assert told(log, tmp_path, expected_queries=["a"]) == []
+
+
+def test_what_a_context_failed_of_before_it_was_stopped_stays_told(tmp_path):
+    log = steady(until=21).ended(exception=CONFLICT).stopped(at=60)
+
+    assert told(log, tmp_path) == [("firing", "QueryFailed", "a", 21.0)]
+
+
+def test_two_applications_in_one_file_are_judged_apart(tmp_path):
+    """In whatever order they stand there."""
+    first, second = EventLog("first"), EventLog("second")
+    first.started("a", at=1).commits("a", since=3, until=11).ended("a", exception=CONFLICT)
+    second.started("b", at=1000).commits("b", since=1002, until=1020).ended("b", exception=CONFLICT)
+    first.lines = second.stopped(at=1030).lines + first.lines
+
+    ((found, replay),) = replayed(first.write(tmp_path / "log"))
+    assert [(one.app, one.alertname, one.query) for one in found] == [
+        ("second", "QueryFailed", "b"),
+        ("first", "QueryFailed", "a"),
+    ]
+    assert (replay.opened, replay.events) == (2, 19)
+
+
+# -- how much there was ---------------------------------------------------------------------------
+
+
+def test_what_there_was_to_judge_is_counted(tmp_path):
+    log = (
+        steady(until=101)
+        .commit(batch=50, at=725, seconds=620)
+        .ended(exception=CONFLICT)
+        .stopped(at=730)
+    )
+    ((_, replay),) = replayed(log.write(tmp_path / "log"))
+
+    assert (replay.app, replay.events, replay.opened) == ("etl", 53, 2)
+    assert (replay.began_at, replay.ended_at) == (BEGAN, BEGAN + 730)
+    assert replay.longest_stall.query == "a"
+    assert replay.longest_stall.seconds == pytest.approx(624, abs=TICK)
+
+
+def test_a_name_of_ones_own_may_be_given_to_the_application(tmp_path):
+    log = steady(until=21).ended(exception=CONFLICT)
+
+    assert [c.app for c in changes(log.write(tmp_path / "log"), app_name="prod")] == ["prod"]
+
+
+# -- few judgements tell what many would ----------------------------------------------------------
+
+_EVENTS = st.tuples(
+    st.sampled_from("abc"),
+    st.sampled_from(["commit", "commit", "commit", "idle", "died", "stopped", "started"]),
+    st.sampled_from([0.1, 0.4, 1.0, 3.0, 9.0, 14.0, 16.0, 40.0, 61.0, 150.0, 4000.0]),
+)
+
+
+def event_of(query, run, what, batch):
+    ids = (f"id-{query}", f"{query}-{run}")
+    if what == "commit":
+        return progress(query, run, batch=batch, seconds=0.5)
+    if what == "idle":
+        return Idle(*ids)
+    if what == "started":
+        return Started(*ids, query)
+    return Terminated(*ids, CONFLICT if what == "died" else None, None)
+
+
+def play(story, wanted, seconds, monkeypatch):
+    monkeypatch.setattr(court, "MAX_STRETCH_SECONDS", seconds)
+    judge, now, batch, runs, found = (
+        Court(wanted, "app", BEGAN),
+        BEGAN,
+        0,
+        dict.fromkeys("abc", 1),
+        [],
+    )
+    for query, what, pause in story:
+        now, batch = now + pause, batch + 1
+        runs[query] += what == "started"
+        found += judge.hear(event_of(query, runs[query], what, batch), now)
+    found += judge.wait(now + 1000)
+    histories = {}
+    for one in found:
+        histories.setdefault((one.alertname, one.query), []).append((one.status, after(one.at)))
+    return histories
+
+
+def the_same(one, other):
+    """The same changes of the same alerts, each within a tick."""
+    return one.keys() == other.keys() and all(
+        [status for status, _ in one[key]] == [status for status, _ in other[key]]
+        and all(abs(a - b) <= TICK for (_, a), (_, b) in zip(one[key], other[key], strict=True))
+        for key in one
+    )
+
+
+@given(
+    story=st.lists(_EVENTS, max_size=40),
+    grace=st.sampled_from([0, 2, 30, 60]),
+    floor=st.sampled_from([3, 20, 60]),
+)
+def test_judging_a_stretch_by_its_end_tells_what_judging_every_tick_tells(story, grace, floor):
+    wanted = policy(
+        Settings(
+            expected_queries=("a", "z"),
+            gone_grace_seconds=grace,
+            start_grace_seconds=grace,
+            stall_floor_seconds=floor,
+        )
+    )
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        assert the_same(
+            play(story, wanted, 15.0, monkeypatch), play(story, wanted, 1.0, monkeypatch)
+        )

@@ -1,0 +1,182 @@
+"""Real event logs, as Spark itself writes them, tell in a replay what was told live."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from datetime import timezone
+
+import pytest
+from support.pages import Pages
+from support.replays import replayed
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+COMMAND = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
+# Those of the demo, and the roster in place of the trigger, which no log tells.
+SETTINGS = [
+    "--set=stall_floor_seconds=15",
+    "--set=gone_grace_seconds=10",
+    '--set=expected_queries=["alert_resolution"]',
+]
+FATES = {"dies": "3", "hangs": "3", "stops": "3", "healthy": "2"}
+
+
+def querypulse(*arguments):
+    return subprocess.run(
+        [sys.executable, "-Ic", COMMAND, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+# -- the demo, live and again ---------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def fates(tmp_path_factory):
+    """Plays each fate once; the answer is the folder of their event logs, and what was told live."""
+    folder = tmp_path_factory.mktemp("fates")
+    live = {}
+    for fate, after in FATES.items():
+        with Pages() as pages:
+            played = querypulse(
+                *("demo", "--fate", fate, "--queries", "3", "--after", after, "--duration", "20"),
+                *("--webhook-url", pages.url, "--event-log", folder / fate),
+            )
+            assert played.returncode == 0, played.stdout + played.stderr
+            live[fate] = {page.what for page in pages.pages if page.status == "firing"}
+    return folder, live
+
+
+def findings(*arguments):
+    done = querypulse("replay", "--json", *SETTINGS, *arguments)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("fate", FATES)
+def test_a_replay_tells_what_the_living_was_told(fates, fate):
+    folder, live = fates
+    told = [row for row in findings(folder / fate) if row["status"] == "firing"]
+
+    assert [(row["alertname"], row["query"]) for row in told] == sorted(live[fate])
+    assert len(told) == (fate != "healthy")
+    assert {row["app"] for row in told} <= {"telemetry"}
+
+
+def test_a_spark_job_finds_the_same_and_sums_it_up(fates, spark, tmp_path):
+    folder, _ = fates
+    out = tmp_path / "found.parquet"
+    done = querypulse("replay", "--spark", *SETTINGS, "--out", out, folder)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [row.asDict() for row in spark.read.parquet(str(out)).collect()]
+    for row in rows:
+        at = row["at"].astimezone(timezone.utc)
+        row["at"] = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    expected = findings(folder)
+    assert sorted(rows, key=str) == sorted(expected, key=str)
+    assert len(rows) >= 3
+    assert "4 applications, " in done.stdout
+    assert ": 3 alerts; longest silent stall: " in done.stdout
+    assert done.stdout.count("telemetry/alert_resolution  ") == len({r["at"][:10] for r in rows})
+
+    again = querypulse("replay", "--spark", "--out", out, folder)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert f"{out}: is there already" in again.stderr
+
+
+# -- every codec ----------------------------------------------------------------------------------
+
+WRITER = """
+    import os, signal, sys, time
+    from pyspark.sql import SparkSession
+    folder, *codecs = sys.argv[1:]
+    def run(name, **conf):
+        os.makedirs(f"{folder}/{name}")
+        builder = SparkSession.builder.master("local[2]").appName(name)
+        for key, value in {
+            "driver.bindAddress": "127.0.0.1", "driver.host": "127.0.0.1", "ui.enabled": "false",
+            "ui.showConsoleProgress": "false", "sql.shuffle.partitions": "1",
+            "eventLog.enabled": "true", "eventLog.dir": f"file://{folder}/{name}", **conf,
+        }.items():
+            builder = builder.config(f"spark.{key}", value)
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("OFF")
+        rows = spark.readStream.format("rate").option("rowsPerSecond", 10).load()
+        query = rows.writeStream.queryName("steady").format("noop").start()
+        while query.lastProgress is None or query.lastProgress["batchId"] < 2:
+            time.sleep(0.05)
+        return spark, query
+    def finish(spark, query):
+        query.stop()
+        spark.stop()
+    for codec in codecs:
+        finish(*run(codec, **{"eventLog.compress": "true", "eventLog.compression.codec": codec}))
+    finish(*run("default"))
+    spark, query = run("rolled", **{
+        "eventLog.compress": "false", "eventLog.rolling.enabled": "true",
+        "eventLog.rolling.maxFileSize": "10m",
+    })
+    spark.sparkContext.setLocalProperty("padding", "x" * 500_000)
+    for _ in range(25):
+        spark.range(1).count()
+    finish(spark, query)
+    spark, query = run("killed")
+    os.kill(spark._jvm.ProcessHandle.current().pid(), signal.SIGKILL)
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory):
+    """Event logs of one small application each, by how they were written."""
+    folder = tmp_path_factory.mktemp("logs")
+    script = folder / "writer.py"
+    script.write_text(textwrap.dedent(WRITER))
+    done = subprocess.run(
+        [sys.executable, "-I", str(script), str(folder), *CODECS, "lzf"],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+CODECS = ["zstd", "lz4", "snappy"]
+
+
+@pytest.mark.parametrize("name", [*CODECS, "default", "rolled"])
+def test_a_log_is_read_whole_however_spark_wrote_it(logs, name):
+    ((found, replay),) = replayed(logs / name)
+
+    assert (replay.error, replay.unread, found) == (None, 0, [])
+    assert replay.app == name
+    assert replay.events >= 5
+    assert replay.ended_at - replay.began_at > 1
+
+
+def test_the_codecs_were_those_asked_for(logs):
+    for name in CODECS:
+        assert list((logs / name).rglob(f"*.{name}")), name
+    assert len(list((logs / "rolled").rglob("events_*"))) > 1
+    assert list((logs / "killed").rglob("*.inprogress"))
+
+
+def test_the_log_of_a_killed_driver_is_read_as_far_as_it_goes(logs):
+    ((found, replay),) = replayed(logs / "killed")
+
+    assert (replay.error, replay.unread, found) == (None, 0, [])
+
+
+def test_lzf_is_refused(logs):
+    ((_, replay),) = replayed(logs / "lzf")
+
+    assert "lzf" in replay.error
