@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-TRIGGER = "1 second"
+TRIGGER = "2 seconds"
 
 
 class Cage:

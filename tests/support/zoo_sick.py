@@ -8,7 +8,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pyspark.sql import functions as F
 from support.queries import Boom, until
 from support.sources import Backlog, Frozen, Hanging, Refusing, Rewound, staged
 from support.zoo import Cage
@@ -276,6 +275,8 @@ def lagging(cage):
 def from_staged(cage, name, reader, alertname, window, reason=""):
     switch = Switch(cage, name)
     query = cage.start(staged(cage.spark, reader, switch.path), name, trigger=BRISK)
+    # Spark gives its Python processes 10 s to start: one after the other.
+    until(lambda: cage.committed(name) >= 0, f"{name} commits", 60)
     told = Told(alertname, name, switch.began_at, window, reason)
     return Patient(query, switch.path.touch, (told,))
 
@@ -283,8 +284,9 @@ def from_staged(cage, name, reader, alertname, window, reason=""):
 def watermark_stuck(cage):
     """The clock of whoever writes the rows stands still; the rows keep coming."""
     clock = "java_method('java.lang.System', 'getProperty', 'zoo.clock')"
-    limit = f"timestamp_seconds(CAST(coalesce({clock}, '9999999999') AS DOUBLE))"
-    events = cage.rate().select(F.expr(f"least(timestamp, {limit})").alias("at"))
+    set_property(cage, "zoo.clock", str(time.time() + 1000))
+    at = f"least(timestamp, timestamp_seconds(CAST({clock} AS DOUBLE))) AS at"
+    events = cage.rate().selectExpr(at)
     query = cage.start(events.withWatermark("at", "1 second"), "watermark_stuck", trigger=BRISK)
     return Patient(
         query,
@@ -312,11 +314,11 @@ def well(cage):
 
 
 WELL_AT_FIRST = (
-    well,
     hangs_in_source,
     offsets_frozen,
     offsets_rewound,
     lagging,
+    well,
     hangs_in_foreach_batch,
     stopped_and_not_back,
     overflowed,
