@@ -97,7 +97,7 @@ class Life:
     lags: list[float] = field(default_factory=list)
     longest_flight: float = 0.0
     longest_silence: float = 0.0
-    longest_window: float = 0.0
+    window: float = 0.0
 
     def note(self, shown: Any) -> None:
         """Take in one look."""
@@ -111,7 +111,7 @@ class Life:
             self.lags.append(shown.lag_offsets)
         self.longest_flight = max(self.longest_flight, shown.batch_in_flight_seconds or 0.0)
         self.longest_silence = max(self.longest_silence, shown.last_commit_age_seconds or 0.0)
-        self.longest_window = max(self.longest_window, shown.window_seconds or 0.0)
+        self.window = shown.window_seconds or 0.0
 
     @property
     def last_state(self) -> str:
