@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -83,7 +84,11 @@ class Cage:
     def committed(self, name: str) -> int:
         """The newest batch in an animal's commit log; -1 while there is none."""
         log = self.checkpoint(name) / "commits"
-        ids = [int(path.name) for path in log.iterdir() if path.name.isdecimal()] if log.exists() else []
+        ids = (
+            [int(path.name) for path in log.iterdir() if path.name.isdecimal()]
+            if log.exists()
+            else []
+        )
         return max(ids, default=-1)
 
 
@@ -114,16 +119,16 @@ class Life:
         self.window = shown.window_seconds or 0.0
 
     @property
-    def last_state(self) -> str:
+    def state(self) -> str:
         """The state it was seen in last."""
         return self.states[-1] if self.states else "never seen"
 
 
-class Diary(dict[str, Life]):
+class Diary(defaultdict[str, Life]):
     """The lives of all animals by their labels, written beside the test."""
 
     def __init__(self, cage: Cage, sidecar: Any) -> None:
-        super().__init__()
+        super().__init__(Life)
         self._cage = cage
         self._sidecar = sidecar
         self._began_at = time.monotonic()
@@ -137,4 +142,4 @@ class Diary(dict[str, Life]):
     def _write(self) -> None:
         while not self._cage.closing.wait(0.2):
             for shown in self._sidecar.snapshot().queries:
-                self.setdefault(shown.name, Life()).note(shown)
+                self[shown.name].note(shown)

@@ -103,7 +103,7 @@ def dies_in_first_batch(cage):
 def dies_initialising(cage):
     name, switch = "dies_initialising", Switch(cage, "dies_initialising")
     switch.path.touch()
-    told = Told("QueryFailed", name, switch.began_at, reason="ConnectionError: no broker at ")
+    told = Told("QueryFailed", name, switch.began_at, reason="PYTHON_DATA_SOURCE_ERROR: ")
     return Patient(
         None, lambda: cage.start(staged(cage.spark, Refusing, switch.path), name), (told,)
     )
@@ -118,10 +118,10 @@ def stopped_and_not_back(cage):
 
 
 def overflowed(cage):
-    """Fails while it is being stopped: Spark's own pattern overflows the stack on the message.
+    """Fails while it is being stopped, and Spark overflows its stack on the message.
 
-    ``StreamExecution.isInterruptionException`` matches ``(.|\\r\\n|\\r|\\n)*``; the stream thread
-    dies of the uncaught error, and the query ends without its exception.
+    ``StreamExecution.isInterruptionException`` matches it with a regular expression that recurs
+    for every character; the query ends without an exception.
     """
 
     def fail_in_java(batch):
@@ -212,7 +212,7 @@ def hangs_in_first_batch(cage):
 
 
 def hangs_in_source(cage):
-    return from_staged(cage, "hangs_in_source", Hanging, "CommitStalled", None, "source_hung: ")
+    return from_staged(cage, "hangs_in_source", Hanging, "CommitStalled", reason="source_hung: ")
 
 
 def continuous_stops(cage):
@@ -261,18 +261,18 @@ class Storage:
 
 
 def offsets_frozen(cage):
-    return from_staged(cage, "offsets_frozen", Frozen, "OffsetStalled", None)
+    return from_staged(cage, "offsets_frozen", Frozen, "OffsetStalled")
 
 
 def offsets_rewound(cage):
-    return from_staged(cage, "offsets_rewound", Rewound, "OffsetRewound", None)
+    return from_staged(cage, "offsets_rewound", Rewound, "OffsetRewound")
 
 
 def lagging(cage):
-    return from_staged(cage, "lagging", Backlog, "QueryLagging", TREND)
+    return from_staged(cage, "lagging", Backlog, "QueryLagging", window=TREND)
 
 
-def from_staged(cage, name, reader, alertname, window, reason=""):
+def from_staged(cage, name, reader, alertname, *, window=None, reason=""):
     switch = Switch(cage, name)
     query = cage.start(staged(cage.spark, reader, switch.path), name, trigger=BRISK)
     # Spark gives its Python processes 10 s to start: one after the other.
