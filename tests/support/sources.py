@@ -1,0 +1,150 @@
+"""A streaming source whose offsets do what a test wants, from the moment the test chooses.
+
+Spark runs it in Python processes of their own, so a test turns it sick with a file, its switch,
+and reads from a second file when the sickness began. Needs Spark 4.2 (``reportLatestOffset``)
+and PyArrow.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from pyspark import cloudpickle
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+
+
+class Steady(DataSourceStreamReader):
+    """Two partitions; each batch takes what has come: ``step`` offsets more. The others differ.
+
+    A batch has no rows, so that no Python worker is needed to read them.
+    """
+
+    step = 10
+    rows = 0
+
+    def __init__(self, switch):
+        self.switch = Path(switch)
+        self.latest = None
+
+    def sick(self):
+        """Whether the test has thrown the switch; the first time it shows is written down."""
+        if not self.switch.exists():
+            return False
+        began = self.switch.with_suffix(".began")
+        if not began.exists():
+            # The monotonic clock is one for all processes of a machine.
+            began.with_suffix(".new").write_text(repr(time.monotonic()))
+            began.with_suffix(".new").rename(began)
+        return True
+
+    def initialOffset(self):
+        return offsets(1000, 1000)
+
+    def latestOffset(self, start, limit):
+        first, second = start["topic"].values()
+        self.latest = offsets(first + self.step, second + self.step)
+        return self.latest
+
+    def reportLatestOffset(self):
+        return self.latest
+
+    def partitions(self, start, end):
+        return [InputPartition(end["topic"]["0"])] * self.rows
+
+    def read(self, partition):
+        yield (partition.value,)
+
+
+class Refusing(Steady):
+    """Cannot reach its broker while Spark initialises it."""
+
+    def __init__(self, switch):
+        super().__init__(switch)
+        self.sick()
+        raise ConnectionError("no broker at broker-7.internal:9092")
+
+
+class Hanging(Steady):
+    """Gives no answer when it is asked for its offsets."""
+
+    def latestOffset(self, start, limit):
+        while self.sick():
+            time.sleep(0.1)
+        return super().latestOffset(start, limit)
+
+
+class Frozen(Steady):
+    """Its second partition stands still, while more and more waits there."""
+
+    def latestOffset(self, start, limit):
+        if not self.sick():
+            return super().latestOffset(start, limit)
+        first, second = start["topic"].values()
+        self.latest = offsets(first + self.step, self.latest["topic"]["1"] + self.step)
+        return offsets(first + self.step, second)
+
+
+class Rewound(Steady):
+    """Somebody recreates the topic: once, its offsets begin again from 0."""
+
+    def __init__(self, switch):
+        super().__init__(switch)
+        self.rewound = False
+
+    def latestOffset(self, start, limit):
+        if self.rewound or not self.sick():
+            return super().latestOffset(start, limit)
+        self.rewound = True
+        self.latest = offsets(0, 0)
+        return self.latest
+
+
+class Backlog(Steady):
+    """Very much waits and is worked off bit by bit; sick, more comes than is worked off."""
+
+    rows = 1
+    step = 500
+    waiting = 1_000_000
+
+    def latestOffset(self, start, limit):
+        first, second = start["topic"].values()
+        if self.latest is None:
+            self.latest = offsets(first + self.waiting, second + self.waiting)
+        if self.sick():
+            more = 2 * self.step
+            self.latest = offsets(*(end + more for end in self.latest["topic"].values()))
+        return offsets(first + self.step, second + self.step)
+
+
+READERS = {kind.__name__: kind for kind in (Steady, Refusing, Hanging, Frozen, Rewound, Backlog)}
+
+
+class Staged(DataSource):
+    """``format("staged")``; options ``reader``, a name of ``READERS``, and ``switch``, a path."""
+
+    @classmethod
+    def name(cls):
+        return "staged"
+
+    def schema(self):
+        return "value long"
+
+    def streamReader(self, schema):
+        return READERS[self.options["reader"]](self.options["switch"])
+
+
+def offsets(first, second):
+    """As Kafka's source reports them."""
+    return {"topic": {"0": first, "1": second}}
+
+
+def staged(spark, reader, switch):
+    """A stream from that reader; it is healthy until the file ``switch`` exists."""
+    # Spark's Python processes cannot import the tests, nor are they this Python by default.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    spark.sparkContext.pythonExec = sys.executable
+    spark.dataSource.register(Staged)
+    stream = spark.readStream.format("staged").option("reader", reader.__name__)
+    return stream.option("switch", str(switch)).load()

@@ -1,0 +1,145 @@
+"""Where animals live: queries on one real Spark, each of which does what its name says."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+TRIGGER = "2 seconds"
+
+
+class Cage:
+    """A Spark, a folder for each animal, and helpers that act while the test watches."""
+
+    def __init__(self, spark: Any, folder: Path) -> None:
+        self.spark = spark
+        self.closing = threading.Event()
+        self._folder = folder
+        self._helpers: list[threading.Thread] = []
+        self._at_close: list[Callable[[], object]] = []
+
+    def folder(self, name: str) -> Path:
+        """An animal's own folder."""
+        folder = self._folder / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
+
+    def help(self, action: Callable[[], None]) -> None:
+        """Run ``action`` beside the test; it must end when ``closing`` is set."""
+        helper = threading.Thread(target=action, name="zoo", daemon=True)
+        self._helpers.append(helper)
+        helper.start()
+
+    def at_close(self, action: Callable[[], object]) -> None:
+        """What has to be done before the animal's query can be stopped."""
+        self._at_close.append(action)
+
+    def close(self) -> None:
+        """Free what hangs and end the helpers."""
+        self.closing.set()
+        for action in self._at_close:
+            action()
+        for helper in self._helpers:
+            helper.join(30)
+            assert not helper.is_alive(), "a helper of the zoo does not end"
+
+    def rate(self, spark: Any = None) -> Any:
+        """A few rows every second, read by one task."""
+        stream = (spark or self.spark).readStream.format("rate")
+        return stream.option("rowsPerSecond", 10).option("numPartitions", 1).load()
+
+    def files(self, name: str) -> Any:
+        """What lies in the animal's folder ``in``: ``at`` in seconds, one file for a batch."""
+        folder = self.folder(name) / "in"
+        folder.mkdir(exist_ok=True)
+        stream = self.spark.readStream.schema("at long").option("maxFilesPerTrigger", 1)
+        return stream.json(str(folder)).selectExpr("timestamp_seconds(at) AS timestamp")
+
+    def drop(self, name: str, number: int, at: int) -> None:
+        """Put one more file with one row there."""
+        folder = self.folder(name)
+        path = folder / f"{number}.json"
+        path.write_text(json.dumps({"at": at}))
+        path.rename(folder / "in" / path.name)
+
+    def start(self, stream: Any, name: str | None, sink: Any = "noop", **options: Any) -> Any:
+        """Start a query with a checkpoint in the animal's folder."""
+        trigger = options.pop("trigger", {"processingTime": TRIGGER})
+        writer = stream.writeStream.trigger(**trigger).options(**options)
+        writer = writer.foreachBatch(sink) if callable(sink) else writer.format(sink)
+        if name is not None:
+            writer = writer.queryName(name)
+        return writer.option("checkpointLocation", str(self.checkpoint(name or "unnamed"))).start()
+
+    def checkpoint(self, name: str) -> Path:
+        """Where an animal's query keeps its logs."""
+        return self.folder(name) / "checkpoint"
+
+    def committed(self, name: str) -> int:
+        """The newest batch in an animal's commit log; -1 while there is none."""
+        log = self.checkpoint(name) / "commits"
+        ids = (
+            [int(path.name) for path in log.iterdir() if path.name.isdecimal()]
+            if log.exists()
+            else []
+        )
+        return max(ids, default=-1)
+
+
+@dataclass
+class Life:
+    """What the sidecar has shown of one animal."""
+
+    states: list[str] = field(default_factory=list)
+    runs: set[str] = field(default_factory=set)
+    commits: set[int] = field(default_factory=set)
+    lags: list[float] = field(default_factory=list)
+    longest_flight: float = 0.0
+    longest_silence: float = 0.0
+    window: float = 0.0
+
+    def note(self, shown: Any) -> None:
+        """Take in one look."""
+        if self.states[-1:] != [shown.state]:
+            self.states.append(shown.state)
+        if shown.run_id is not None:
+            self.runs.add(shown.run_id)
+        if shown.last_commit_batch is not None:
+            self.commits.add(shown.last_commit_batch)
+        if shown.lag_offsets is not None and self.lags[-1:] != [shown.lag_offsets]:
+            self.lags.append(shown.lag_offsets)
+        self.longest_flight = max(self.longest_flight, shown.batch_in_flight_seconds or 0.0)
+        self.longest_silence = max(self.longest_silence, shown.last_commit_age_seconds or 0.0)
+        self.window = shown.window_seconds or 0.0
+
+    @property
+    def state(self) -> str:
+        """The state it was seen in last."""
+        return self.states[-1] if self.states else "never seen"
+
+
+class Diary(defaultdict[str, Life]):
+    """The lives of all animals by their labels, written beside the test."""
+
+    def __init__(self, cage: Cage, sidecar: Any) -> None:
+        super().__init__(Life)
+        self._cage = cage
+        self._sidecar = sidecar
+        self._began_at = time.monotonic()
+        cage.help(self._write)
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has been written."""
+        return time.monotonic() - self._began_at
+
+    def _write(self) -> None:
+        while not self._cage.closing.wait(0.2):
+            for shown in self._sidecar.snapshot().queries:
+                self[shown.name].note(shown)

@@ -1,0 +1,335 @@
+"""The sick zoo: each animal falls ill in its own way, at a moment it reports."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from support.queries import Boom, until
+from support.sources import Backlog, Frozen, Hanging, Refusing, Rewound, staged
+from support.zoo import Cage
+
+FLOOR, START_GRACE, GONE_GRACE, TREND = 8, 12, 4, 15
+SETTINGS = {
+    "stall_floor_seconds": FLOOR,
+    "start_grace_seconds": START_GRACE,
+    "gone_grace_seconds": GONE_GRACE,
+    "trend_window_seconds": TREND,
+    "lag_allowed_offsets": 1000,
+    "restart_budget": 3,
+    "restart_window_seconds": 120,
+    "expected_queries": ["never_started"],
+}
+BRISK = {"processingTime": "500 milliseconds"}
+TRIES = 4
+
+
+class Told(NamedTuple):
+    """A page that must come: ``window`` and two seconds at most after ``began_at()``.
+
+    ``window`` None is the stall window of the query itself.
+    """
+
+    alertname: str
+    query: str
+    began_at: Callable[[], float]
+    window: float | None = 0.0
+    reason: str = ""
+
+
+class Patient(NamedTuple):
+    """A query that is well until ``strike``, or is not there until then."""
+
+    query: Any
+    strike: Callable[[], object]
+    told: tuple[Told, ...]
+
+
+class Blow:
+    """A ``foreachBatch`` function that hangs, or does ``then``, once it is struck."""
+
+    def __init__(self, cage: Cage, then: Callable[[Any], None] | None = None) -> None:
+        self.struck = threading.Event()
+        self.free = threading.Event()
+        self.began_at = 0.0
+        self._then = then or self.hang_in_here
+        cage.at_close(self.free.set)
+
+    def __call__(self, batch, number):
+        if self.struck.is_set():
+            self.began_at = time.monotonic()
+            self._then(batch)
+
+    def hang_in_here(self, batch):
+        self.free.wait()
+
+
+class Switch:
+    """Turns a staged source sick; off again at the end, so that nothing hangs."""
+
+    def __init__(self, cage: Cage, name: str) -> None:
+        self.path = cage.folder(name) / "switch"
+        cage.at_close(lambda: self.path.unlink(missing_ok=True))
+
+    def began_at(self) -> float:
+        return float(self.path.with_suffix(".began").read_text())
+
+
+class Moment:
+    """Does something and remembers when."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._action = action
+        self.at = 0.0
+
+    def __call__(self) -> None:
+        self.at = time.monotonic()
+        self._action()
+
+
+# -- what ends ----------------------------------------------------------------------------------
+
+
+def dies_in_first_batch(cage):
+    blow = Blow(cage, die)
+    blow.struck.set()
+    told = Told("QueryFailed", "dies_in_first_batch", lambda: blow.began_at, reason="Boom: ")
+    return Patient(None, lambda: cage.start(cage.rate(), "dies_in_first_batch", blow), (told,))
+
+
+def dies_initialising(cage):
+    name, switch = "dies_initialising", Switch(cage, "dies_initialising")
+    switch.path.touch()
+    told = Told("QueryFailed", name, switch.began_at, reason="PYTHON_DATA_SOURCE_ERROR: ")
+    return Patient(
+        None, lambda: cage.start(staged(cage.spark, Refusing, switch.path), name), (told,)
+    )
+
+
+def stopped_and_not_back(cage):
+    query = cage.start(cage.rate(), "stopped_and_not_back")
+    stop = Moment(query.stop)
+    return Patient(
+        query, stop, (Told("QueryGone", "stopped_and_not_back", lambda: stop.at, GONE_GRACE),)
+    )
+
+
+def overflowed(cage):
+    """Fails while it is being stopped, and Spark overflows its stack on the message.
+
+    ``StreamExecution.isInterruptionException`` matches it with a regular expression that recurs
+    for every character; the query ends without an exception.
+    """
+
+    def fail_in_java(batch):
+        blow.free.wait()
+        batch.sparkSession._jvm.java.lang.Class.forName("x" * 8000)
+
+    blow = Blow(cage, fail_in_java)
+    query = cage.start(cage.rate(), "overflowed", blow)
+
+    def stop_and_fail():
+        blow.struck.set()
+        until(lambda: blow.began_at, "overflowed is in its batch")
+        stop.at = time.monotonic()
+        cage.help(query.stop)
+        until(lambda: not query.isActive, "overflowed is being stopped")
+        blow.free.set()
+
+    stop = Moment(stop_and_fail)
+    told = Told("QueryGone", "overflowed", lambda: stop.at, GONE_GRACE, "stopped without an ")
+    return Patient(query, stop, (told,))
+
+
+def crash_loop(cage):
+    """Every run commits a batch and dies in the next: another batch each time."""
+    runs = []
+
+    def die_in_second_batch(batch, number):
+        runs[-1].append(number)
+        if len(runs[-1]) > 1:
+            die(batch)
+
+    return restarting(cage, "crash_loop", die_in_second_batch, runs, "")
+
+
+def poison_batch(cage):
+    """Its second batch never succeeds."""
+
+    def die_in_batch_one(batch, number):
+        if number:
+            die(batch)
+
+    return restarting(cage, "poison_batch", die_in_batch_one, [], "poison_batch")
+
+
+def restarting(cage, name, function, runs, reason):
+    """User code that starts it again and again, and then gives up."""
+    died_at = []
+
+    def keep_up():
+        for _ in range(TRIES):
+            runs.append([])
+            query = cage.start(cage.rate(), name, function, trigger=BRISK)
+            while query.isActive and not cage.closing.wait(0.02):
+                pass
+            died_at.append(time.monotonic())
+            if cage.closing.wait(1.5):
+                return
+
+    return Patient(
+        None,
+        lambda: cage.help(keep_up),
+        (
+            Told("QueryFailed", name, lambda: died_at[0], reason="Boom: "),
+            Told("QueryFlapping", name, lambda: died_at[2], reason=reason),
+        ),
+    )
+
+
+def die(batch):
+    raise Boom("the table is gone")
+
+
+# -- what stands still --------------------------------------------------------------------------
+
+
+def hangs_in_foreach_batch(cage):
+    name, blow = "hangs_in_foreach_batch", Blow(cage)
+    query = cage.start(cage.rate(), name, blow)
+    told = Told("CommitStalled", name, lambda: blow.began_at, None, "batch_hung: batch ")
+    return Patient(query, blow.struck.set, (told,))
+
+
+def hangs_in_first_batch(cage):
+    name, blow = "hangs_in_first_batch", Blow(cage)
+    blow.struck.set()
+    told = Told("CommitStalled", name, lambda: blow.began_at, None, "batch_hung: batch 0 ")
+    return Patient(None, lambda: cage.start(cage.rate(), name, blow), (told,))
+
+
+def hangs_in_source(cage):
+    return from_staged(cage, "hangs_in_source", Hanging, "CommitStalled", reason="source_hung: ")
+
+
+def continuous_stops(cage):
+    """Its only task hangs, so no epoch ends."""
+    sick = "java_method('java.lang.System', 'getProperty', 'zoo.continuous') = 'sick'"
+    hang = f"CASE WHEN {sick} THEN java_method('java.lang.Thread', 'sleep', 600000L) END AS hang"
+    stream = cage.rate().selectExpr("value", hang)
+    query = cage.start(stream, "continuous_stops", trigger={"continuous": "1 second"})
+    strike = Moment(lambda: set_property(cage, "zoo.continuous", "sick"))
+    return Patient(
+        query, strike, (Told("CommitStalled", "continuous_stops", lambda: strike.at, None),)
+    )
+
+
+def async_log_stops(cage):
+    """Its storage hangs: Spark goes on until the queue of its writer is full, 10 to 15 s later."""
+    name = "async_log_stops"
+    query = cage.start(
+        cage.rate(),
+        name,
+        asyncProgressTrackingEnabled=True,
+        asyncProgressTrackingCheckpointIntervalMs=5000,
+    )
+    storage = Storage()
+    cage.at_close(storage.free.set)
+    writer = query._jsq.streamingQuery().asyncWritesExecutorService()
+    strike = Moment(lambda: writer.submit(storage))
+    told = Told("CommitStalled", name, lambda: strike.at, None, "commit_log_behind: ")
+    return Patient(query, strike, (told,))
+
+
+class Storage:
+    """A write that does not end, as Java sees it."""
+
+    def __init__(self) -> None:
+        self.free = threading.Event()
+
+    def run(self):
+        self.free.wait()
+
+    class Java:
+        implements = ("java.lang.Runnable",)
+
+
+# -- what goes on, but not forward --------------------------------------------------------------
+
+
+def offsets_frozen(cage):
+    return from_staged(cage, "offsets_frozen", Frozen, "OffsetStalled")
+
+
+def offsets_rewound(cage):
+    return from_staged(cage, "offsets_rewound", Rewound, "OffsetRewound")
+
+
+def lagging(cage):
+    return from_staged(cage, "lagging", Backlog, "QueryLagging", window=TREND)
+
+
+def from_staged(cage, name, reader, alertname, *, window=None, reason=""):
+    switch = Switch(cage, name)
+    query = cage.start(staged(cage.spark, reader, switch.path), name, trigger=BRISK)
+    # Spark gives its Python processes 10 s to start: one after the other.
+    until(lambda: cage.committed(name) >= 0, f"{name} commits", 60)
+    told = Told(alertname, name, switch.began_at, window, reason)
+    return Patient(query, switch.path.touch, (told,))
+
+
+def watermark_stuck(cage):
+    """The clock of whoever writes the rows stands still; the rows keep coming."""
+    clock = "java_method('java.lang.System', 'getProperty', 'zoo.clock')"
+    set_property(cage, "zoo.clock", str(time.time() + 1000))
+    at = f"least(timestamp, timestamp_seconds(CAST({clock} AS DOUBLE))) AS at"
+    events = cage.rate().selectExpr(at)
+    query = cage.start(events.withWatermark("at", "1 second"), "watermark_stuck", trigger=BRISK)
+    return Patient(
+        query,
+        lambda: set_property(cage, "zoo.clock", str(time.time())),
+        (Told("WatermarkStuck", "watermark_stuck", lambda: stuck_since(query), TREND),),
+    )
+
+
+def stuck_since(query):
+    """When the first batch with the newest watermark began, in monotonic seconds."""
+    newest = query.lastProgress.eventTime["watermark"]
+    first = next(p for p in query.recentProgress if p.eventTime.get("watermark") == newest)
+    began_at = datetime.fromisoformat(first.timestamp.replace("Z", "+00:00")).timestamp()
+    return time.monotonic() - (time.time() - began_at)
+
+
+def set_property(cage, name, value):
+    system = cage.spark._jvm.java.lang.System
+    system.setProperty(name, value)
+    cage.at_close(lambda: system.clearProperty(name))
+
+
+def well(cage):
+    return Patient(cage.start(cage.rate(), "well"), lambda: None, ())
+
+
+WELL_AT_FIRST = (
+    hangs_in_source,
+    offsets_frozen,
+    offsets_rewound,
+    lagging,
+    well,
+    hangs_in_foreach_batch,
+    stopped_and_not_back,
+    overflowed,
+    continuous_stops,
+    async_log_stops,
+    watermark_stuck,
+)
+BORN_SICK = (
+    dies_in_first_batch,
+    dies_initialising,
+    hangs_in_first_batch,
+    crash_loop,
+    poison_batch,
+)

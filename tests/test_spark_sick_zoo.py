@@ -1,0 +1,113 @@
+"""On real Spark: each way to be sick is told under its own name, in time, and nothing else is."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.driver import Driver
+from support.queries import until
+from support.zoo import Cage, Diary
+from support.zoo_sick import BORN_SICK, FLOOR, SETTINGS, START_GRACE, WELL_AT_FIRST, Told
+
+pytestmark = pytest.mark.spark
+
+SLACK_SECONDS = 2
+
+
+@pytest.fixture
+def cage(spark, watch, tmp_path):
+    """Depends on ``watch`` in order to be closed before its queries are stopped."""
+    cage = Cage(spark, tmp_path)
+    yield cage
+    cage.close()
+
+
+def test_a_zoo_of_sick_queries_is_told_under_the_right_names_and_in_time(cage, watch, pages):
+    patients = [bring(cage) for bring in WELL_AT_FIRST]
+    names = {patient.query.name for patient in patients}
+    until(lambda: all(cage.committed(name) > 1 for name in names), "all commit", 60)
+    sidecar, watched_at = watch(**SETTINGS), time.monotonic()
+    diary = Diary(cage, sidecar)
+    until(lambda: names <= {n for n, life in diary.items() if life.state == "running"}, "all run")
+    patients += [bring(cage) for bring in BORN_SICK]
+    for patient in patients:
+        patient.strike()
+
+    due = [told for patient in patients for told in patient.told]
+    due.append(Told("QueryMissing", "never_started", lambda: watched_at, START_GRACE))
+    told = first_pages(pages, {(one.alertname, one.query) for one in due})
+
+    assert set(told) == {(one.alertname, one.query) for one in due}
+    reasons = {one: told[one[:2]].annotations["reason"] for one in due}
+    assert {one: why for one, why in reasons.items() if not why.startswith(one.reason)} == {}
+    lateness = {one[:2]: told[one[:2]].at - due_at(one, diary) for one in due}
+    assert {what: late for what, late in lateness.items() if late > SLACK_SECONDS} == {}
+    crashes = [(status, what) for status, what, query in pages.told if query == "crash_loop"]
+    assert (
+        crashes[crashes.index(("firing", "QueryFlapping")) :].count(("firing", "QueryFailed")) == 0
+    )
+
+
+def first_pages(pages, wanted):
+    """The first page of each alert: when all that are wanted came, and a while after."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not wanted <= {page.what for page in pages.pages}:
+        time.sleep(0.1)
+    time.sleep(FLOOR)
+    return {page.what: page for page in reversed(pages.pages) if page.status == "firing"}
+
+
+def due_at(told, diary):
+    """When it is told at the earliest, in monotonic seconds."""
+    window = diary[told.query].window if told.window is None else told.window
+    return told.began_at() + window
+
+
+def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_told(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=7)
+    start("heard")
+    until_commits(sidecar, "heard")
+    spark.streams._jsqm.removeListener(sidecar.listener.wrapper)
+    while sidecar.snapshot().monitor.reregistrations == 0:
+        time.sleep(0.05)
+    time.sleep(3)
+    say(f"told {len(sidecar.alerts())}")
+    spark.streams.removeListener(sidecar.listener)
+    say(f"{time.monotonic()}")
+    time.sleep(60)
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("told 0")
+        page = pages.wait_for("ListenerDeaf", "*")
+
+        assert page.at - float(driver.lines[1]) < 7 + SLACK_SECONDS
+        assert page.annotations["reason"].startswith("the probe saw commits that no event told of")
+        time.sleep(7)
+        assert pages.told == [("firing", "ListenerDeaf", "*")]
+
+
+def test_a_listener_bus_that_overflows_is_told_and_the_queries_are_well(pages, tmp_path):
+    script = """
+    from pyspark.sql.streaming.listener import StreamingQueryListener
+    class Neighbour(StreamingQueryListener):
+        def onQueryStarted(self, event): pass
+        def onQueryProgress(self, event): time.sleep(0.5)
+        def onQueryIdle(self, event): pass
+        def onQueryTerminated(self, event): pass
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=7)
+    start("one"); start("two")
+    until_commits(sidecar, "one", "two")
+    spark.streams.addListener(Neighbour())
+    say(f"{time.monotonic()}")
+    time.sleep(60)
+    """
+    small_bus = "--conf spark.scheduler.listenerbus.eventqueue.streams.capacity=10 pyspark-shell"
+    with Driver(script, tmp_path, PAGES=pages.url, PYSPARK_SUBMIT_ARGS=small_bus) as driver:
+        page = pages.wait_for("ListenerDeaf", "*", timeout=40)
+
+        assert page.at - float(driver.lines[0]) < 7 + SLACK_SECONDS
+        assert page.annotations["reason"].startswith("Spark's listener queue has dropped ")
+        time.sleep(14)
+        assert pages.told == [("firing", "ListenerDeaf", "*")]
