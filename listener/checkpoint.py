@@ -17,7 +17,7 @@ from .redaction import redact
 OFFSETS = "offsets"
 COMMITS = "commits"
 MAX_STEPS = 8
-LIST_EVERY_SECONDS = 5.0
+LIST_EVERY_SECONDS = 2.0
 REASON_CHARACTERS = 200
 
 

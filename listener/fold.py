@@ -95,7 +95,8 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
 
 def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     """Take in one look into the checkpoint of the query's present run."""
-    before, query = query.logged, replace(query, logged=log, logged_at=at)
+    before, read_at = query.logged, query.logged_at
+    query = replace(query, logged=log, logged_at=at)
     if log.committed is None:
         return query
     query = _commit_seen(query, log.committed, at, first_look=before is None)
@@ -104,13 +105,15 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     grown = before is None or log.committed != before.committed
     if grown or query.last_commit_batch is None or log.committed >= query.last_commit_batch:
         return replace(query, log_behind=None)
-    return replace(query, log_behind=_log_behind(query.log_behind, query.last_commit_batch, at))
+    stands_since = at if read_at is None else read_at
+    return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stands_since))
 
 
-def _log_behind(known: LogBehind | None, batch_id: int, at: float) -> LogBehind:
+def _log_behind(query: Query, batch_id: int, stands_since: float) -> LogBehind:
     """Count the looks at which new batches had come and the log had not moved."""
+    known = query.log_behind
     if known is None:
-        return LogBehind(at, 1, batch_id)
+        return LogBehind(stands_since, 1, batch_id)
     if batch_id == known.batch_id:
         return known
     return LogBehind(known.since, known.looks + 1, batch_id)
