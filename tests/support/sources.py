@@ -1,8 +1,8 @@
 """A streaming source whose offsets do what a test wants, from the moment the test chooses.
 
 Spark runs it in Python processes of their own, so a test turns it sick with a file, its switch,
-and reads from a second file when the sickness began. Needs Spark 4.2 (``reportLatestOffset``)
-and PyArrow.
+and reads from a second file when the sickness began. It has offsets and no rows, so that no
+task needs a Python worker. Needs Spark 4.2 (``reportLatestOffset``) and PyArrow.
 """
 
 from __future__ import annotations
@@ -12,17 +12,13 @@ import time
 from pathlib import Path
 
 from pyspark import cloudpickle
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 
 class Steady(DataSourceStreamReader):
-    """Two partitions; each batch takes what has come: ``step`` offsets more. The others differ.
-
-    A batch has no rows, so that no Python worker is needed to read them.
-    """
+    """Two partitions; each batch takes what has come: ``step`` offsets more. The others differ."""
 
     step = 10
-    rows = 0
 
     def __init__(self, switch):
         self.switch = Path(switch)
@@ -51,10 +47,10 @@ class Steady(DataSourceStreamReader):
         return self.latest
 
     def partitions(self, start, end):
-        return [InputPartition(end["topic"]["0"])] * self.rows
+        return []
 
     def read(self, partition):
-        yield (partition.value,)
+        raise NotImplementedError
 
 
 class Refusing(Steady):
@@ -104,7 +100,6 @@ class Rewound(Steady):
 class Backlog(Steady):
     """Very much waits and is worked off bit by bit; sick, more comes than is worked off."""
 
-    rows = 1
     step = 500
     waiting = 1_000_000
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.sources import Backlog, staged
+
 TRIGGER = "2 seconds"
 
 
@@ -53,6 +55,10 @@ class Cage:
         """A few rows every second, read by one task."""
         stream = (spark or self.spark).readStream.format("rate")
         return stream.option("rowsPerSecond", 10).option("numPartitions", 1).load()
+
+    def backlog(self, switch: Path) -> Any:
+        """A source that is far behind, and rows from another one."""
+        return staged(self.spark, Backlog, switch).union(self.rate().select("value"))
 
     def files(self, name: str) -> Any:
         """What lies in the animal's folder ``in``: ``at`` in seconds, one file for a batch."""

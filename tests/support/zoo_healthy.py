@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from support.sources import Backlog, staged
 from support.zoo import Cage, Life
 
 FLOOR, GRACE, TREND, ALLOWED = 8, 12, 15, 1000
@@ -110,9 +109,7 @@ def join_of_one_side(cage):
 
 def catching_up(cage):
     """Lag far above what is allowed all the time, and falling."""
-    return cage.start(
-        staged(cage.spark, Backlog, cage.folder("catching_up") / "sick"), "catching_up"
-    )
+    return cage.start(cage.backlog(cage.folder("catching_up") / "switch"), "catching_up")
 
 
 def restarted(cage):

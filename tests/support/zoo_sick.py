@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from support.queries import Boom, until
-from support.sources import Backlog, Frozen, Hanging, Refusing, Rewound, staged
+from support.sources import Frozen, Hanging, Refusing, Rewound, staged
 from support.zoo import Cage
 
 FLOOR, START_GRACE, GONE_GRACE, TREND = 8, 12, 4, 15
@@ -212,7 +212,7 @@ def hangs_in_first_batch(cage):
 
 
 def hangs_in_source(cage):
-    return from_staged(cage, "hangs_in_source", Hanging, "CommitStalled", reason="source_hung: ")
+    return from_staged(cage, "hangs_in_source", Hanging, "CommitStalled", "source_hung: ")
 
 
 def continuous_stops(cage):
@@ -233,6 +233,7 @@ def async_log_stops(cage):
     query = cage.start(
         cage.rate(),
         name,
+        trigger=BRISK,
         asyncProgressTrackingEnabled=True,
         asyncProgressTrackingCheckpointIntervalMs=5000,
     )
@@ -268,17 +269,25 @@ def offsets_rewound(cage):
     return from_staged(cage, "offsets_rewound", Rewound, "OffsetRewound")
 
 
-def lagging(cage):
-    return from_staged(cage, "lagging", Backlog, "QueryLagging", window=TREND)
-
-
-def from_staged(cage, name, reader, alertname, *, window=None, reason=""):
+def from_staged(cage, name, reader, alertname, reason=""):
     switch = Switch(cage, name)
-    query = cage.start(staged(cage.spark, reader, switch.path), name, trigger=BRISK)
-    # Spark gives its Python processes 10 s to start: one after the other.
-    until(lambda: cage.committed(name) >= 0, f"{name} commits", 60)
-    told = Told(alertname, name, switch.began_at, window, reason)
+    stream = staged(cage.spark, reader, switch.path)
+    told = Told(alertname, name, switch.began_at, None, reason)
+    return Patient(start_alone(cage, stream, name), switch.path.touch, (told,))
+
+
+def lagging(cage):
+    name, switch = "lagging", Switch(cage, "lagging")
+    query = start_alone(cage, cage.backlog(switch.path), name)
+    told = Told("QueryLagging", name, switch.began_at, TREND)
     return Patient(query, switch.path.touch, (told,))
+
+
+def start_alone(cage, stream, name):
+    """Spark gives its Python processes 10 s to start: one after the other."""
+    query = cage.start(stream, name, trigger=BRISK)
+    until(lambda: cage.committed(name) >= 0, f"{name} commits", 60)
+    return query
 
 
 def watermark_stuck(cage):
