@@ -334,6 +334,11 @@ CASES = [
     ("died three times, well for ten minutes", dying(100, 150, 200, alive_after=True).commit(run=4, batch=9, at=840), 850, {}, None, "running"),
     ("a larger budget", dying(100, 150, 200, alive_after=True), 206, {"restart_budget": 5}, None, "running"),
     ("different batches fail over days (no poison)", dying(100, 5000, 9000, alive_after=True), 9010, {}, None, "running"),
+    ("started a second time, which stops the first run (stopActiveRunOnRestart): its end comes late",
+     steady().started(run=2, at=101).ended(run=1, at=102).commit(run=2, batch=10, at=105), 162, {"expected": ["a"]}, None, "running"),
+    ("a restart overtakes the death before it, three times: each death counts",
+     steady().started(run=2, at=101).ended(run=1, at=102, exception=CONFLICT).started(run=3, at=111).ended(run=2, at=112, exception=CONFLICT)
+     .started(run=4, at=121).ended(run=3, at=122, exception=CONFLICT), 123, {}, [("QueryFailed", "a"), ("QueryFlapping", "a")], "failed"),
     ("planned restarts, every minute", steady().ended(at=101).started(run=2, at=102).commit(run=2, batch=10, at=103).ended(run=2, at=160)
      .started(run=3, at=161).commit(run=3, batch=11, at=162).ended(run=3, at=220).started(run=4, at=221).commit(run=4, batch=12, at=222), 225, {}, None, "running"),
     ("availableNow in a loop", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(run(number=2, trigger=AVAILABLE_NOW), at=10).ended(run=2, at=12)
