@@ -145,6 +145,11 @@ class Diary(defaultdict[str, Life]):
         """For how long it has been written."""
         return time.monotonic() - self._began_at
 
+    def in_state(self, state: str) -> set[str]:
+        """The labels of those that are in it now."""
+        # A copy: the writer may meet a new animal meanwhile.
+        return {label for label, life in list(self.items()) if life.state == state}
+
     def _write(self) -> None:
         while not self._cage.closing.wait(0.2):
             for shown in self._sidecar.snapshot().queries:
