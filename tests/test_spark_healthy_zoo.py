@@ -24,7 +24,7 @@ def cage(spark, watch, tmp_path):
 
 def test_a_zoo_of_healthy_queries_is_told_to_nobody(cage, watch, pages):
     queries = {animal.name: animal.start(cage) for animal in BEFORE}
-    until(lambda: all(cage.committed(name) > 1 for name in queries), "all commit", 60)
+    until(lambda: all(cage.committed(name) > 1 for name in queries), "all commit", 120)
     sidecar = watch(**SETTINGS)
     diary = Diary(cage, sidecar)
     queries |= {animal.name: animal.start(cage) for animal in AFTER}

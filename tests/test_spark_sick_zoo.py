@@ -26,7 +26,7 @@ def cage(spark, watch, tmp_path):
 def test_a_zoo_of_sick_queries_is_told_under_the_right_names_and_in_time(cage, watch, pages):
     patients = [bring(cage) for bring in WELL_AT_FIRST]
     names = {patient.query.name for patient in patients}
-    until(lambda: all(cage.committed(name) > 1 for name in names), "all commit", 60)
+    until(lambda: all(cage.committed(name) > 1 for name in names), "all commit", 120)
     sidecar, watched_at = watch(**SETTINGS), time.monotonic()
     diary = Diary(cage, sidecar)
     until(lambda: names <= diary.in_state("running"), "all are seen to run")
