@@ -132,6 +132,8 @@ def _calm_state(case: Case) -> State:
 def _is_idle(case: Case) -> bool:
     """Idle by proof, and for as long as Spark itself waits before it says so."""
     idle_at, commit_at = case.query.last_idle_at, case.query.last_commit_at
+    if case.query.in_flight is not None and case.query.in_flight.batch_id is not None:
+        return False
     if idle_at is None or commit_at is None:
         return idle_at is not None
     return idle_at > commit_at and case.now - commit_at >= IDLE_AFTER_SECONDS

@@ -20,6 +20,8 @@ from .trends import Trends, carry_over, follow
 
 PAST_RUNS = 16
 BASELINE_GROWTH = 3.0
+NAP_SECONDS = 10.0
+"""Idleness between two batches that come one by one is shorter."""
 
 
 def begin(query_id: str, run_id: str, name: str | None, at: float) -> Query:
@@ -185,6 +187,8 @@ def _heard(query: Query, batch_id: int) -> Query:
 
 def _commit(query: Query, batch_id: int, at: float | None) -> Query:
     known = query.last_commit_batch
+    if at is not None and _was_idle(query, at):
+        query = replace(query, log_behind=None)
     news = 0 if at is None else 1 if known is None else max(0, batch_id - known)
     return replace(
         _recovered(query) if at is not None else query,
@@ -193,6 +197,14 @@ def _commit(query: Query, batch_id: int, at: float | None) -> Query:
         last_commit_at=at,
         totals=replace(query.totals, commits=query.totals.commits + news),
     )
+
+
+def _was_idle(query: Query, at: float) -> bool:
+    """Whether a commit ends a time of proven idleness: what its log missed before is no debt."""
+    idle_at, commit_at = query.last_idle_at, query.last_commit_at
+    if idle_at is None or commit_at is None or idle_at <= commit_at:
+        return False
+    return at - commit_at > NAP_SECONDS
 
 
 def _moved_on(previous: ProbedRun | None, run: ProbedRun) -> bool:

@@ -64,6 +64,8 @@ class RunFacts(msgspec.Struct, frozen=True):
     async_progress: bool = False
     """Whether a progress event may come before its commit is written
     (``asyncProgressTrackingEnabled``)."""
+    log_interval_seconds: float = 0.0
+    """How rarely async progress tracking writes its logs."""
 
 
 class Work(msgspec.Struct, frozen=True):

@@ -41,6 +41,7 @@ class SparkExecution:
         """What never changes in this run."""
         java, ask = self.java, self._ask
         trigger = ask("trigger", lambda: java.trigger().toString(), "Unknown")
+        is_async = ask("async_progress", self._is_async, False)
         return RunFacts(
             query_id=query_id,
             run_id=java.runId().toString(),
@@ -48,7 +49,8 @@ class SparkExecution:
             trigger=parse_trigger(trigger),
             sink=short_sink(ask("sink", lambda: java.sink().toString(), "")),
             checkpoint=ask("checkpoint", java.resolvedCheckpointRoot, ""),
-            async_progress=ask("async_progress", self._is_async, False),
+            async_progress=is_async,
+            log_interval_seconds=ask("log_interval", self._log_interval, 0.0) if is_async else 0.0,
         )
 
     def status(self) -> Status:
@@ -83,6 +85,10 @@ class SparkExecution:
 
     def _is_async(self) -> bool:
         return bool(self.java.getClass().getSimpleName() == _ASYNC_CLASS)
+
+    def _log_interval(self) -> float:
+        """``asyncProgressTrackingCheckpointIntervalMs``."""
+        return int(self.java.asyncProgressTrackingCheckpointingIntervalMs()) / 1000
 
     def _batch_id(self) -> int:
         if self._has_execution_context:

@@ -179,9 +179,14 @@ class SparkProbe:
 
 def _last_words(run: _Run) -> ProbedRun:
     exception, error_class = run.execution.death()
+    batch_id = run.last.batch_id
+    if not run.facts.trigger.is_continuous:
+        # The last look may have seen an earlier batch than the one it died in.
+        batch_id = run.execution.batch_id(batch_id)
     return replace(
         run.last,
         active=False,
+        batch_id=batch_id,
         trigger_active=False,
         idle_progress=None,
         exception=exception,

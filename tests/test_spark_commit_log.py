@@ -198,7 +198,8 @@ def test_async_progress_tracking_writes_later_than_its_events_say(spark, witness
     has_run(query, batch=4)
     seen = witness.logged("async")
 
-    assert witness.look("async").facts.async_progress
+    facts = witness.look("async").facts
+    assert (facts.async_progress, facts.log_interval_seconds) == (True, 60)
     assert seen.committed < query.lastProgress["batchId"]
 
 
@@ -224,6 +225,20 @@ def test_a_healthy_query_costs_its_storage_nothing(spark, witness):
 
     assert not witness.look("healthy").facts.async_progress
     assert [witness.logged("healthy") for _ in range(20)] == [None] * 20
+
+
+def test_a_death_is_told_with_the_batch_it_died_in(spark, witness):
+    trap = Trap()
+    query = start(rate(spark), "doomed", trap)
+    has_run(query, batch=1)
+    seen = witness.look("doomed").batch_id
+    trap.die.set()
+    until(lambda: not query.isActive, "it died")
+
+    last = witness.look("doomed")
+    assert not last.active
+    assert last.batch_id >= seen
+    assert last.batch_id == query.lastProgress["batchId"] + 1
 
 
 # -- what the probe sees besides --------------------------------------------------------------

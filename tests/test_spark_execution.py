@@ -51,6 +51,9 @@ class Java:
     def getClass(self):
         return self._answer(Text(self.called))
 
+    def asyncProgressTrackingCheckpointingIntervalMs(self):
+        return self._answer(12_000)
+
     def trigger(self):
         return self._answer(Text("ProcessingTimeTrigger(0)"))
 
@@ -101,6 +104,14 @@ def test_async_progress_tracking_is_told_by_what_runs_the_query(called, is_async
     one, _ = execution(Java(called=called))
 
     assert one.facts("id").async_progress is is_async
+
+
+def test_how_rarely_an_async_log_is_written_is_told_in_seconds():
+    one, _ = execution(Java(called="AsyncProgressTrackingMicroBatchExecution"))
+    plain, _ = execution(Java())
+
+    assert one.facts("id").log_interval_seconds == 12
+    assert plain.facts("id").log_interval_seconds == 0
 
 
 def test_what_a_spark_refuses_is_named_and_the_rest_still_known():

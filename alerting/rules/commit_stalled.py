@@ -59,18 +59,28 @@ def _epochs_stopped(case: Case) -> str | None:
 
 
 def _log_behind(case: Case) -> str | None:
-    """Async progress tracking: batches went on at look after look, the log did not."""
-    lag = case.query.log_behind
-    if lag is None or lag.looks < MIN_LOOKS or not case.batches_come:
+    """Async progress tracking: batches went on at look after look, the log did not.
+
+    Spark itself blocks when too much waits to be written, so that batches no longer come;
+    only idleness excuses a log that stands.
+    """
+    lag, facts = case.query.log_behind, case.query.facts
+    if lag is None or lag.looks < MIN_LOOKS or facts is None or _idle_since_commit(case):
         return None
     stood = case.watched_since(lag.since)
-    if stood <= case.window.seconds:
+    written = facts.log_interval_seconds * (case.limits.stall_tolerance + 2)
+    if stood <= max(case.window.seconds, written):
         return None
     logged = case.query.logged.committed if case.query.logged is not None else None
     return (
         f"commit_log_behind: the commit log has stood at batch {logged} for {stood:.0f} s, "
         f"batches have come to {case.query.last_commit_batch}"
     )
+
+
+def _idle_since_commit(case: Case) -> bool:
+    idle_at, commit_at = case.query.last_idle_at, case.query.last_commit_at
+    return idle_at is not None and (commit_at is None or idle_at > commit_at)
 
 
 def _stalled(case: Case) -> str | None:

@@ -120,7 +120,7 @@ def epochs(*, until, log_until, unreadable=False):
     return story
 
 
-def asynchronous(*, until, log_until, batches_until=None, every=2):
+def asynchronous(*, until, log_until, batches_until=None, every=2, idle=True, interval=1.0):
     """Async progress tracking: a batch every 2 s by events; the log is read every 6 s."""
     story = Story()
     batches_until = until if batches_until is None else batches_until
@@ -129,8 +129,9 @@ def asynchronous(*, until, log_until, batches_until=None, every=2):
         if at <= batches_until:
             story.commit(batch=batch, at=at)
             batch += 1
-        busy = at <= batches_until
-        story.probe(run(batch=batch, async_progress=True, busy=busy, data=busy), at=at)
+        busy = at <= batches_until or not idle
+        seen = {"batch": batch, "busy": busy, "data": busy}
+        story.probe(run(async_progress=True, log_interval=interval, **seen), at=at)
         if at % 6 == 0:
             story.log(at=at, planned=None, committed=min(at, log_until) // every - 1)
     return story
@@ -154,7 +155,7 @@ CASES = [
     ("idle by the probe, no event at all (listener lost)",
      watched(steady(), (101, 900, run(batch=10))), 900, {}, None, "idle"),
     ("first data after long idleness (Burrow #303)",
-     watched(steady().idle(at=5000), (5001, 5041, processing(batch=10))), 5045, {}, None, "idle"),
+     watched(steady().idle(at=5000), (5001, 5041, processing(batch=10))), 5045, {}, None, "running"),
     ("commits seen by the probe only, events late by minutes (clogged listener bus)",
      watched(steady(), (101, 150, processing(batch=11)), (155, 200, processing(batch=12)), (205, 250, processing(batch=14))), 200, {}, None, "running"),
     ("commits once an hour under an hourly trigger",
@@ -254,6 +255,10 @@ CASES = [
     ("async tracking: idle, the last batches are never written (facts of Spark: asyncProgressTracking)",
      asynchronous(until=600, log_until=200, batches_until=206).idle(at=600), 600, {}, None, "idle"),
     ("async tracking: the log stands, but not for the window yet", asynchronous(until=150, log_until=100), 150, {}, None, "running"),
+    ("async tracking: the log stands, and Spark blocks because its writer's queue is full",
+     asynchronous(until=240, log_until=100, batches_until=160, idle=False), 240, {}, "CommitStalled", "stalled"),
+    ("async tracking: the log is written every minute (asyncProgressTrackingCheckpointIntervalMs)",
+     asynchronous(until=180, log_until=100, interval=60.0), 180, {}, None, "running"),
     ("async tracking: a first batch after long idleness, its log not read again yet",
      asynchronous(until=600, log_until=200, batches_until=206).idle(at=600).commit(batch=999, at=601), 602, {}, None, "running"),
     ("the commit log proves commits though neither event nor probe tells of them",

@@ -145,6 +145,11 @@ def async_tracking(cage):
     return cage.start(cage.rate(), "async_tracking", **asynchronous(4000))
 
 
+def async_tracking_rare(cage):
+    """Its log is written more rarely than the floor allows a query to be silent."""
+    return cage.start(cage.rate(), "async_tracking_rare", **asynchronous(1500 * FLOOR))
+
+
 def async_tracking_idle(cage):
     """Its last batches never reach its log: the write is due with the next batch."""
     stream = cage.files("async_tracking_idle")
@@ -239,6 +244,7 @@ AFTER = (
     Animal(of_another_session, commits_on),
     Animal(continuous, commits_on),
     Animal(async_tracking, commits_on),
+    Animal(async_tracking_rare, commits_on),
     Animal(async_tracking_idle, lambda life, query: 2 in life.commits, "idle"),
     Animal(planned_stop, commits_on, "stopped"),
 )
