@@ -18,7 +18,7 @@ from ..finding import Finding, Severity, State
 
 NAME = "CommitStalled"
 SHARED_SILENCE = "the JVM does not answer"
-MIN_LOOKS = 3
+MIN_LOOKS = 2
 
 
 def check(case: Case) -> Finding | None:
@@ -61,15 +61,17 @@ def _epochs_stopped(case: Case) -> str | None:
 def _log_behind(case: Case) -> str | None:
     """Async progress tracking: batches went on at look after look, the log did not.
 
-    Spark itself blocks when too much waits to be written, so that batches no longer come;
-    only idleness excuses a log that stands.
+    A log that is written rarely may stand as long as that takes, while batches come. Spark
+    itself blocks when too much waits to be written; only idleness excuses a log then.
     """
     lag, facts = case.query.log_behind, case.query.facts
     if lag is None or lag.looks < MIN_LOOKS or facts is None or _idle_since_commit(case):
         return None
     stood = case.watched_since(lag.since)
-    written = facts.log_interval_seconds * (case.limits.stall_tolerance + 2)
-    if stood <= max(case.window.seconds, written):
+    allowed = case.window.seconds
+    if case.batches_come:
+        allowed = max(allowed, facts.log_interval_seconds * (case.limits.stall_tolerance + 2))
+    if stood <= allowed:
         return None
     logged = case.query.logged.committed if case.query.logged is not None else None
     return (

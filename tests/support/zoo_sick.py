@@ -228,14 +228,14 @@ def continuous_stops(cage):
 
 
 def async_log_stops(cage):
-    """Its storage hangs: Spark goes on until the queue of its writer is full, 10 to 15 s later."""
+    """Its storage hangs: Spark goes on until the queue of its writer is full, some writes later."""
     name = "async_log_stops"
     query = cage.start(
         cage.rate(),
         name,
         trigger=BRISK,
         asyncProgressTrackingEnabled=True,
-        asyncProgressTrackingCheckpointIntervalMs=5000,
+        asyncProgressTrackingCheckpointIntervalMs=2500,
     )
     storage = Storage()
     cage.at_close(storage.free.set)
