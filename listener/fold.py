@@ -7,19 +7,17 @@ observation of another run never touches this one.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-
 from msgspec.structs import replace
 
 from .commit_log import LoggedBatches
+from .counting import count_batch, learn
 from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
-from .query import BASELINE_BATCHES, BUCKETS, InFlight, LogBehind, Query, Totals, Unheard
+from .query import InFlight, LogBehind, Query, Unheard
 from .trends import Trends, carry_over, follow
 
 PAST_RUNS = 16
-BASELINE_GROWTH = 3.0
 NAP_SECONDS = 10.0
 """Idleness between two batches that come one by one is shorter."""
 
@@ -147,8 +145,8 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         query = _heard(query, progress.batch_id)
     return replace(
         query,
-        baseline=_learn(query.baseline, progress.batch_seconds),
-        totals=_count_batch(query.totals, progress),
+        baseline=learn(query.baseline, progress.batch_seconds),
+        totals=count_batch(query.totals, progress),
     )
 
 
@@ -224,28 +222,3 @@ def _in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     last_work = query.probed.work if query.probed is not None else None
     moved = run.work is not None and last_work is not None and run.work.mark != last_work.mark
     return replace(before, moved_at=at) if moved else before
-
-
-def _learn(baseline: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
-    """Remember a batch's duration, but let one stalled batch raise the bar threefold at most."""
-    if seconds is None:
-        return baseline
-    if baseline:
-        seconds = min(seconds, BASELINE_GROWTH * max(baseline))
-    return (*baseline, seconds)[-BASELINE_BATCHES:]
-
-
-def _count_batch(totals: Totals, progress: Progress) -> Totals:
-    buckets, seconds = totals.batch_buckets, totals.batch_seconds
-    if progress.batch_seconds is not None:
-        slot = bisect_left(BUCKETS, progress.batch_seconds)
-        buckets = (*buckets[:slot], buckets[slot] + 1, *buckets[slot + 1 :])
-        seconds += progress.batch_seconds
-    return replace(
-        totals,
-        input_rows=totals.input_rows + progress.input_rows,
-        output_rows=totals.output_rows + (progress.output_rows or 0),
-        late_rows=totals.late_rows + progress.late_rows,
-        batch_buckets=buckets,
-        batch_seconds=seconds,
-    )

@@ -79,6 +79,8 @@ class Work(msgspec.Struct, frozen=True):
     tasks_active: int = 0
     jvm_stack: tuple[str, ...] = ()
     python_line: str = ""
+    waits_for_log: bool = False
+    """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
 
     @property
     def mark(self) -> tuple[str, int]:

@@ -11,6 +11,8 @@ from .python_frames import foreach_batch_calls
 
 STACK_FRAMES = 5
 STACK_DEPTH = 60
+# A query waits in here until the writer of its logs takes more.
+_LOG_QUEUE_IS_FULL = re.compile(r"AsyncProgressTracking.*\.rejectedExecution\(")
 _PLUMBING = re.compile(r"(?:app//)?(?:java\.|jdk\.|sun\.|scala\.|py4j\.)")
 
 
@@ -25,15 +27,18 @@ class SparkWork:
     def look(self, execution: Any, run_id: str) -> Work:
         """Look at a run; Spark runs a query's jobs under the job group of its run id."""
         ask = self._details.ask
-        none: tuple[int, ...] = ()
-        jobs = ask("jobs", lambda: self._jobs_of(run_id), none)
+        no_jobs: tuple[int, ...] = ()
+        no_stack: tuple[str, ...] = ()
+        jobs = ask("jobs", lambda: self._jobs_of(run_id), no_jobs)
         completed, active = ask("tasks", lambda: self._count_tasks(jobs), (0, 0))
+        stack = ask("stack", lambda: _stack(execution), no_stack)
         return Work(
             jobs=f"{len(jobs)} known, newest {max(jobs)}" if jobs else "",
             tasks_completed=completed,
             tasks_active=active,
-            jvm_stack=ask("stack", lambda: _stack(execution), ()),
+            jvm_stack=stack[:STACK_FRAMES],
             python_line=ask("python_line", lambda: _python_line(execution), ""),
+            waits_for_log=any(map(_LOG_QUEUE_IS_FULL.search, stack)),
         )
 
     def _jobs_of(self, run_id: str) -> tuple[int, ...]:
@@ -56,11 +61,11 @@ class SparkWork:
 
 
 def _stack(execution: Any) -> tuple[str, ...]:
-    """The top of the stream thread's stack, without the plumbing of sockets and Scala."""
+    """The stream thread's stack from its top, without the plumbing of sockets and Scala."""
     trace = execution.queryExecutionThread().getStackTrace()
     frames = [trace[index].toString() for index in range(min(len(trace), STACK_DEPTH))]
     telling = [frame.removeprefix("app//") for frame in frames if not _PLUMBING.match(frame)]
-    return tuple((telling or frames)[:STACK_FRAMES])
+    return tuple(telling or frames)
 
 
 def _python_line(execution: Any) -> str:

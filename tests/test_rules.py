@@ -67,6 +67,8 @@ def test_the_table_holds_more_silence_than_noise():
 REASONS = [
     (hung_batch(until=170), 170, "batch_hung: batch 10 in flight for 69 s, no task finished for 69 s"),
     (hung_batch(until=170, tasks=3), 170, "batch_hung: batch 10 in flight for 69 s, no task finished for 69 s"),
+    (watched(steady(), (101, 170, processing(batch=10, tasks=3, waits_for_log=True))), 170, "commit_log_behind: the next batch waits for the commit log for 69 s"),
+    (watched(steady(), (101, 170, run(message="Processing new data", busy=True, tasks=0, waits_for_log=True))), 170, "commit_log_behind: the next batch waits for the commit log for 69 s"),
     (watched(steady(), (101, 170, run(message="Getting offsets from K", busy=True))), 170, "source_hung: 'Getting offsets from K' for 69 s"),
     (watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True))), 170, "no_trigger: nothing in flight and no trigger for 70 s"),
     (steady(), 170, "silent: no sign of it for 70 s, from any witness"),

@@ -103,6 +103,9 @@ def _how(case: Case) -> str | None:
     if flight is None:
         return f"no_trigger: nothing in flight and no trigger for {_silence(case):.0f} s"
     since = case.watched_since(flight.since)
+    work = case.query.probed.work
+    if work is not None and work.waits_for_log:
+        return f"commit_log_behind: the next batch waits for the commit log for {since:.0f} s"
     if flight.batch_id is None:
         asked = case.query.probed.message or "looking for data"
         return f"source_hung: {asked!r} for {since:.0f} s"

@@ -240,9 +240,8 @@ def async_log_stops(cage):
     storage = Storage()
     cage.at_close(storage.free.set)
     writer = query._jsq.streamingQuery().asyncWritesExecutorService()
-    strike = Moment(lambda: writer.submit(storage))
-    told = Told("CommitStalled", name, lambda: strike.at, None, "commit_log_behind: ")
-    return Patient(query, strike, (told,))
+    told = Told("CommitStalled", name, lambda: newest_batch_at(query), None, "commit_log_behind: ")
+    return Patient(query, lambda: writer.submit(storage), (told,))
 
 
 class Storage:
@@ -304,11 +303,20 @@ def watermark_stuck(cage):
     )
 
 
+def newest_batch_at(query):
+    """When the newest batch began, in monotonic seconds."""
+    return monotonic_of(query.lastProgress)
+
+
 def stuck_since(query):
     """When the first batch with the newest watermark began, in monotonic seconds."""
     newest = query.lastProgress.eventTime["watermark"]
     first = next(p for p in query.recentProgress if p.eventTime.get("watermark") == newest)
-    began_at = datetime.fromisoformat(first.timestamp.replace("Z", "+00:00")).timestamp()
+    return monotonic_of(first)
+
+
+def monotonic_of(progress):
+    began_at = datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp()
     return time.monotonic() - (time.time() - began_at)
 
 

@@ -1,0 +1,38 @@
+"""What a batch adds to what is counted and learned of its query. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from msgspec.structs import replace
+
+from .events import Progress
+from .query import BASELINE_BATCHES, BUCKETS, Totals
+
+BASELINE_GROWTH = 3.0
+
+
+def learn(baseline: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
+    """Remember a batch's duration, but let one stalled batch raise the bar threefold at most."""
+    if seconds is None:
+        return baseline
+    if baseline:
+        seconds = min(seconds, BASELINE_GROWTH * max(baseline))
+    return (*baseline, seconds)[-BASELINE_BATCHES:]
+
+
+def count_batch(totals: Totals, progress: Progress) -> Totals:
+    """Add a batch to the counts of its query."""
+    buckets, seconds = totals.batch_buckets, totals.batch_seconds
+    if progress.batch_seconds is not None:
+        slot = bisect_left(BUCKETS, progress.batch_seconds)
+        buckets = (*buckets[:slot], buckets[slot] + 1, *buckets[slot + 1 :])
+        seconds += progress.batch_seconds
+    return replace(
+        totals,
+        input_rows=totals.input_rows + progress.input_rows,
+        output_rows=totals.output_rows + (progress.output_rows or 0),
+        late_rows=totals.late_rows + progress.late_rows,
+        batch_buckets=buckets,
+        batch_seconds=seconds,
+    )
