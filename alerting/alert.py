@@ -1,13 +1,12 @@
-"""Alerts: findings with a beginning, ready to be told."""
+"""Alerts and incidents: what receivers are told."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from hashlib import sha256
 
 import msgspec
 
-from .finding import Finding
+from .finding import Severity
 
 PREFIX_CHARACTERS = 190
 MAX_KEY_CHARACTERS = 255
@@ -15,7 +14,7 @@ MAX_KEY_CHARACTERS = 255
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """One alert as receivers tell it; ``starts_at`` and ``ends_at`` are Unix seconds."""
+    """One query is sick of one thing; ``starts_at`` and ``ends_at`` are Unix seconds."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
@@ -30,53 +29,53 @@ class Alert(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """What the alert is known by everywhere: ``querypulse/<app>/<query>/<alertname>``."""
-        labels = self.labels
-        key = f"querypulse/{labels['app']}/{labels['query']}/{labels['alertname']}"
-        if len(key) <= MAX_KEY_CHARACTERS:
-            return key
-        return f"{key[:PREFIX_CHARACTERS]}/{sha256(key.encode()).hexdigest()[:40]}"
+        return alert_key(self.labels["app"], self.labels["query"], self.name)
 
 
-class Alerts:
-    """Remembers when each alert began, so that it begins once."""
+class Incident(msgspec.Struct, frozen=True):
+    """What one page is about: one alert, or several of one name that began together.
 
-    def __init__(self, app: str, runbook_base_url: str) -> None:
-        self._app = app
-        self._runbooks = runbook_base_url.rstrip("/")
-        self._firing: dict[str, Alert] = {}
+    ``key`` is that of its first alert and stays. ``revision`` grows with every reason to tell
+    the same again: a member joined, a reminder is due. ``muted`` is why nobody is to be told
+    now ("silenced until ..."); what was told before stays open all the same.
+    """
 
-    def update(self, findings: Iterable[Finding], wall: float) -> tuple[Alert, ...]:
-        """The alerts firing now, given the present findings and Unix time."""
-        firing: dict[str, Alert] = {}
-        for finding in findings:
-            alert = self._alert(finding, wall)
-            before = self._firing.get(alert.key)
-            if before is not None:
-                alert = msgspec.structs.replace(alert, starts_at=before.starts_at)
-            firing[alert.key] = alert
-        self._firing = firing
-        return tuple(firing.values())
+    alerts: tuple[Alert, ...]
+    revision: int = 0
+    muted: str = ""
 
-    def _alert(self, finding: Finding, wall: float) -> Alert:
-        return Alert(
-            labels={
-                "alertname": finding.alertname,
-                "app": self._app,
-                "query": finding.query,
-                "severity": finding.severity.value,
-            },
-            annotations={
-                "summary": finding.summary,
-                "description": describe(finding),
-                "reason": finding.reason,
-                "runbook_url": f"{self._runbooks}/{finding.alertname}.md",
-                **finding.evidence,
-            },
-            starts_at=wall,
-        )
+    @property
+    def key(self) -> str:
+        """The ``dedup_key`` of the whole."""
+        return self.alerts[0].key
+
+    @property
+    def name(self) -> str:
+        """The name all its alerts share."""
+        return self.alerts[0].name
+
+    @property
+    def severity(self) -> str:
+        """That of its worst alert."""
+        told = {alert.labels["severity"] for alert in self.alerts}
+        return next((one.value for one in Severity if one.value in told), min(told))
+
+    @property
+    def starts_at(self) -> float:
+        """When the first alert began, in Unix seconds."""
+        return min(alert.starts_at for alert in self.alerts)
+
+    @property
+    def ends_at(self) -> float | None:
+        """When the last alert ended; None while any fires."""
+        ends = [alert.ends_at for alert in self.alerts]
+        known = [end for end in ends if end is not None]
+        return max(known) if len(known) == len(ends) else None
 
 
-def describe(finding: Finding) -> str:
-    """The whole story in one text: the reason, then the evidence line by line."""
-    lines = [f"{name}: {text}" for name, text in finding.evidence.items()]
-    return "\n".join([finding.reason, *lines])
+def alert_key(app: str, query: str, name: str) -> str:
+    """``querypulse/<app>/<query>/<alertname>``, hashed past PagerDuty's limit."""
+    key = f"querypulse/{app}/{query}/{name}"
+    if len(key) <= MAX_KEY_CHARACTERS:
+        return key
+    return f"{key[:PREFIX_CHARACTERS]}/{sha256(key.encode()).hexdigest()[:40]}"

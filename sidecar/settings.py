@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Meta
 
+from .receiver_settings import ReceiverSettings, SilenceSettings
+
 _Seconds = Annotated[float, Meta(gt=0)]
 _Grace = Annotated[float, Meta(ge=0)]
 _Count = Annotated[int, Meta(ge=1, le=16)]
@@ -59,13 +61,42 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     restart_budget: _Count = 3
     """How many failures within ``restart_window_seconds`` make a query a flapping one."""
     restart_window_seconds: _Seconds = 600.0
+    resolve_after_seconds: _Grace = 30.0
+    """How long a query must have been well, with two commits or idle, before its alert ends."""
+    repeat_interval_seconds: _Seconds = 4 * 3600.0
+    """How often an alert that still fires is told again."""
+    group_min_queries: Annotated[int, Meta(ge=2)] = 3
+    """How many queries must fall sick of one thing ..."""
+    group_window_seconds: _Grace = 10.0
+    """... within this time to be told in one page."""
+    silences: tuple[SilenceSettings, ...] = ()
+    silence_file: str | None = None
+    """Where ``querypulse silence`` writes and the sidecar reads."""
     webhook_url: str | None = None
+    webhook_url_file: str | None = None
     webhook_secret_file: str | None = None
     pagerduty_routing_key: str | None = None
     pagerduty_routing_key_file: str | None = None
     pagerduty_url: str | None = None
+    alertmanager_urls: tuple[str, ...] = ()
+    slack_webhook_url: str | None = None
+    slack_webhook_url_file: str | None = None
+    heartbeat_url: str | None = None
+    heartbeat_url_file: str | None = None
+    heartbeat_interval_seconds: _Seconds = 60.0
+    receivers: tuple[ReceiverSettings, ...] = ()
+    """The full form: any number, each with its own severities, queries and fallback."""
+    spool_dir: str | None = None
+    """Where undelivered and open alerts outlive the driver."""
     allow_http: bool = False
     """Whether receivers on other hosts may be told over plain http."""
+    proxy_url: str | None = None
+    proxy_from_environment: bool = False
+    ca_file: str | None = None
+    client_cert_file: str | None = None
+    client_key_file: str | None = None
+    redact_patterns: tuple[str, ...] = ()
+    """Regular expressions of what must not leave the driver, besides what is known."""
     runbook_base_url: str = DEFAULT_RUNBOOKS
     queries: dict[str, QuerySettings] = {}
     """Overrides by name pattern, such as ``{"nightly*": {"stall_floor_seconds": 3600}}``."""

@@ -18,24 +18,36 @@ TRY_AGAIN = frozenset({408, 425, TOO_MANY_REQUESTS})
 
 
 class Answer(str, Enum):
-    """What became of an alert."""
+    """What became of an incident, and so what to do with it."""
 
     DELIVERED = "delivered"
     TRANSIENT = "transient"
-    REFUSED = "refused"
+    """An outage: try again soon."""
+    CONFIG_FAULT = "config_fault"
+    """A wrong token, address or certificate: keep it and try again slowly, until it is mended."""
+    POISON = "poison"
+    """This very message is not taken: sending it again is in vain."""
+    GONE = "gone"
+    """The receiver wants nothing any more."""
+
+
+POISONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
+GONE_STATUS = 410
 
 
 def classify(status: int) -> Answer:
-    """Judge an HTTP status.
+    """Judge an HTTP status; what is unknown is kept and tried again slowly.
 
-    A redirect is a refusal: following one turns a POST into a GET without its body (301 to
-    303), or hands body and signature to whatever ``Location`` says (307, 308).
+    A redirect is a fault of the configuration: following one turns a POST into a GET without
+    its body (301 to 303), or hands body and signature to whatever ``Location`` says (307, 308).
     """
     if 200 <= status < 300:  # noqa: PLR2004 - the numbers are RFC 9110's classes
         return Answer.DELIVERED
     if status in TRY_AGAIN or 500 <= status < 600:  # noqa: PLR2004 - as above
         return Answer.TRANSIENT
-    return Answer.REFUSED
+    if status in POISONS:
+        return Answer.POISON
+    return Answer.GONE if status == GONE_STATUS else Answer.CONFIG_FAULT
 
 
 def may_have_arrived(status: int) -> bool:

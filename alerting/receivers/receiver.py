@@ -4,39 +4,57 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..alert import Alert
+import msgspec
+
+from ..alert import Incident
+from .answer import Answer
 
 
 class DeliveryError(Exception):
-    """An alert was not accepted; the message never holds a secret.
+    """An incident was not accepted; the message never holds a secret.
 
-    ``transient`` tells an outage (try again soon) from a refusal (try again slowly, for a
-    rotated token must not lose a page). ``retry_after`` is what the receiver asked for, in seconds.
-    ``may_have_arrived``: the request left and the answer did not come, so the receiver may
-    act on it all the same.
+    ``answer`` says what to do about it. ``retry_after`` is what the receiver asked for, in
+    seconds. ``may_have_arrived``: the request left and the answer did not come, so the
+    receiver may act on it all the same.
     """
 
     def __init__(
         self,
         message: str,
+        answer: Answer,
         *,
-        transient: bool,
         retry_after: float | None = None,
         may_have_arrived: bool = False,
     ) -> None:
         super().__init__(message)
-        self.transient = transient
+        self.answer = answer
         self.retry_after = retry_after
         self.may_have_arrived = may_have_arrived
 
 
+class Habits(msgspec.Struct, frozen=True):
+    """What a kind of receiver needs beyond being told each change once.
+
+    ``per_minute``: how many requests it takes. ``resend_seconds``: how often it wants to hear
+    again what still fires, for it forgets. ``resend_resolved_seconds``: for how long it wants to
+    hear that something ended. ``reconciles``: a resolve of something it does not know is
+    harmless, so one is sent for what an earlier driver may have left open.
+    """
+
+    per_minute: float | None = None
+    resend_seconds: float | None = None
+    resend_resolved_seconds: float = 0.0
+    reconciles: bool = False
+
+
 class Receiver(Protocol):
-    """Tells one alert to one place; ``send`` is called by one thread."""
+    """Tells one incident to one place; ``send`` is called by one thread."""
 
     name: str
+    habits: Habits
 
-    def send(self, alert: Alert, wall: float) -> None:
-        """Tell a firing (``ends_at`` None) or resolved alert; ``wall`` is Unix time.
+    def send(self, incident: Incident, wall: float) -> None:
+        """Tell a firing (``ends_at`` None) or resolved incident; ``wall`` is Unix time.
 
         Raises:
             DeliveryError: it was not accepted.

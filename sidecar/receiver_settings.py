@@ -1,0 +1,74 @@
+"""The full form of receivers and silences, as tables of the TOML file."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+_Seconds = Annotated[float, Meta(ge=0)]
+
+
+class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every receiver has; None takes the top-level setting of the same name."""
+
+    name: str
+    severities: tuple[Literal["critical", "warning"], ...] = ("critical", "warning")
+    queries: tuple[str, ...] = ("*",)
+    """Name patterns of the queries it is told of; what concerns the whole driver always is."""
+    fallback: str | None = None
+    """The receiver that is told when this one has not taken an alert in time."""
+    fallback_after_seconds: _Seconds = 60.0
+    allow_http: bool | None = None
+    proxy_url: str | None = None
+    proxy_from_environment: bool | None = None
+    ca_file: str | None = None
+    client_cert_file: str | None = None
+    client_key_file: str | None = None
+
+
+class WebhookSettings(Common, tag_field="type", tag="webhook", frozen=True, kw_only=True):
+    """``format``: Alertmanager's version-4 JSON, or our own, which has a published schema."""
+
+    url: str | None = None
+    url_file: str | None = None
+    secret_files: tuple[str, ...] = ()
+    """More than one while secrets are rotated: each signs."""
+    format: Literal["alertmanager", "raw"] = "alertmanager"
+
+
+class PagerDutySettings(Common, tag_field="type", tag="pagerduty", frozen=True, kw_only=True):
+    """``region`` names the service region; ``url`` replaces it."""
+
+    routing_key: str | None = None
+    routing_key_file: str | None = None
+    region: Literal["us", "eu"] = "us"
+    url: str | None = None
+
+
+class AlertmanagerSettings(Common, tag_field="type", tag="alertmanager", frozen=True, kw_only=True):
+    """All members of one cluster."""
+
+    urls: tuple[str, ...]
+
+
+class SlackSettings(Common, tag_field="type", tag="slack", frozen=True, kw_only=True):
+    """An incoming webhook."""
+
+    url: str | None = None
+    url_file: str | None = None
+
+
+ReceiverSettings = WebhookSettings | PagerDutySettings | AlertmanagerSettings | SlackSettings
+
+
+class SilenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Nobody is told of matching alerts until the end, which has to be given."""
+
+    queries: str
+    """Name pattern."""
+    until: datetime
+    alertname: str = "*"
+    reason: str = ""
