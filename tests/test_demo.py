@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from support.ill_receiver import PATIENCE_ASKED_FOR, IllReceiver
 from support.queries import until
 
 pytestmark = pytest.mark.spark
@@ -94,6 +95,16 @@ def test_pages_go_to_a_webhook_of_ones_own(pages):
     assert result.returncode == 0, result.stdout + result.stderr
     assert pages.told == [("firing", "QueryFailed", "alert_resolution")]
     assert "death to webhook" in result.stdout
+
+
+def test_through_an_outage_of_its_receiver_exactly_one_page_arrives():
+    with IllReceiver(outage=20) as receiver:
+        result = demo("--after", "1", "--queries", "2", "--webhook-url", receiver.url)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert receiver.taken == [("firing", "QueryFailed", "alert_resolution")]
+    assert receiver.refused > 1
+    assert receiver.waited >= PATIENCE_ASKED_FOR
 
 
 def test_ctrl_c_ends_it_cleanly(tmp_path):

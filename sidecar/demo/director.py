@@ -19,7 +19,8 @@ from .script import Script
 STARTUP_SECONDS = 90.0
 AFTERMATH_SECONDS = 5.0
 POLL_SECONDS = 0.05
-DELIVERY_SECONDS = 1.0
+OUTAGE_SECONDS = 120.0
+"""How long a page may be on its way to somebody else's webhook."""
 HEALTHY_SECONDS = 60.0
 
 
@@ -65,7 +66,8 @@ class Director:
             return
         self._narrator.say(f"now {self._fate.told}")
         self._struck_at = self._fate.strike(self._pipeline)
-        self._watch(self._patience(), lambda: bool(self._pages))
+        if not self._watch(self._patience(), lambda: bool(self._pages)) and self._on_its_way():
+            self._watch(OUTAGE_SECONDS, lambda: bool(self._pages))
         self._watch(AFTERMATH_SECONDS, lambda: False)
         fired = [(page.labels["alertname"], page.labels["query"]) for page in self._pages]
         alertname = self._fate.alertname
@@ -101,12 +103,18 @@ class Director:
         """Pages as they arrived or, when they go to somebody else's webhook, were delivered."""
         if self._script.webhook_url is None:
             return self._receiver.pages[len(self._pages) :]
-        known = [page.labels for page in self._pages]
-        fresh = [alert for alert in self._sidecar.alerts() if alert.labels not in known]
-        if not fresh or not self._sidecar.flush(timeout=DELIVERY_SECONDS):
+        if self._on_its_way():
             return []
-        now = time.time()
-        return [Page(now, "firing", alert.labels, alert.annotations) for alert in fresh]
+        now, known = time.time(), [page.labels for page in self._pages]
+        return [
+            Page(now, "firing", dict(alert.labels), dict(alert.annotations))
+            for alert in self._sidecar.snapshot().alerts
+            if alert.labels not in known
+        ]
+
+    def _on_its_way(self) -> bool:
+        """Whether a receiver has still to be told of something."""
+        return any(self._sidecar.snapshot().monitor.outbox_pending.values())
 
     def _facts(self) -> dict[str, str]:
         facts = {"fate": f"{self._fate.name}: {self._fate.told}", "page": "none"}
