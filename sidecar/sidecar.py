@@ -5,22 +5,26 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from datetime import datetime, timezone
 from typing import Any
 
+import msgspec
+
 from ..alerting.alert import Alert
-from ..alerting.delivery import Delivery
 from ..exporter.status import Status, status
 from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener, Heard
 from ..listener.mailbox import Mailbox
 from ..listener.probing import Context
 from ..listener.reader import Marker
-from . import wiring
+from . import receivers_from_settings, wiring
 from .deadline import Deadline
 from .failure import first_failure, nothing_left
 from .parts import MAILBOX_CAPACITY, Parts
+from .receiver_settings import SilenceSettings
 from .registry import Registry
 from .settings import Settings
+from .silencing import Silencing, until_of
 
 EXIT_SECONDS = 8.0
 FLUSH_SHARE = 0.7
@@ -41,9 +45,9 @@ class Sidecar:
     def __init__(self, settings: Settings | None = None, spark: Any = None) -> None:
         self.settings = settings if settings is not None else Settings()
         self._guard = Guard()
-        self._deliveries = [
-            Delivery(receiver, self._guard) for receiver in wiring.receivers(self.settings)
-        ]
+        self._receivers = receivers_from_settings.receivers(self.settings)
+        self._heartbeat = receivers_from_settings.heartbeat(self.settings, self._guard)
+        self._silencing = Silencing(self.settings.silences, self.settings.silence_file, self._guard)
         self._access = wiring.http_access(self.settings)
         self._spark = spark
         self._heard: Mailbox[Heard | Marker] = Mailbox(MAILBOX_CAPACITY)
@@ -103,6 +107,27 @@ class Sidecar:
             raise ValueError(f"expect_stop: no query is called {name!r}; known: {known}")
         if self._parts is not None:
             self._parts.expect_stop(name)
+
+    def silence(
+        self,
+        queries: str,
+        minutes: float | None = None,
+        until: datetime | None = None,
+        reason: str = "",
+        alertname: str = "*",
+    ) -> None:
+        """Tell nobody of what befalls queries of this name pattern, for ``minutes`` or ``until``.
+
+        What was told before stays open, and its end is told. It holds in this process;
+        ``querypulse silence`` and the setting ``silences`` outlive it.
+
+        Raises:
+            ValueError: it has no end, or ends in the past, or ``until`` has no time zone.
+
+        """
+        end = until_of(minutes, until, datetime.now(timezone.utc))
+        given = {"queries": queries, "until": end, "alertname": alertname, "reason": reason}
+        self._silencing.add(msgspec.convert(given, SilenceSettings))
 
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
@@ -170,7 +195,9 @@ class Sidecar:
             spark=spark,
             listener=self.listener,
             heard=self._heard,
-            deliveries=self._deliveries,
+            receivers=self._receivers,
+            heartbeat=self._heartbeat,
+            silencing=self._silencing,
             access=self._access,
             guard=self._guard,
             on_judged=self._on_judged,
