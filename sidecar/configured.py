@@ -40,6 +40,10 @@ NEEDED = {
 """Of these two, one has to be given, and one only."""
 
 
+HEARTBEAT = "heartbeat"
+"""What its pings are counted under."""
+
+
 class Configured(msgspec.Struct, frozen=True):
     """One receiver as set, and how people wrote that."""
 
@@ -135,6 +139,8 @@ def _require_one_of_two(one: Configured) -> None:
 
 def _require_own_names(found: Sequence[Configured]) -> None:
     counts = Counter(one.given.name for one in found)
+    if HEARTBEAT in counts:
+        raise SettingsError(f"setting 'receivers': the name {HEARTBEAT!r} is that of the heartbeat")
     for one in found:
         if counts[one.given.name] > 1:
             short = any(two.is_short and two.given.name == one.given.name for two in found)

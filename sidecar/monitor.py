@@ -75,7 +75,7 @@ class MonitorFacts:
             events_dropped=self._dropped(),
             internal_errors=self._guard.errors.copy(),
             probe_age_seconds=None if report is None else judged.snapshot.at - report.at,
-            deliveries=_by_name({one.name: one.outcomes for one in deliveries}),
+            deliveries=_by_name(self._telling.outcomes),
             outbox_pending={one.name: one.pending for one in deliveries},
             alerts_lost=_by_name({one.name: one.losses for one in deliveries}),
             circuits_open={one.name: one.circuit_open for one in deliveries},

@@ -53,6 +53,7 @@ class Parts:
         receivers: Sequence[Receiver],
         heartbeat: Heartbeat | None,
         silencing: Silencing,
+        redacting: Redacting,
         access: wiring.HttpAccess,
         guard: Guard,
         on_judged: Callable[[], None],
@@ -61,6 +62,7 @@ class Parts:
         self._heard = heard
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
         self._silencing = silencing
+        self._redacting = redacting
         self._guard = guard
         self._on_judged = on_judged
         probe = SparkProbe(spark, listener, wiring.closer_after_seconds(settings))
@@ -73,7 +75,7 @@ class Parts:
         )
         app = app_name(settings, spark)
         self._telling = Telling(settings, app, guard, receivers=receivers, heartbeat=heartbeat)
-        self._worker = self._make_worker(app, Redacting(settings, receivers, spark))
+        self._worker = self._make_worker(app)
         self._facts = MonitorFacts(
             app=app,
             spark_version=spark.version,
@@ -140,7 +142,7 @@ class Parts:
         for loop in self._loops:
             loop.join(deadline.left)
 
-    def _make_worker(self, app: str, redact: Redacting) -> Worker:
+    def _make_worker(self, app: str) -> Worker:
         settings = self._settings
         lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
         lifecycle.inherit(self._telling.inherited, time.monotonic())
@@ -152,7 +154,7 @@ class Parts:
             latest_report=lambda: self._prober.latest,
             latest_log=lambda: self._log_reader.latest,
             silences=self._silencing,
-            redact=redact,
+            redact=self._redacting,
             on_judged=self._publish,
         )
 

@@ -54,13 +54,12 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
         return None
     if url is not None and file is not None:
         raise SettingsError("give 'heartbeat_url' or 'heartbeat_url_file', not both")
+    http = _http(None, settings)
     with _as_settings_error():
-        return Heartbeat(
-            _secret(url, file, "heartbeat_url_file"),
-            guard,
-            interval_seconds=settings.heartbeat_interval_seconds,
-            http=_http(None, settings),
-        )
+        http.check()
+        secret = _secret(url, file, "heartbeat_url_file")
+        interval = settings.heartbeat_interval_seconds
+        return Heartbeat(secret, guard, interval_seconds=interval, http=http)
 
 
 def _receiver(one: Configured, settings: Settings) -> Receiver:

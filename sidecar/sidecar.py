@@ -22,6 +22,7 @@ from .deadline import Deadline
 from .failure import first_failure, nothing_left
 from .parts import MAILBOX_CAPACITY, Parts
 from .receiver_settings import SilenceSettings
+from .redacting import Redacting
 from .registry import Registry
 from .settings import Settings
 from .silencing import Silencing, until_of
@@ -49,6 +50,7 @@ class Sidecar:
         self._heartbeat = receivers_from_settings.heartbeat(self.settings, self._guard)
         self._silencing = Silencing(self.settings.silences, self.settings.silence_file, self._guard)
         self._access = wiring.http_access(self.settings)
+        self._redacting = Redacting(self.settings)
         self._spark = spark
         self._heard: Mailbox[Heard | Marker] = Mailbox(MAILBOX_CAPACITY)
         self._parts: Parts | None = None
@@ -190,6 +192,7 @@ class Sidecar:
             return
         spark = self._spark if self._spark is not None else _active_session()
         SIDECARS.close_stale()
+        self._redacting.honour(lambda name: spark.conf.get(name, None))
         parts = Parts(
             settings=self.settings,
             spark=spark,
@@ -198,6 +201,7 @@ class Sidecar:
             receivers=self._receivers,
             heartbeat=self._heartbeat,
             silencing=self._silencing,
+            redacting=self._redacting,
             access=self._access,
             guard=self._guard,
             on_judged=self._on_judged,

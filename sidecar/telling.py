@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from ..alerting.alert import Incident
 from ..alerting.dispatch import Dispatch
@@ -18,7 +18,7 @@ from .settings import Settings
 class Telling:
     """Takes the open incidents after each judging; starts, flushes and ends what tells them.
 
-    ``inherited`` are the incidents that an earlier driver of the same app left open.
+    ``inherited`` is what an earlier driver of the same app left to be told, or to be ended.
     """
 
     def __init__(
@@ -40,6 +40,12 @@ class Telling:
     def spool_problem(self) -> str:
         """Why nothing would outlive the driver, though it should."""
         return self._spool.problem if self._spool is not None else ""
+
+    @property
+    def outcomes(self) -> dict[str, Mapping[str, int]]:
+        """How attempts went, by the name of a receiver, or of the heartbeat."""
+        tellers = [*self.deliveries, *([self._heartbeat] if self._heartbeat is not None else [])]
+        return {teller.name: teller.outcomes for teller in tellers}
 
     def start(self) -> None:
         """Begin to tell."""
@@ -80,22 +86,10 @@ class Telling:
 
     def _adopt(self) -> tuple[Incident, ...]:
         """Hand each delivery the rows that the spool has kept for it."""
-        rows = self._spool.load() if self._spool is not None else {}
+        kept = self._spool.load() if self._spool is not None else {}
         found: list[Row] = []
         for delivery in self.deliveries:
-            if delivery.name in rows:
-                delivery.adopt(rows[delivery.name])
-                found += rows[delivery.name]
-        return _open_incidents(found)
-
-
-def _open_incidents(rows: Iterable[Row]) -> tuple[Incident, ...]:
-    """Those that were not over, each once, the newest of it."""
-    newest: dict[str, Incident] = {}
-    for row in rows:
-        one = row.incident
-        if one.ends_at is None and (
-            one.key not in newest or one.revision > newest[one.key].revision
-        ):
-            newest[one.key] = one
-    return tuple(newest.values())
+            rows = kept.get(delivery.name, ())
+            delivery.adopt(rows)
+            found += rows
+        return tuple(row.incident for row in found)
