@@ -12,6 +12,7 @@ import msgspec
 
 from .redaction import redact
 
+NAME_CHARACTERS = 100
 MESSAGE_CHARACTERS = 1500
 _GENERIC = frozenset({"FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED"})
 _PYTHON_TRACEBACK = "Traceback (most recent call last):"
@@ -56,7 +57,9 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
         name = error_class
     elif condition and condition.group(1) not in _GENERIC:
         name = condition.group(1)
-    return Failure(name[:100] or "UnknownError", redact(message)[:MESSAGE_CHARACTERS].strip())
+    # A name is what stood before a colon, whoever wrote it.
+    name = redact(name)[:NAME_CHARACTERS] or "UnknownError"
+    return Failure(name, redact(message)[:MESSAGE_CHARACTERS].strip())
 
 
 def died_of_stopped_context(exception: str) -> bool:
