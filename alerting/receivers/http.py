@@ -123,9 +123,7 @@ class HttpPoster:
             raise HttpError(str(error), Answer.CONFIG_FAULT) from None
         return url
 
-    def _attempt(
-        self, url: str, body: bytes, now_wall: float, headers: Mapping[str, str]
-    ) -> bytes:
+    def _attempt(self, url: str, body: bytes, now_wall: float, headers: Mapping[str, str]) -> bytes:
         if self._closing.is_set():
             raise HttpError(f"{self.place}: closed", Answer.TRANSIENT)
         with self._send(url, body, headers) as response:
@@ -156,9 +154,7 @@ class HttpPoster:
                 may_have_arrived=trouble.may_have_arrived,
             ) from None
 
-    def _unaccepted(
-        self, response: requests.Response, answer: bytes, now_wall: float
-    ) -> HttpError:
+    def _unaccepted(self, response: requests.Response, answer: bytes, now_wall: float) -> HttpError:
         status = response.status_code
         error = HttpError(
             f"{self.place} answered {status}",

@@ -87,7 +87,7 @@ def _check_authorities(path: str) -> None:
 def _check_certificate(cert: str, key: str | None) -> None:
     try:
         # Without a password given, OpenSSL would ask the terminal for that of an encrypted key.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, password="")  # noqa: S106 - it is none
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, password="")
     except OSError as error:
         files = cert if key is None else f"{cert} with client_key_file {key}"
         raise ValueError(f"client_cert_file {files}: {error.strerror or error}") from None

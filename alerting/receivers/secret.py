@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 
@@ -54,7 +53,7 @@ class Secret:
         """Take the file's content if the file is another than the one read last."""
         if self._path is None:
             return
-        stat = os.stat(self._path)
+        stat = self._path.stat()
         # Kubernetes swaps a link: another inode, though time and size may be the same.
         seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
         if seen == self._seen:

@@ -11,11 +11,12 @@ from typing import Any
 
 from ..alert import Alert, Incident
 from .encoding import shorten
-from .headline import headline, queries
+from .headline import headline
 
 MAX_SECTION_CHARACTERS = 3000
-MAX_FIELD_CHARACTERS = 600
-"""Of one alert's reason or evidence, so that a section holds both and the marks around them."""
+MAX_FIELD_CHARACTERS = 500
+MAX_EVIDENCE_CHARACTERS = 1200
+"""Together less than a section, so that no mark that ends something is cut off."""
 MAX_ALERTS = 20
 """Each is a section of its own; a message takes 50 blocks."""
 MINIMAL_CHARACTERS = 512
@@ -28,7 +29,8 @@ def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
     """The text is what a notification shows, the blocks what the channel shows."""
     more = len(incident.alerts) - MAX_ALERTS
     blocks = [_section(f"*{_title(incident)}*")]
-    blocks += [_section(_story(alert)) for alert in incident.alerts[:MAX_ALERTS]]
+    told = incident.alerts[:MAX_ALERTS]
+    blocks += [_section(_story(alert, alone=len(told) == 1)) for alert in told]
     if more > 0:
         blocks.append(_section(f"and {more} more"))
     blocks.append(_context(incident, external_url))
@@ -46,36 +48,38 @@ def escape(text: str) -> str:
 
 
 def _title(incident: Incident) -> str:
-    words = escape(headline(incident))
+    words = escape(" ".join(headline(incident).split()))
     if incident.ends_at is not None:
         lasted = _duration(incident.ends_at - incident.starts_at)
         return f":white_check_mark: resolved after {lasted}: {words}"
     return f"{SIGNS.get(incident.severity, ':grey_question:')} {incident.severity}: {words}"
 
 
-def _story(alert: Alert) -> str:
-    """The reason; while it fires, the evidence line by line, and the way to the runbook."""
+def _story(alert: Alert, *, alone: bool) -> str:
+    """The reason and the way to the runbook; of one that is alone, the evidence line by line."""
     told = alert.annotations
-    name = escape(alert.labels["query"])
-    text = f"*{_cut(name)}*: {_cut(escape(told.get('reason', '')))}"
+    text = f"*{_cut(alert.labels['query'])}*: {_cut(told.get('reason', ''))}"
     if alert.ends_at is not None:
         return f"{text}\n_well again_"
     evidence = [f"{key}: {value}" for key, value in told.items() if key not in TOLD_ELSEWHERE]
-    if evidence:
+    if evidence and alone:
         lines = escape("\n".join(evidence)).replace("```", "'''")
-        text += f"\n```{_cut(lines)}```"
-    if runbook := told.get("runbook_url"):
-        text += f"\n<{escape(runbook).replace('|', '%7C')}|Runbook>"
-    return text
+        text += f"\n```{shorten(lines, MAX_EVIDENCE_CHARACTERS)}```"
+    return text + _link("\n", told.get("runbook_url", ""), "Runbook")
+
+
+def _link(before: str, url: str, words: str) -> str:
+    """Nothing for a URL that is absent or would be cut."""
+    if not url or len(url) > MAX_FIELD_CHARACTERS:
+        return ""
+    return f"{before}<{escape(url).replace('|', '%7C')}|{words}>"
 
 
 def _context(incident: Incident, external_url: str) -> dict[str, Any]:
     app = incident.alerts[0].labels["app"]
     since = datetime.fromtimestamp(incident.starts_at, timezone.utc)
-    parts = [incident.name, f"app {escape(app)}", f"since {since:%Y-%m-%d %H:%M:%S} UTC"]
-    if external_url:
-        parts.append(f"<{escape(external_url)}|status>")
-    text = shorten(" · ".join(parts), MAX_FIELD_CHARACTERS)
+    parts = [incident.name, f"app {_cut(app)}", f"since {since:%Y-%m-%d %H:%M:%S} UTC"]
+    text = " · ".join(parts) + _link(" · ", external_url, "status")
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
 
 
@@ -85,7 +89,7 @@ def _section(text: str) -> dict[str, Any]:
 
 
 def _cut(text: str) -> str:
-    return shorten(text, MAX_FIELD_CHARACTERS)
+    return shorten(escape(text), MAX_FIELD_CHARACTERS)
 
 
 def _duration(seconds: float) -> str:

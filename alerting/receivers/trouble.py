@@ -56,9 +56,7 @@ def diagnose(error: BaseException) -> Trouble:
 def _refused_by_proxy(status: int) -> Trouble:
     """A proxy that cannot reach the place (502, 504) may later; one that will not, will not."""
     answer = Answer.TRANSIENT if classify(status) is Answer.TRANSIENT else Answer.CONFIG_FAULT
-    return Trouble(
-        f"was not reached, the proxy answered {status}", answer, may_have_arrived=False
-    )
+    return Trouble(f"was not reached, the proxy answered {status}", answer, may_have_arrived=False)
 
 
 def _is_any(chain: list[BaseException], kinds: type | tuple[type, ...]) -> bool:

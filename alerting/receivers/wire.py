@@ -60,7 +60,8 @@ class Wire(HTTPAdapter):
         return {"http": self._pool(HTTPConnectionPool), "https": self._pool(HTTPSConnectionPool)}
 
     def _pool(self, base: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
-        wire, plain = self, base.ConnectionCls
+        wire: Wire = self
+        plain: Any = base.ConnectionCls
 
         def send(connection: Any, data: Any) -> None:
             for piece in _pieces(data):
