@@ -112,6 +112,8 @@ def pytest_collection_modifyitems(items):
         missing["spark"] = "needs Java 17 or newer (Debian: openjdk-17-jre-headless)"
     if shutil.which("promtool") is None:
         missing["promtool"] = "needs promtool (Debian: prometheus)"
+    if shutil.which("prometheus-alertmanager") is None:
+        missing["alertmanager"] = "needs Alertmanager (Debian: prometheus-alertmanager)"
     if REQUIRE_ALL and missing:
         raise pytest.UsageError(f"every test must run here, but some cannot: {missing}")
     for item in items:
