@@ -37,7 +37,7 @@ def file(tmp_path):
 
 @pytest.fixture
 def server():
-    with HttpDouble(otherwise=reply(202, b"ok")) as double:
+    with HttpDouble(otherwise=reply(202, body=b"ok")) as double:
         yield double
 
 
@@ -147,8 +147,7 @@ def test_pagerduty_is_the_us_one_unless_told_otherwise(table, host):
 DEAD = "http://127.0.0.1:1"
 
 
-def test_a_receiver_takes_the_common_way_unless_it_has_its_own(server, file):
-    """The common certificate authority knows nobody; the one of its own knows the server."""
+def test_a_receiver_takes_the_common_way_unless_it_has_its_own():
     table = {"type": "webhook", "name": "a", "url": "http://hooks.example.com/x"}
 
     assert names(receivers=[table], allow_http=True) == ["a"]
