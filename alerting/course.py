@@ -20,6 +20,7 @@ UNSEEN_SECONDS = 24 * 3600.0
 
 class Course(msgspec.Struct, frozen=True):
     """Pending until ``begun``; then firing while ``found``, and recovering while not.
+    ``looks`` counts the evaluations at which it was found.
 
     ``flapping``: it has come too often and is held open. ``unseen_since`` (monotonic seconds):
     an earlier driver left it, and its query has not been seen since we came.

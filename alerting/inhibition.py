@@ -43,10 +43,10 @@ def _driver_holds(
 ) -> bool:
     """A driver that is ill speaks for its queries, and a while after: they have to come round.
 
-    What is a fact needs no such while.
+    What is a fact needs no such while, and what only an earlier driver found holds nothing.
     """
     beneath = new.query != WHOLE_DRIVER or not _is_critical(new)
-    if not beneath or not _is_critical(driver):
+    if not beneath or not _is_critical(driver) or not driver.looks:
         return False
     if driver.found:
         return True

@@ -67,7 +67,7 @@ class Lifecycle:
                 self._reconciliation.settle(alert.labels["query"])
                 if alert.ends_at is None:
                     self._courses[alert.key] = Course(
-                        alert, begun=True, found=False, unseen_since=now
+                        alert, looks=0, begun=True, found=False, unseen_since=now
                     )
 
     def update(
