@@ -74,8 +74,16 @@ class Parts:
             heard, self._arrived, guard, context=probe.context, on_started=self._prober.poke
         )
         app = app_name(settings, spark)
-        self._telling = Telling(settings, app, guard, receivers=receivers, heartbeat=heartbeat)
-        self._worker = self._make_worker(app)
+        lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
+        self._telling = Telling(
+            settings,
+            app,
+            guard,
+            receivers=receivers,
+            heartbeat=heartbeat,
+            inherit=lambda incidents: lifecycle.inherit(incidents, time.monotonic()),
+        )
+        self._worker = self._make_worker(lifecycle)
         self._facts = MonitorFacts(
             app=app,
             spark_version=spark.version,
@@ -142,13 +150,10 @@ class Parts:
         for loop in self._loops:
             loop.join(deadline.left)
 
-    def _make_worker(self, app: str) -> Worker:
-        settings = self._settings
-        lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
-        lifecycle.inherit(self._telling.inherited, time.monotonic())
+    def _make_worker(self, lifecycle: Lifecycle) -> Worker:
         return Worker(
             self._arrived,
-            wiring.policy(settings, probe_expected=True),
+            wiring.policy(self._settings, probe_expected=True),
             lifecycle,
             self._telling,
             latest_report=lambda: self._prober.latest,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..alerting.alert import Incident
 from ..alerting.dispatch import Dispatch
-from ..alerting.outbox import Row
 from ..alerting.receivers.heartbeat import Heartbeat
 from ..alerting.receivers.receiver import Receiver
+from ..alerting.row import Row
 from ..listener.guard import Guard
 from . import wiring
 from .deadline import Deadline
@@ -18,7 +18,8 @@ from .settings import Settings
 class Telling:
     """Takes the open incidents after each judging; starts, flushes and ends what tells them.
 
-    ``inherited`` is what an earlier driver of the same app left to be told, or to be ended.
+    ``inherit`` is given what an earlier driver of the same app left open: at once, or later by
+    the thread that offers, where the spool cannot be read yet.
     """
 
     def __init__(
@@ -29,12 +30,15 @@ class Telling:
         *,
         receivers: Sequence[Receiver],
         heartbeat: Heartbeat | None,
+        inherit: Callable[[Iterable[Incident]], None],
     ) -> None:
         self._spool = wiring.spool(settings, app, guard)
         self.deliveries = wiring.deliveries(settings, guard, receivers=receivers, spool=self._spool)
-        self._dispatch = Dispatch(self.deliveries)
+        self._dispatch = Dispatch(self.deliveries, spool=self._spool)
         self._heartbeat = heartbeat
-        self.inherited = self._adopt()
+        self._inherit = inherit
+        if self._spool is not None:
+            self._adopt(self._spool.load())
 
     @property
     def spool_problem(self) -> str:
@@ -44,13 +48,13 @@ class Telling:
     @property
     def outcomes(self) -> dict[str, Mapping[str, int]]:
         """How attempts went, by the name of a receiver, or of the heartbeat."""
-        tellers = [*self.deliveries, *([self._heartbeat] if self._heartbeat is not None else [])]
-        return {teller.name: teller.outcomes for teller in tellers}
+        found: dict[str, Mapping[str, int]] = {one.name: one.outcomes for one in self.deliveries}
+        if self._heartbeat is not None:
+            found[self._heartbeat.name] = self._heartbeat.outcomes
+        return found
 
     def start(self) -> None:
         """Begin to tell."""
-        if self._spool is not None:
-            self._spool.start()
         for delivery in self.deliveries:
             delivery.start()
         if self._heartbeat is not None:
@@ -58,6 +62,8 @@ class Telling:
 
     def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
         """Hand over all open incidents, and what may be ended; never waits."""
+        if self._spool is not None:
+            incidents += _others(self._adopt(self._spool.load(0.0)), incidents)
         self._dispatch.offer(incidents, closings)
         if self._heartbeat is not None:
             self._heartbeat.beat(incidents)
@@ -72,11 +78,11 @@ class Telling:
             delivery.flush(deadline.left / left)
             for delivery, left in zip(self.deliveries, waiting, strict=True)
         ]
-        kept = self._spool is None or self._spool.flush(deadline.left)
-        return all(delivered) and kept
+        return all(delivered)
 
     def close(self, deadline: Deadline) -> None:
         """End every thread; what was not told stays in the spool, if there is one."""
+        self._ask_fallbacks(deadline)
         for delivery in self.deliveries:
             delivery.close(deadline.left)
         if self._heartbeat is not None:
@@ -84,12 +90,23 @@ class Telling:
         if self._spool is not None:
             self._spool.close(deadline.left)
 
-    def _adopt(self) -> tuple[Incident, ...]:
-        """Hand each delivery the rows that the spool has kept for it."""
-        kept = self._spool.load() if self._spool is not None else {}
-        found: list[Row] = []
+    def _ask_fallbacks(self, deadline: Deadline) -> None:
+        """Let them have what was not taken: there will be no later."""
+        self._dispatch.hand_over()
+        fallbacks = {delivery.route.fallback for delivery in self.deliveries}
         for delivery in self.deliveries:
-            rows = kept.get(delivery.name, ())
-            delivery.adopt(rows)
-            found += rows
-        return tuple(row.incident for row in found)
+            if delivery.name in fallbacks and delivery.pending:
+                delivery.flush(deadline.left / 2)
+
+    def _adopt(self, rows: Mapping[str, tuple[Row, ...]] | None) -> tuple[Incident, ...]:
+        """Go on with the rows that the spool has kept; the incidents among them still open."""
+        if rows is None:
+            return ()
+        found = self._dispatch.adopt(rows)
+        self._inherit(found)
+        return found
+
+
+def _others(found: Iterable[Incident], known: Iterable[Incident]) -> tuple[Incident, ...]:
+    keys = {one.key for one in known}
+    return tuple(one for one in found if one.key not in keys)
