@@ -34,7 +34,8 @@ def _by_receiver(
     monitor: Monitor, known: Iterable[str], values: Mapping[tuple[str, str], int]
 ) -> dict[tuple[str, ...], float | None]:
     """Counts by receiver and one known thing more."""
-    return dict.fromkeys(product(monitor.receivers, known), 0.0) | dict(values)
+    pairs = [*product(monitor.receivers, known), *values]
+    return {pair: values.get(pair, 0) for pair in pairs}
 
 
 COUNTS = (

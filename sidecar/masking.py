@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
 import msgspec
@@ -24,6 +24,7 @@ URLS = frozenset(
     }
 )
 TABLES = frozenset({"receivers"})
+LISTS = (list, tuple)
 _FIELDS = {"type", *(name for kind in RECEIVER_TYPES for name in kind.__struct_fields__)}
 
 
@@ -40,14 +41,14 @@ def masked(name: str, value: object) -> object:
     if name in URLS:
         return _masked_urls(value)
     if name in TABLES:
-        return tuple(map(_masked_table, value)) if _is_list(value) else HIDDEN
+        return tuple(map(_masked_table, value)) if isinstance(value, LISTS) else HIDDEN
     return value
 
 
 def _masked_urls(value: object) -> object:
     if isinstance(value, str):
         return _place(value)
-    if _is_list(value):
+    if isinstance(value, LISTS):
         return tuple(map(_masked_urls, value))
     return value if isinstance(value, (int, float)) else HIDDEN
 
@@ -80,7 +81,3 @@ def _given(record: msgspec.Struct) -> dict[str, object]:
     values = {name: getattr(record, name) for name in fields}
     changed = {name: value for name, value in values.items() if value != fields[name]}
     return {"type": record.__struct_config__.tag, **changed}
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
