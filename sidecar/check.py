@@ -10,9 +10,8 @@ from pathlib import Path
 import msgspec
 
 from ..listener.guard import Guard
-from . import receivers_from_settings, wiring
 from .masking import masked
-from .redacting import Redacting
+from .outfit import outfit
 from .settings import TYPES, Settings, SettingsError
 from .settings_sources import load_settings
 from .silence_file import read_silences
@@ -44,10 +43,7 @@ def require_usable(settings: Settings) -> None:
         SettingsError: something cannot be used.
 
     """
-    receivers_from_settings.receivers(settings)
-    receivers_from_settings.heartbeat(settings, Guard())
-    wiring.http_access(settings)
-    Redacting(settings)
+    outfit(settings, Guard())
     _require_present_silences(settings)
     _require_folder(settings.spool_dir)
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from ..alerting.lifecycle import Lifecycle
-from ..alerting.receivers.heartbeat import Heartbeat
-from ..alerting.receivers.receiver import Receiver
 from ..exporter.board import Board
 from ..exporter.server import HttpServer
 from ..listener.guard import Guard
@@ -24,9 +22,8 @@ from ..listener.spark_probe import SparkProbe
 from . import wiring
 from .deadline import Deadline
 from .monitor import MonitorFacts
-from .redacting import Redacting
+from .outfit import Outfit
 from .settings import Settings
-from .silencing import Silencing
 from .telling import Telling
 from .worker import Judged, Worker
 
@@ -50,19 +47,14 @@ class Parts:
         spark: Any,
         listener: HealthListener,
         heard: Mailbox[Heard | Marker],
-        receivers: Sequence[Receiver],
-        heartbeat: Heartbeat | None,
-        silencing: Silencing,
-        redacting: Redacting,
-        access: wiring.HttpAccess,
+        outfit: Outfit,
         guard: Guard,
         on_judged: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._heard = heard
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
-        self._silencing = silencing
-        self._redacting = redacting
+        self._outfit = outfit
         self._guard = guard
         self._on_judged = on_judged
         probe = SparkProbe(spark, listener, wiring.closer_after_seconds(settings))
@@ -75,14 +67,7 @@ class Parts:
         )
         app = app_name(settings, spark)
         lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
-        self._telling = Telling(
-            settings,
-            app,
-            guard,
-            receivers=receivers,
-            heartbeat=heartbeat,
-            inherit=lambda incidents: lifecycle.inherit(incidents, time.monotonic()),
-        )
+        self._telling = self._make_telling(app, lifecycle)
         self._worker = self._make_worker(lifecycle)
         self._facts = MonitorFacts(
             app=app,
@@ -104,7 +89,7 @@ class Parts:
         ]
         self.judged: Judged = self._worker.judged
         self.board: Board = self._facts.board(self.judged)
-        self._server = self._make_server(access)
+        self._server = self._make_server(outfit.access)
 
     @property
     def url(self) -> str | None:
@@ -150,6 +135,16 @@ class Parts:
         for loop in self._loops:
             loop.join(deadline.left)
 
+    def _make_telling(self, app: str, lifecycle: Lifecycle) -> Telling:
+        return Telling(
+            self._settings,
+            app,
+            self._guard,
+            receivers=self._outfit.receivers,
+            heartbeat=self._outfit.heartbeat,
+            inherit=lambda incidents: lifecycle.inherit(incidents, time.monotonic()),
+        )
+
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:
         return Worker(
             self._arrived,
@@ -158,8 +153,8 @@ class Parts:
             self._telling,
             latest_report=lambda: self._prober.latest,
             latest_log=lambda: self._log_reader.latest,
-            silences=self._silencing,
-            redact=self._redacting,
+            silences=self._outfit.silencing,
+            redact=self._outfit.redacting,
             on_judged=self._publish,
         )
 

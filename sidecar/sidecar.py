@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 from datetime import datetime, timezone
@@ -17,15 +18,17 @@ from ..listener.health_listener import HealthListener, Heard
 from ..listener.mailbox import Mailbox
 from ..listener.probing import Context
 from ..listener.reader import Marker
-from . import receivers_from_settings, wiring
+from ..listener.redacted_log import RedactedLog
 from .deadline import Deadline
 from .failure import first_failure, nothing_left
+from .outfit import outfit
 from .parts import MAILBOX_CAPACITY, Parts
 from .receiver_settings import SilenceSettings
-from .redacting import Redacting
 from .registry import Registry
 from .settings import Settings
-from .silencing import Silencing, until_of
+from .silencing import until_of
+
+log = logging.getLogger("querypulse")
 
 EXIT_SECONDS = 8.0
 FLUSH_SHARE = 0.7
@@ -46,11 +49,8 @@ class Sidecar:
     def __init__(self, settings: Settings | None = None, spark: Any = None) -> None:
         self.settings = settings if settings is not None else Settings()
         self._guard = Guard()
-        self._receivers = receivers_from_settings.receivers(self.settings)
-        self._heartbeat = receivers_from_settings.heartbeat(self.settings, self._guard)
-        self._silencing = Silencing(self.settings.silences, self.settings.silence_file, self._guard)
-        self._access = wiring.http_access(self.settings)
-        self._redacting = Redacting(self.settings)
+        self._outfit = outfit(self.settings, self._guard)
+        self._redacted_log = RedactedLog(self._outfit.redacting.text)
         self._spark = spark
         self._heard: Mailbox[Heard | Marker] = Mailbox(MAILBOX_CAPACITY)
         self._parts: Parts | None = None
@@ -129,7 +129,7 @@ class Sidecar:
         """
         end = until_of(minutes, until, datetime.now(timezone.utc))
         given = {"queries": queries, "until": end, "alertname": alertname, "reason": reason}
-        self._silencing.add(msgspec.convert(given, SilenceSettings))
+        self._outfit.silencing.add(msgspec.convert(given, SilenceSettings))
 
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
@@ -173,6 +173,7 @@ class Sidecar:
         if parts is not None:
             self._guard.attempt("close", lambda: parts.flush(Deadline(timeout * FLUSH_SHARE)))
             self._guard.attempt("close", lambda: parts.stop(deadline))
+        log.removeFilter(self._redacted_log)
 
     def _knows(self, name: str) -> bool:
         if self._parts is None:
@@ -192,17 +193,14 @@ class Sidecar:
             return
         spark = self._spark if self._spark is not None else _active_session()
         SIDECARS.close_stale()
-        self._redacting.honour(lambda name: spark.conf.get(name, None))
+        self._outfit.redacting.honour(lambda name: spark.conf.get(name, None))
+        log.addFilter(self._redacted_log)
         parts = Parts(
             settings=self.settings,
             spark=spark,
             listener=self.listener,
             heard=self._heard,
-            receivers=self._receivers,
-            heartbeat=self._heartbeat,
-            silencing=self._silencing,
-            redacting=self._redacting,
-            access=self._access,
+            outfit=self._outfit,
             guard=self._guard,
             on_judged=self._on_judged,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,6 +13,8 @@ from ..alerting.silences import Silence
 from ..listener.guard import Guard
 from .receiver_settings import SilenceSettings
 from .silence_file import read_silences
+
+log = logging.getLogger("querypulse")
 
 LOOK_EVERY_SECONDS = 2.0
 Signature = tuple[int, int, int] | None
@@ -33,6 +36,10 @@ class Silencing:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        for one in silences:
+            if one.until.timestamp() <= wall():
+                # No mistake: a job must be able to start again on the day after.
+                log.warning("querypulse: the silence of %r ended at %s", one.queries, one.until)
         self._said = [silence_of(one) for one in silences]
         self._saying = threading.Lock()
         self._path = Path(path) if path is not None else None

@@ -85,7 +85,12 @@ def watch(spark, pages):
     sidecars = []
 
     def attached(**settings):
-        settings = {"http_port": 0, "webhook_url": pages.url, **settings}
+        settings = {
+            "http_port": 0,
+            "webhook_url": pages.url,
+            "resolve_after_seconds": 1,
+            **settings,
+        }
         sidecars.append(attach(spark, **settings))
         return sidecars[-1]
 

@@ -55,6 +55,14 @@ def test_a_silence_of_the_settings_holds_until_its_end():
     assert room.after(60).quiet == []
 
 
+def test_a_silence_of_the_settings_that_is_long_over_keeps_no_job_from_starting(caplog):
+    with caplog.at_level("WARNING", "querypulse"):
+        room = Room(silence("a", minutes=-60))
+
+    assert room.quiet == []
+    assert "the silence of 'a' ended" in caplog.text
+
+
 def test_a_silence_tells_what_it_was_given():
     (one,) = Room(silence("a*", alertname="QueryLagging", reason="backfill")).silencing()
 
@@ -159,7 +167,7 @@ def test_a_sidecar_is_silenced_by_pattern_even_before_it_runs():
     sidecar = Sidecar(Settings(http_port=-1))
     sidecar.silence("bronze*", minutes=30, reason="backfill")
 
-    (one,) = sidecar._silencing()
+    (one,) = sidecar._outfit.silencing()
     assert (one.queries, one.alertname, one.reason) == ("bronze*", "*", "backfill")
 
 
@@ -169,7 +177,7 @@ def test_a_sidecar_is_not_silenced_without_end(mistake):
     with pytest.raises(ValueError):
         sidecar.silence("bronze*", **mistake)
 
-    assert sidecar._silencing() == ()
+    assert sidecar._outfit.silencing() == ()
 
 
 def test_a_pattern_that_is_no_text_is_refused_on_the_users_own_line():
