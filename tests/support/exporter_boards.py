@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.story import CONFLICT, Story, processing, progress
 
-from querypulse.alerting.alert import Alerts
+from querypulse.alerting.wording import alert_of
 from querypulse.exporter.board import Board, Monitor
 from querypulse.exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
 from querypulse.listener.events import Source
@@ -38,7 +38,10 @@ def board(story=None, *, now=100.0, expected=(), monitor=MONITOR, app="shop") ->
         spark_version="4.0.0",
         snapshot=story.state.snapshot(now),
         verdicts=judgement.verdicts,
-        alerts=Alerts(app, "https://runbooks.example").update(judgement.findings, WALL),
+        alerts=tuple(
+            alert_of(finding, app, "https://runbooks.example", WALL)
+            for finding in judgement.findings
+        ),
         monitor=monitor,
         wall=WALL,
         expected=tuple(expected),
