@@ -44,7 +44,7 @@ class Grouping:
         """Take over an open incident of an earlier driver, without those in another already."""
         alerts = tuple(one for one in incident.alerts if one.key not in self._homes)
         incident = replace(incident, alerts=alerts)
-        if alerts:
+        if any(alert.ends_at is None for alert in alerts):
             page = Page(incident, -math.inf, grouped=len(alerts) > 1, told_at=now)
             self._put(page)
         return incident

@@ -7,7 +7,7 @@ else knows their keys.
 from __future__ import annotations
 
 from .alert import Alert, Incident
-from .finding import Severity
+from .finding import WHOLE_DRIVER, Severity
 from .health import Calm, Health
 from .rules import (
     commit_stalled,
@@ -26,6 +26,8 @@ LEFT_OPEN = (
     offset_stalled.NAME,
     query_flapping.NAME,
 )
+LEFT_OPEN_BY_DRIVER = (query_gone.NAME, commit_stalled.NAME)
+"""What the queries of a driver share, when they are told as one."""
 MAX_REMEMBERED = 10_000
 """So many queries are remembered as settled; one more and the oldest is settled anew."""
 
@@ -54,10 +56,21 @@ class Reconciliation:
             is not None
         }
         well = [label for label, calm in calms.items() if health.is_proven(label, calm, seconds)]
+        if well and WHOLE_DRIVER not in self._settled:
+            # Where one of its queries is well the driver is.
+            well.append(WHOLE_DRIVER)
         for label in well:
             self.settle(label)
         self._calms = calms
-        return tuple(_over(self._app, label, name, wall) for label in well for name in LEFT_OPEN)
+        return tuple(
+            _over(self._app, label, name, wall)
+            for label in well
+            for name in (LEFT_OPEN_BY_DRIVER if label == WHOLE_DRIVER else LEFT_OPEN)
+        )
+
+
+def _called(label: str) -> str:
+    return "The driver" if label == WHOLE_DRIVER else f"Streaming query {label}"
 
 
 def _over(app: str, label: str, name: str, wall: float) -> Incident:
@@ -69,8 +82,8 @@ def _over(app: str, label: str, name: str, wall: float) -> Incident:
             "severity": Severity.CRITICAL.value,
         },
         annotations={
-            "summary": f"Streaming query {label} is well",
-            "reason": "it has been well since its driver was started",
+            "summary": f"{_called(label)} is well",
+            "reason": "well since the driver was started",
         },
         starts_at=wall,
         ends_at=wall,

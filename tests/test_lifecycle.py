@@ -220,15 +220,32 @@ def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():
 
 # -- what an earlier driver without a spool may have left open --------------------------------
 
-CLOSED = ["QueryFailed", "QueryGone", "QueryMissing", "CommitStalled", "OffsetStalled", "QueryFlapping"]  # fmt: skip
+NAMES = ["QueryFailed", "QueryGone", "QueryMissing", "CommitStalled", "OffsetStalled", "QueryFlapping"]  # fmt: skip
+CLOSED = [f"a/{name}" for name in NAMES]
+DRIVER_CLOSED = ["*/QueryGone", "*/CommitStalled"]
 
 
 @pytest.mark.parametrize(("calm", "at"), [("commits", 30), ("idle", 30), ("completed", 30)])
 def test_a_query_that_is_well_from_the_start_is_closed_once(calm, at):
     ward = Ward().play([(0, "a", calm)], 600)
 
-    assert ward.closed == [f"{at} querypulse/etl/a/{name}" for name in CLOSED]
+    assert ward.closed == [f"{at} querypulse/etl/{key}" for key in (*CLOSED, *DRIVER_CLOSED)]
     assert ward.incidents == ()
+
+
+def test_the_whole_driver_is_closed_with_its_first_query_alone():
+    ward = Ward().play([(0, "a", "idle"), (20, "b", "idle")], 600)
+
+    assert [closed for closed in ward.closed if "*" in closed] == [
+        f"30 querypulse/etl/{key}" for key in DRIVER_CLOSED
+    ]
+    assert len(ward.closed) == 2 * len(CLOSED) + len(DRIVER_CLOSED)
+
+
+def test_a_driver_that_was_ill_is_not_closed():
+    ward = Ward().play([(0, "a", "idle"), (0, "*", "CommitStalled"), (10, "*", "well")], 600)
+
+    assert ward.closed == [f"30 querypulse/etl/{key}" for key in CLOSED]
 
 
 def test_a_closing_is_over_and_as_loud_as_what_it_closes():
@@ -258,7 +275,7 @@ def test_a_query_of_which_an_alert_was_inherited_is_never_closed():
 def test_a_query_that_needs_long_to_begin_is_closed_at_its_first_proof_of_health():
     ward = Ward().play([*all_of(0, "starts", "ab"), (100, "a", "idle")], 600)
 
-    assert ward.closed == [f"100 querypulse/etl/a/{name}" for name in CLOSED]
+    assert ward.closed == [f"100 querypulse/etl/{key}" for key in (*CLOSED, *DRIVER_CLOSED)]
 
 
 def test_a_query_with_a_glitch_is_closed_when_it_has_been_well_long_enough():
