@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 OPEN_AFTER = 5
+EARLY_SECONDS = (1.0, 3.0, 7.0, 15.0, 30.0)
+"""When a young outage is looked at again, counted from its beginning."""
 FIRST_PAUSE_SECONDS = 30.0
 MAX_PAUSE_SECONDS = 300.0
-LEAST_PAUSE_SECONDS = 5.0
 MAX_DOUBLINGS = 4
 
 
 class Breaker(msgspec.Struct, frozen=True):
     """Counts the transient failures in a row of one receiver; times are monotonic seconds.
 
-    It opens at the fifth. From then on there is one attempt 30 s after the failures began, so
-    that a short outage is not made a long one, and then after pauses of 60, 120, 240 and 300
-    seconds. Any other answer closes it. Nothing is sent before ``not_before``: of an open
-    breaker, or when the receiver asked for rest. It delays, and drops nothing.
+    It opens at the fifth. From then on there is one attempt at a time: 1, 3, 7, 15 and 30 s
+    after the failures began, so that many pages do not make a short outage a long one, and
+    then after pauses of 30, 60, 120, 240 and 300 seconds. Any other answer closes it. Nothing
+    is sent before ``not_before``: of an open breaker, or when the receiver asked for rest. It
+    delays, and drops nothing.
     """
 
     failures: int = 0
@@ -51,12 +54,13 @@ class Breaker(msgspec.Struct, frozen=True):
         )
         if not rest.is_open or (rest.asked and not self.asked):
             return rest
-        return msgspec.structs.replace(
-            rest, not_before=max(rest.not_before, self._next_attempt(now)), pauses=self.pauses + 1
-        )
+        return rest._paused(now)
 
-    def _next_attempt(self, now: float) -> float:
-        if self.pauses == 0:
-            return max(self.began_at + FIRST_PAUSE_SECONDS, now + LEAST_PAUSE_SECONDS)
-        doubled = FIRST_PAUSE_SECONDS * 2.0 ** min(self.pauses, MAX_DOUBLINGS)
-        return now + min(doubled, MAX_PAUSE_SECONDS)
+    def _paused(self, now: float) -> Breaker:
+        early = (self.began_at + seconds for seconds in EARLY_SECONDS)
+        next_at = next((at for at in early if at > now), None)
+        pauses = self.pauses
+        if next_at is None:
+            doubled = FIRST_PAUSE_SECONDS * 2.0 ** min(pauses, MAX_DOUBLINGS)
+            next_at, pauses = now + min(doubled, MAX_PAUSE_SECONDS), pauses + 1
+        return replace(self, not_before=max(self.not_before, next_at), pauses=pauses)

@@ -48,20 +48,19 @@ class Dispatch:
         """Take over an earlier driver's rows by receiver; returns the incidents still open.
 
         Call it before the next ``offer``, and let the lifecycle inherit what it returns: else
-        that counts as over. What belongs to a receiver that is no more is forgotten: nobody
-        would ever learn how it went on.
+        that counts as over. Rows of a receiver that is no more are forgotten, or they would be
+        inherited at every start; what it was never told of is told to the others.
         """
         for name, delivery in self._deliveries.items():
             delivery.adopt(rows.get(name, ()))
-        if self._spool is not None:
-            for name in rows.keys() - self._deliveries.keys():
-                self._spool.offer(name, ())
         newest: dict[str, Incident] = {}
-        for name in rows.keys() & self._deliveries.keys():
-            for row in rows[name]:
-                known = newest.get(row.incident.key)
-                if not row.is_over and (known is None or row.incident.revision > known.revision):
-                    newest[row.incident.key] = row.incident
+        for name, held in rows.items():
+            is_ours = name in self._deliveries
+            if not is_ours and self._spool is not None:
+                self._spool.offer(name, ())
+            for row in held:
+                if not row.is_over and (is_ours or row.is_untold):
+                    _keep_newest(newest, row.incident)
         return tuple(newest.values())
 
     def offer(self, incidents: Iterable[Incident], closings: Iterable[Incident] = ()) -> None:
@@ -89,3 +88,9 @@ class Dispatch:
                 # What is over is told once; what fires may be new again, or found no room.
                 if incident.ends_at is None or incident.key not in handed
             )
+
+
+def _keep_newest(newest: dict[str, Incident], incident: Incident) -> None:
+    known = newest.get(incident.key)
+    if known is None or incident.revision > known.revision:
+        newest[incident.key] = incident
