@@ -57,7 +57,8 @@ class HttpOptions(msgspec.Struct, frozen=True):
             ValueError: something cannot be used; the message names the setting.
 
         """
-        _check_proxy(self.proxy_url)
+        if self.proxy_url is not None:
+            _check_proxy(self.proxy_url)
         if self.ca_file is not None:
             _check_authorities(self.ca_file)
         if self.client_cert_file is not None:
@@ -66,9 +67,9 @@ class HttpOptions(msgspec.Struct, frozen=True):
             raise ValueError("client_key_file needs client_cert_file")
 
 
-def _check_proxy(url: str | None) -> None:
+def _check_proxy(url: str) -> None:
     try:
-        parts = urlsplit(url or "http://none")
+        parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False

@@ -81,6 +81,7 @@ def _reason(error: BaseException) -> str:
 def _chain(error: BaseException) -> list[BaseException]:
     """The error and what it came from, the root last."""
     chain = [error]
-    while (cause := chain[-1].__context__) is not None:
-        chain.append(cause)
-    return chain
+    while (context := chain[-1].__context__) is not None:
+        chain.append(context)
+    # urllib3 wraps some errors without raising the wrapper, which is then a cause only.
+    return [*(one.__cause__ for one in chain if one.__cause__ is not None), *chain]

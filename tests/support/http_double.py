@@ -36,6 +36,11 @@ class Handler(BaseHTTPRequestHandler):
             self.request = self.double.secure(self.request)
         super().setup()
 
+    def finish(self) -> None:
+        super().finish()
+        if self.double.tls is not None:
+            self.request.close()  # the server closes the socket that it knows: the one below
+
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         request = Request(self.command, self.path, self.headers, self.rfile.read(length))
