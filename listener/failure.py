@@ -57,9 +57,8 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
         name = error_class
     elif condition and condition.group(1) not in _GENERIC:
         name = condition.group(1)
-    # A name is what stood before a colon, whoever wrote it.
     name = redact(name)[:NAME_CHARACTERS] or "UnknownError"
-    return Failure(name, redact(message)[:MESSAGE_CHARACTERS].strip())
+    return Failure(name, message[:MESSAGE_CHARACTERS].strip())
 
 
 def died_of_stopped_context(exception: str) -> bool:
@@ -101,6 +100,8 @@ def _until_java_stack(lines: list[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
+    # What looks like a class may be the name of a secret: together they are known as one.
+    text = redact(text)
     first, newline, rest = text.partition("\n")
     match = _CLASS_AND_MESSAGE.fullmatch(first)
     if match is None:

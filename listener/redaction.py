@@ -38,8 +38,8 @@ class Redactor:
     what to hide. Where one of ``key_patterns`` is found in a name, its value is hidden;
     ``option_patterns`` too, where it is written as options are (``url=...``, ``url -> ...``).
 
-    A pattern that ``compiled`` refuses hides all it could: one of names every value, one of
-    text the whole text.
+    A pattern that is ``unusable`` hides all it could: one of names every value, one of text
+    the whole text.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Redactor:
         option_patterns: Iterable[str] = (),
     ) -> None:
         self._own = tuple(form for form in forms_of(secrets) if form not in REDACTED)
-        texts = [_compile(pattern) for pattern in patterns]
+        texts = [_usable(pattern) for pattern in patterns]
         self._patterns = [pattern for pattern in texts if pattern is not None]
         self._blind = None in texts
-        self._names = [_compile(pattern) or _EVERY_NAME for pattern in key_patterns]
-        self._options = [_compile(pattern) or _EVERY_NAME for pattern in option_patterns]
+        self._names = [_usable(pattern) or _EVERY_NAME for pattern in key_patterns]
+        self._options = [_usable(pattern) or _EVERY_NAME for pattern in option_patterns]
         foreign = self._patterns or self._names or self._options
         self._max = MAX_WITH_PATTERNS if foreign else MAX_CHARACTERS
         self._remembered = lru_cache(_REMEMBERED)(self._redact)
@@ -94,24 +94,17 @@ class Redactor:
         return is_option and any(one.search(name) for one in self._options)
 
 
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Compile a regular expression that may have been written for Java.
+def unusable(pattern: str) -> str:
+    """Why a regular expression cannot be used, empty if it can.
 
-    Raises:
-        ValueError: Python cannot read it, or reads it differently. The message does not show
-            the pattern, which may hold what it is to hide.
-
+    Python cannot read it, or reads it differently than Java would. The answer does not show
+    the pattern, which may hold what it is to hide.
     """
-    # Java lets flags begin in the middle; for all of it they hide more, never less.
-    flags = "".join(sorted(set("".join(_FLAGS.findall(pattern))) & set("ims")))
-    plain = _FLAGS.sub("", pattern)
     try:
-        with warnings.catch_warnings():
-            # Java's [a-z&&[^x]] is another set to Python, which only warns.
-            warnings.simplefilter("error")
-            return re.compile(f"(?{flags}:{plain})" if flags else plain)
+        _compiled(pattern)
     except (re.error, Warning, OverflowError, RecursionError) as error:
-        raise ValueError(f"not a regular expression Python can use: {error}") from None
+        return f"not a regular expression Python can use: {error}"
+    return ""
 
 
 def redact(text: str) -> str:
@@ -119,11 +112,18 @@ def redact(text: str) -> str:
     return _BY_SHAPE.text(text)
 
 
-def _compile(pattern: str) -> re.Pattern[str] | None:
-    try:
-        return compiled(pattern)
-    except ValueError:
-        return None
+def _usable(pattern: str) -> re.Pattern[str] | None:
+    return None if unusable(pattern) else _compiled(pattern)
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # Java lets flags begin in the middle; for all of it they hide more, never less.
+    flags = "".join(sorted(set("".join(_FLAGS.findall(pattern))) & set("ims")))
+    plain = _FLAGS.sub("", pattern)
+    with warnings.catch_warnings():
+        # Java's [a-z&&[^x]] is another set to Python, which only warns.
+        warnings.simplefilter("error")
+        return re.compile(f"(?{flags}:{plain})" if flags else plain)
 
 
 def _hide(match: re.Match[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from .redaction import Redactor, compiled
+from .redaction import Redactor, unusable
 
 log = logging.getLogger("querypulse")
 
@@ -42,9 +42,8 @@ def session_redactor(
 
 
 def _tell_unusable(settings: dict[str, str]) -> None:
+    """Nobody asked us to read them, so they are no reason to stop the job's start."""
     for name, pattern in settings.items():
-        try:
-            compiled(pattern)
-        except ValueError as error:
-            # Nobody asked us to read it, so it is no reason to stop the job's start.
-            log.error("querypulse: %s: %s; all it could hide is withheld", name, error)  # noqa: TRY400 - one line
+        problem = unusable(pattern)
+        if problem:
+            log.error("querypulse: %s: %s; all it could hide is withheld", name, problem)
