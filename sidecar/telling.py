@@ -78,6 +78,9 @@ class Telling:
             delivery.flush(deadline.left / left)
             for delivery, left in zip(self.deliveries, waiting, strict=True)
         ]
+        if self._spool is not None and not self._spool.problem:
+            # Killed after this, the driver's successor knows what was told.
+            self._spool.flush(deadline.left)
         return all(delivered)
 
     def close(self, deadline: Deadline) -> None:

@@ -210,9 +210,7 @@ def test_a_key_under_a_password_is_refused_without_asking_for_it(authority, tmp_
         )
     )
     with pytest.raises(ValueError, match="client_key_file"):
-        HttpOptions(
-            client_cert_file=authority.cert_file, client_key_file=str(encrypted)
-        ).check()
+        HttpOptions(client_cert_file=authority.cert_file, client_key_file=str(encrypted)).check()
 
 
 def test_verification_cannot_be_switched_off():
