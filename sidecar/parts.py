@@ -68,6 +68,7 @@ class Parts:
         app = app_name(settings, spark)
         lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
         self._telling = self._make_telling(app, lifecycle)
+        lifecycle.inherit(self._telling.inherited, time.monotonic())
         self._worker = self._make_worker(lifecycle)
         self._facts = MonitorFacts(
             app=app,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from ..alerting.evaluate import Judgement
 from ..alerting.redacted import redacted
-from ..listener.redaction import Redactor, compiled
+from ..listener.redaction import Redactor, unusable
 from ..listener.spark_redaction import NAMES, OPTIONS, TEXTS, session_redactor
 from .own_values import own_secrets, secret_parts
 from .settings import Settings, SettingsError
@@ -62,8 +62,7 @@ class Redacting:
 
 
 def _usable(pattern: str) -> str:
-    try:
-        compiled(pattern)
-    except ValueError as error:
-        raise SettingsError(f"setting 'redact_patterns': {error}") from None
+    problem = unusable(pattern)
+    if problem:
+        raise SettingsError(f"setting 'redact_patterns': {pattern!r}: {problem}")
     return pattern

@@ -18,8 +18,8 @@ from .settings import Settings
 class Telling:
     """Takes the open incidents after each judging; starts, flushes and ends what tells them.
 
-    ``inherit`` is given what an earlier driver of the same app left open: at once, or later by
-    the thread that offers, where the spool cannot be read yet.
+    ``inherited`` is what an earlier process of the same app left open. Where the spool cannot
+    be read at once, ``inherit`` is given that later, by the thread that offers.
     """
 
     def __init__(
@@ -30,15 +30,14 @@ class Telling:
         *,
         receivers: Sequence[Receiver],
         heartbeat: Heartbeat | None,
-        inherit: Callable[[Iterable[Incident]], None],
+        inherit: Callable[[tuple[Incident, ...]], None] = lambda _: None,
     ) -> None:
         self._spool = wiring.spool(settings, app, guard)
         self.deliveries = wiring.deliveries(settings, guard, receivers=receivers, spool=self._spool)
         self._dispatch = Dispatch(self.deliveries, spool=self._spool)
         self._heartbeat = heartbeat
         self._inherit = inherit
-        if self._spool is not None:
-            self._adopt(self._spool.load())
+        self.inherited = self._adopt(self._spool.load()) if self._spool is not None else ()
 
     @property
     def spool_problem(self) -> str:
@@ -62,8 +61,10 @@ class Telling:
 
     def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
         """Hand over all open incidents, and what may be ended; never waits."""
-        if self._spool is not None:
-            incidents += _others(self._adopt(self._spool.load(0.0)), incidents)
+        late = self._adopt(self._spool.load(0.0)) if self._spool is not None else ()
+        if late:
+            self._inherit(late)
+            incidents += _others(late, incidents)
         self._dispatch.offer(incidents, closings)
         if self._heartbeat is not None:
             self._heartbeat.beat(incidents)
@@ -103,11 +104,7 @@ class Telling:
 
     def _adopt(self, rows: Mapping[str, tuple[Row, ...]] | None) -> tuple[Incident, ...]:
         """Go on with the rows that the spool has kept; the incidents among them still open."""
-        if rows is None:
-            return ()
-        found = self._dispatch.adopt(rows)
-        self._inherit(found)
-        return found
+        return self._dispatch.adopt(rows) if rows is not None else ()
 
 
 def _others(found: Iterable[Incident], known: Iterable[Incident]) -> tuple[Incident, ...]:

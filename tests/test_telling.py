@@ -26,7 +26,7 @@ def server():
 
 @pytest.fixture
 def tell():
-    """Makes and starts a ``Telling``; what it inherits is in its ``heir``."""
+    """Makes and starts a ``Telling``; ``heir`` is what it inherits, ``late`` what it does later."""
     made = []
 
     def telling(**settings):
@@ -40,7 +40,8 @@ def tell():
             heartbeat=heartbeat(settings, Guard()),
             inherit=heir.extend,
         )
-        one.heir = heir
+        one.heir = [*one.inherited]
+        one.late = heir
         one.start()
         made.append(one)
         return one
@@ -174,10 +175,10 @@ def test_a_spool_in_use_is_said_and_what_is_in_it_is_taken_over_later(tell, serv
 
     def inherited():
         second.offer((other,), ())
-        return second.heir
+        return second.late
 
     until(inherited, "it is inherited")
-    assert [one.key for one in second.heir] == [FIRING.key]
+    assert [one.key for one in second.late] == [FIRING.key]
     assert second.flush(Deadline(5))
     assert statuses(server) == ["firing", "firing"]
     until(lambda: not second.spool_problem, "nothing is in the way any more")
