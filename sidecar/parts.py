@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..alerting.alert import Incident
 from ..alerting.lifecycle import Lifecycle
 from ..exporter.board import Board
 from ..exporter.server import HttpServer
@@ -68,7 +69,6 @@ class Parts:
         app = app_name(settings, spark)
         lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
         self._telling = self._make_telling(app, lifecycle)
-        lifecycle.inherit(self._telling.inherited, time.monotonic())
         self._worker = self._make_worker(lifecycle)
         self._facts = MonitorFacts(
             app=app,
@@ -137,14 +137,19 @@ class Parts:
             loop.join(deadline.left)
 
     def _make_telling(self, app: str, lifecycle: Lifecycle) -> Telling:
-        return Telling(
+        def inherit(incidents: Iterable[Incident]) -> None:
+            lifecycle.inherit(incidents, time.monotonic())
+
+        telling = Telling(
             self._settings,
             app,
             self._guard,
             receivers=self._outfit.receivers,
             heartbeat=self._outfit.heartbeat,
-            inherit=lambda incidents: lifecycle.inherit(incidents, time.monotonic()),
+            inherit=inherit,
         )
+        inherit(telling.inherited)
+        return telling
 
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:
         return Worker(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ..alerting.evaluate import Judgement
 from ..alerting.redacted import redacted
@@ -26,7 +26,8 @@ class Redacting:
     """
 
     def __init__(self, settings: Settings) -> None:
-        self._patterns = tuple(_usable(pattern) for pattern in settings.redact_patterns)
+        _require_usable(settings.redact_patterns)
+        self._patterns = settings.redact_patterns
         try:
             self._secrets = own_secrets(settings)
         except SettingsError:
@@ -61,8 +62,9 @@ class Redacting:
         return tuple(secret.reveal() for secret in self._secrets)
 
 
-def _usable(pattern: str) -> str:
-    problem = unusable(pattern)
-    if problem:
-        raise SettingsError(f"setting 'redact_patterns': {pattern!r}: {problem}")
-    return pattern
+def _require_usable(patterns: Sequence[str]) -> None:
+    for position, pattern in enumerate(patterns):
+        problem = unusable(pattern)
+        if problem:
+            # Not shown: it may hold what it is to hide.
+            raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")
