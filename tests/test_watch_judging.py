@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.lookout import A, B, BAD, BEAT, HERE, WALL, Lookout
+from support.lookout import BAD, BEAT, HERE, WALL, A, B, Lookout
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.sidecar.watch.look import Said

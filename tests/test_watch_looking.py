@@ -94,11 +94,11 @@ def test_a_port_that_takes_connections_and_is_silent_is_silent():
 
 
 def test_a_connection_that_is_not_taken_is_unreachable():
-    with listening(backlog=0) as url, socket.create_connection(_address(url)):
-        with socket.socket() as second:
-            second.setblocking(False)
-            second.connect_ex(_address(url))
-            assert seen(url).said is Said.UNREACHABLE
+    with listening(backlog=0) as url, socket.socket() as first, socket.socket() as second:
+        for full in (first, second):
+            full.setblocking(False)
+            full.connect_ex(_address(url))
+        assert seen(url).said is Said.UNREACHABLE
 
 
 def test_a_name_that_cannot_be_looked_up_is_unreachable():

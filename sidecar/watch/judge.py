@@ -113,14 +113,15 @@ class Judge:
 
     def _closings(self, wall: float) -> list[Incident]:
         """For each driver that is found well and was never missed here."""
-        found = []
+        names = []
         for key, subject in self._roll.subjects.items():
             if key in self._open:
                 self._reconciled.add(key)
             elif key not in self._reconciled and self._is_well(subject):
                 self._reconciled.add(key)
-                for name in dict.fromkeys((subject.name, subject.address)):
-                    found.append(story.closing(name, wall, self._terms.runbook_base_url))
+                names += [subject.name, subject.address]
+        runbooks = self._terms.runbook_base_url
+        found = [story.closing(name, wall, runbooks) for name in dict.fromkeys(names)]
         return [Incident((alert,)) for alert in found if alert.key not in self._inherited]
 
     def _news(self) -> list[str]:

@@ -8,13 +8,14 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ..settings import SettingsError
 from .look import Place
 
 ALLOWED = "http:// or https://, a host, and perhaps a port"
 
 
-class TargetError(ValueError):
-    """What is to be watched cannot be; the message names it, where it stood, and what is allowed."""
+class TargetError(SettingsError):
+    """What is to be watched cannot be; the message says what, where, and what is allowed."""
 
 
 class Targets:
