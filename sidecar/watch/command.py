@@ -43,12 +43,10 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     """
     arguments = {} if request.webhook_url is None else {"webhook_url": request.webhook_url}
     settings = load_settings(arguments, environment, {}).settings
-    guard = Guard()
-    targets = Targets(request.urls, request.targets, request.dns)
-    asked_with = access(request)
-    telling = make_telling(settings, guard)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    watcher = make_watcher(request, settings, targets, asked_with, telling, guard)
+    guard = Guard()
+    telling = make_telling(settings, guard)
+    watcher = make_watcher(request, settings, telling, guard)
     ended = threading.Event()
 
     def end(*_: int | FrameType | None) -> None:
@@ -78,14 +76,15 @@ def make_telling(settings: Settings, guard: Guard) -> Telling:
 
 
 def make_watcher(
-    request: WatchRequest,
-    settings: Settings,
-    targets: Targets,
-    asked_with: Access,
-    telling: Telling,
-    guard: Guard,
+    request: WatchRequest, settings: Settings, telling: Telling, guard: Guard
 ) -> Watcher:
-    """Join the parts; nothing runs yet."""
+    """Join the parts; nothing runs yet.
+
+    Raises:
+        SettingsError: there is nothing to watch, or a file of the request is no good.
+
+    """
+    targets = Targets(request.urls, request.targets, request.dns)
     roll = Roll(request.gone_after, request.interval)
     judge = Judge(roll, Terms(**{n: getattr(settings, n) for n in Terms.__struct_fields__}))
     judge.inherit(telling.inherited, time.monotonic())
@@ -99,7 +98,7 @@ def make_watcher(
         targets=targets,
         roll=roll,
         judge=judge,
-        access=asked_with,
+        access=access(request),
         interval_seconds=request.interval,
         hosts=hosts,
         teller=telling,
