@@ -299,6 +299,14 @@ def test_the_reminder_comes_after_the_time_that_is_set():
     assert lookout.update(1.0).all[-1].incidents[0].revision == 1
 
 
+def test_a_silence_mutes_what_is_open():
+    lookout = Lookout().look()
+    lookout.muted = "silenced until noon"
+    assert lookout.looks(Said.REFUSED, 17).all[-1].incidents[0].muted == "silenced until noon"
+    lookout.muted = ""
+    assert lookout.update(1.0).all[-1].incidents[0].muted == ""
+
+
 # -- what an earlier watcher left -------------------------------------------------------------
 
 

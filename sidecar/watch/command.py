@@ -7,15 +7,18 @@ import signal
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import FrameType
 
+from ...alerting.alert import Incident
+from ...alerting.silences import why_muted
 from ...listener.guard import Guard
 from .. import receivers_from_settings
 from ..deadline import Deadline
 from ..secret_files import read_secret
 from ..settings import Settings, SettingsError
 from ..settings_sources import load_settings
+from ..silencing import Silencing
 from ..telling import Telling
 from .arguments import WatchRequest
 from .client import Access
@@ -29,6 +32,10 @@ log = logging.getLogger("querypulse")
 
 APP = "querypulse-watch"
 """Under this name a watcher keeps what it has to tell, if it has a ``spool_dir``."""
+ALONE = (
+    "querypulse: no receiver on another machine: a driver that cannot be reached is told only "
+    "while another driver on the network answers"
+)
 CLOSING_SECONDS = 6.0
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -45,8 +52,10 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     settings = load_settings(arguments, environment, {}).settings
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     guard = Guard()
-    telling = make_telling(settings, guard)
-    watcher = make_watcher(request, settings, telling, guard)
+    roll = Roll(request.gone_after, request.interval)
+    judge = Judge(roll, Terms(**{n: getattr(settings, n) for n in Terms.__struct_fields__}))
+    telling = make_telling(settings, judge, guard)
+    watcher = make_watcher(request, settings, telling, judge, guard)
     ended = threading.Event()
 
     def end(*_: int | FrameType | None) -> None:
@@ -61,7 +70,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def make_telling(settings: Settings, guard: Guard) -> Telling:
+def make_telling(settings: Settings, judge: Judge, guard: Guard) -> Telling:
     """The way to the receivers, the same as a driver has: all that the watcher knows of it.
 
     Raises:
@@ -71,12 +80,24 @@ def make_telling(settings: Settings, guard: Guard) -> Telling:
     receivers = receivers_from_settings.receivers(settings)
     if not receivers:
         raise SettingsError("watch: nobody to tell: give --webhook-url, or settings of a receiver")
-    heartbeat = receivers_from_settings.heartbeat(settings, guard)
-    return Telling(settings, APP, guard, receivers=receivers, heartbeat=heartbeat)
+
+    def inherit(incidents: Iterable[Incident]) -> None:
+        judge.inherit(incidents, time.monotonic())
+
+    telling = Telling(
+        settings,
+        APP,
+        guard,
+        receivers=receivers,
+        heartbeat=receivers_from_settings.heartbeat(settings, guard),
+        inherit=inherit,
+    )
+    inherit(telling.inherited)
+    return telling
 
 
 def make_watcher(
-    request: WatchRequest, settings: Settings, telling: Telling, guard: Guard
+    request: WatchRequest, settings: Settings, telling: Telling, judge: Judge, guard: Guard
 ) -> Watcher:
     """Join the parts; nothing runs yet.
 
@@ -84,25 +105,19 @@ def make_watcher(
         SettingsError: there is nothing to watch, or a file of the request is no good.
 
     """
-    targets = Targets(request.urls, request.targets, request.dns)
-    roll = Roll(request.gone_after, request.interval)
-    judge = Judge(roll, Terms(**{n: getattr(settings, n) for n in Terms.__struct_fields__}))
-    judge.inherit(telling.inherited, time.monotonic())
     hosts = receiver_hosts(settings)
     if not hosts:
-        log.warning(
-            "querypulse: no receiver on another machine: a driver that cannot be reached is "
-            "told only while another driver on the network answers"
-        )
+        log.warning(ALONE)
+    silencing = Silencing(settings.silences, settings.silence_file, guard)
     return Watcher(
-        targets=targets,
-        roll=roll,
+        targets=Targets(request.urls, request.targets, request.dns),
         judge=judge,
         access=access(request),
         interval_seconds=request.interval,
         hosts=hosts,
         teller=telling,
         guard=guard,
+        muted=lambda alert: why_muted((alert,), silencing(), time.time()),
     )
 
 

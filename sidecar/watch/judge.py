@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -51,10 +51,10 @@ class _Open(msgspec.Struct, frozen=True):
 
 
 class Judge:
-    """Opens an alert for each driver that is gone, and ends it when it is back."""
+    """Opens an alert for each driver of ``roll`` that is gone, and ends it when it is back."""
 
     def __init__(self, roll: Roll, terms: Terms) -> None:
-        self._roll = roll
+        self.roll = roll
         self._terms = terms
         self._open: dict[Key, _Open] = {}
         self._inherited: dict[str, _Open] = {}
@@ -67,23 +67,24 @@ class Judge:
             if incident.ends_at is None:
                 self._inherited[incident.key] = _Open(incident.alerts[0], now, incident.revision)
 
-    def update(self, now: float, wall: float) -> Told:
-        """Judge everyone on the roll."""
+    def update(self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: "") -> Told:
+        """Judge everyone on the roll; ``muted`` says why nobody is to be told of an alert now."""
         over = [*self._end_open(now, wall), *self._end_inherited(now, wall)]
-        for key, subject in self._roll.subjects.items():
+        for key, subject in self.roll.subjects.items():
             if key not in self._open and self._is_gone(subject):
                 alert = story.gone(subject, now, wall, self._terms.runbook_base_url)
                 self._open[key] = _Open(alert, now)
         incidents = {alert.key: Incident((alert,)) for alert in over}
         for one in (*self._open.values(), *self._inherited.values()):
             reminders = int((now - one.fired_at) // self._terms.repeat_interval_seconds)
-            incidents[one.alert.key] = Incident((one.alert,), one.revision + reminders)
+            revision = one.revision + reminders
+            incidents[one.alert.key] = Incident((one.alert,), revision, muted(one.alert))
         return Told(tuple(incidents.values()), tuple(self._closings(wall)), tuple(self._news()))
 
     def _end_open(self, now: float, wall: float) -> list[Alert]:
         over = []
         for key, one in list(self._open.items()):
-            subject = self._roll.subjects.get(key)
+            subject = self.roll.subjects.get(key)
             if subject is None:
                 why = "it is not watched any more, or known by its app now"
             elif subject.stopped:
@@ -92,7 +93,7 @@ class Judge:
                 why = BACK
             elif subject.place.group and now - one.fired_at > FORGET_SECONDS:
                 why = EXPIRED
-                self._roll.forget(key)
+                self.roll.forget(key)
             else:
                 continue
             over.append(story.ended(self._open.pop(key).alert, wall, why))
@@ -114,7 +115,7 @@ class Judge:
     def _closings(self, wall: float) -> list[Incident]:
         """For each driver that is found well and was never missed here."""
         names = []
-        for key, subject in self._roll.subjects.items():
+        for key, subject in self.roll.subjects.items():
             if key in self._open:
                 self._reconciled.add(key)
             elif key not in self._reconciled and self._is_well(subject):
@@ -126,25 +127,25 @@ class Judge:
 
     def _news(self) -> list[str]:
         """What has changed, for the log."""
-        told = {key: self._standing_of(key) for key in self._roll.subjects}
+        told = {key: self._standing_of(key) for key in self.roll.subjects}
         changed = [text for key, text in told.items() if text != self._standing.get(key, "")]
         self._standing = told
         return [text for text in changed if text]
 
     def _standing_of(self, key: Key) -> str:
-        subject = self._roll.subjects[key]
+        subject = self.roll.subjects[key]
         if key in self._open:
             return f"DriverGone: {self._open[key].alert.annotations['reason']}"
         if subject.stopped:
             return f"{subject.name} has closed in good order"
-        if self._roll.is_gone(subject):
+        if self.roll.is_gone(subject):
             return f"{subject.name} cannot be reached, and nothing else either: own network?"
         return f"{subject.name} is there: {subject.place.shown}" if subject.seen else ""
 
     def _is_gone(self, subject: Subject) -> bool:
-        if not self._roll.is_gone(subject):
+        if not self.roll.is_gone(subject):
             return False
-        return not subject.unsure or self._roll.network_works(subject)
+        return not subject.unsure or self.roll.network_works(subject)
 
     def _is_well(self, subject: Subject) -> bool:
         if subject.well_since is None or subject.last is None:
@@ -152,5 +153,5 @@ class Judge:
         return subject.last.at - subject.well_since >= self._terms.resolve_after_seconds
 
     def _known_as(self, app: str) -> list[Subject]:
-        subjects = self._roll.subjects.values()
+        subjects = self.roll.subjects.values()
         return [subject for subject in subjects if app in (subject.name, subject.address)]

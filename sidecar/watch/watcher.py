@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
 import msgspec
 
-from ...alerting.alert import Incident
+from ...alerting.alert import Alert, Incident
 from ...listener.guard import Guard
 from ...listener.loop import Loop
 from .client import Access
@@ -19,7 +19,6 @@ from .judge import Judge
 from .look import Place
 from .network import Host, answers
 from .post import Looked, Post, Sign, Stopped
-from .roll import Roll
 from .targets import TargetError, Targets
 
 log = logging.getLogger("querypulse")
@@ -49,28 +48,32 @@ class Teller(Protocol):
 
 
 class Watcher:
-    """Watches until it is closed; ``hosts`` are called when our own network is in doubt."""
+    """Watches until it is closed; ``hosts`` are called when our own network is in doubt.
+
+    ``muted`` says why nobody is to be told of an alert now, or nothing.
+    """
 
     def __init__(
         self,
         *,
         targets: Targets,
-        roll: Roll,
         judge: Judge,
         access: Access,
         interval_seconds: float,
         hosts: Iterable[Host],
         teller: Teller,
         guard: Guard,
+        muted: Callable[[Alert], str] = lambda _: "",
     ) -> None:
         self._targets = targets
-        self._roll = roll
         self._judge = judge
+        self._roll = judge.roll
         self._access = access
         self._interval = interval_seconds
         self._hosts = tuple(hosts)
         self._teller = teller
         self._guard = guard
+        self._muted = muted
         self._signs: SimpleQueue[Sign | Listed | Proved] = SimpleQueue()
         self._posts: dict[Place, Post] = {}
         self._unsure = threading.Event()
@@ -96,7 +99,7 @@ class Watcher:
         """Take all signs into account, judge, and tell."""
         for sign in self._waiting_signs():
             self._take(sign)
-        told = self._judge.update(time.monotonic(), time.time())
+        told = self._judge.update(time.monotonic(), time.time(), self._muted)
         for line in told.news:
             log.info("%s", line)
         self._teller.offer(told.incidents, told.closings)

@@ -25,6 +25,7 @@ class Lookout:
 
     def __init__(self, *places: Place, gone_after=15.0, interval=5.0, resolve_after=0.0) -> None:
         self.now = 1000.0
+        self.muted = ""
         self.roll = Roll(gone_after, interval)
         self.judge = Judge(self.roll, Terms(
             resolve_after_seconds=resolve_after, repeat_interval_seconds=3600.0,
@@ -68,7 +69,7 @@ class Lookout:
 
     def update(self, after=0.0) -> Lookout:
         self.now += after
-        self.all.append(self.judge.update(self.now, WALL + self.now))
+        self.all.append(self.judge.update(self.now, WALL + self.now, lambda _: self.muted))
         return self
 
     @property

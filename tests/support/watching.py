@@ -139,7 +139,6 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
     told, roll = Told(), Roll(gone_after, interval)
     watcher = Watcher(
         targets=Targets(urls, file, names),
-        roll=roll,
         judge=Judge(roll, Terms(
             resolve_after_seconds=0.0, repeat_interval_seconds=3600.0,
             runbook_base_url="https://runbooks.example",
