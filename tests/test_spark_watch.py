@@ -30,14 +30,16 @@ def url_of(driver):
 
 
 def test_a_driver_killed_is_told_within_the_time_and_a_few_seconds(tmp_path):
-    with Driver(WAITS + "time.sleep(300)", tmp_path) as driver:
-        with watching(url_of(driver), interval=5.0, gone_after=GONE_AFTER) as told:
-            until(lambda: is_seen(told, "driver"), "the driver is seen")
-            time.sleep(1.0)
-            driver.signal_all(signal.SIGKILL)
-            killed_at = time.monotonic()
+    with (
+        Driver(WAITS + "time.sleep(300)", tmp_path) as driver,
+        watching(url_of(driver), interval=5.0, gone_after=GONE_AFTER) as told,
+    ):
+        until(lambda: is_seen(told, "driver"), "the driver is seen")
+        time.sleep(1.0)
+        driver.signal_all(signal.SIGKILL)
+        killed_at = time.monotonic()
 
-            assert told.wait_for("driver") - killed_at < GONE_AFTER + 3.0
+        assert told.wait_for("driver") - killed_at < GONE_AFTER + 3.0
     assert told.pages["driver"]["not_well_then"] == "none: every query was well"
 
 
@@ -55,12 +57,14 @@ def test_a_driver_killed_is_told_within_the_time_and_a_few_seconds(tmp_path):
 def test_a_driver_that_ends_in_good_order_is_not_told(tmp_path, end):
     go = tmp_path / "go"
     script = f"{WAITS}\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.1)\n{end}\n"
-    with Driver(script, tmp_path) as driver:
-        with watching(url_of(driver), interval=1.0, gone_after=GONE_AFTER) as told:
-            until(lambda: is_seen(told, "driver"), "the driver is seen")
-            time.sleep(1.0)
-            go.touch()
-            stopped = lambda: all(one.stopped for one in told.roll.subjects.values())
-            until(stopped, "the farewell is heard", timeout=30)
-            time.sleep(3 * GONE_AFTER)
-            assert told.firing == {}
+    with (
+        Driver(script, tmp_path) as driver,
+        watching(url_of(driver), interval=1.0, gone_after=GONE_AFTER) as told,
+    ):
+        until(lambda: is_seen(told, "driver"), "the driver is seen")
+        time.sleep(1.0)
+        go.touch()
+        stopped = lambda: all(one.stopped for one in told.roll.subjects.values())
+        until(stopped, "the farewell is heard", timeout=30)
+        time.sleep(3 * GONE_AFTER)
+        assert told.firing == {}
