@@ -8,7 +8,8 @@ OLDEST_SPARK := 3.5.9
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
-APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool openssl:openssl
+APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
+  prometheus-alertmanager:prometheus-alertmanager openssl:openssl
 
 .PHONY: help demo test test-fast test-oldest lint bench java system-packages clean
 

@@ -1,4 +1,4 @@
-"""Delivers alerts to one receiver, in a thread of its own."""
+"""Delivers incidents to one receiver, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,25 +6,40 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from ..listener.guard import Guard
 from ..listener.loop import Loop
-from .alert import Alert
-from .ledger import Ledger
+from .alert import Incident
+from .outbox import Outbox
+from .receivers.answer import Answer
 from .receivers.receiver import DeliveryError, Receiver
+from .routing import Route
+from .row import Row
 
 log = logging.getLogger("querypulse")
 
-OUTCOMES = ("delivered", "transient", "refused", "failed")
+FAILED = "failed"
+OUTCOMES = (*(answer.value for answer in Answer), FAILED)
+LOOK_SECONDS = 5.0
+"""How often a receiver that forgets is looked after."""
+
+
+class KeepsRows(Protocol):
+    """Where an outbox's rows outlive the process."""
+
+    def offer(self, receiver: str, rows: tuple[Row, ...]) -> None:
+        """Take all rows of one receiver; never waits."""
+        ...
 
 
 class Delivery:
-    """Tells one receiver what changed in the set of firing alerts.
+    """Tells one receiver what changed in the set of open incidents that are its own.
 
-    ``outcomes`` counts attempts: ``delivered``, ``transient`` (an outage), ``refused`` (kept,
-    and tried again slowly) and ``failed`` (an unexpected exception, contained). One request
-    is in flight at a time, so a resolve never overtakes its trigger.
+    ``outcomes`` counts attempts by the answer they got; ``failed`` is an unexpected exception,
+    contained. One request is in flight at a time, so a resolve never overtakes its trigger.
+    In a forked child nothing happens: its locks and connections are the parent's.
     """
 
     def __init__(
@@ -32,37 +47,92 @@ class Delivery:
         receiver: Receiver,
         guard: Guard,
         *,
+        route: Route | None = None,
+        spool: KeepsRows | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.name = receiver.name
+        self.route = route if route is not None else Route()
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self._receiver = receiver
         self._guard = guard
+        self._spool = spool
         self._clock = clock
         self._wall = wall
         self._loop = Loop(f"deliver-{receiver.name}", self._step, guard)
-        self._ledger = Ledger()
+        self._outbox = Outbox(receiver.habits)
         self._round = 0
+        self._flushes = 0
         self._in_flight = False
-        # Guards the ledger and the two above; never held while sending.
+        # Guards the outbox and the three above; never held while sending.
         self._changed = threading.Condition()
 
     @property
     def pending(self) -> int:
         """How many differences the receiver has not been told yet."""
         with self._changed:
-            return len(self._ledger.differences())
+            return self._outbox.pending(self._wall())
+
+    @property
+    def losses(self) -> Counter[str]:
+        """How many incidents the receiver was never told of, by why."""
+        with self._changed:
+            return self._outbox.losses
+
+    @property
+    def circuit_open(self) -> bool:
+        """Whether the receiver counts as down, and is asked rarely."""
+        return self._outbox.circuit_open
+
+    @property
+    def disabled(self) -> bool:
+        """Whether the receiver wants nothing any more."""
+        return self._outbox.disabled
 
     def start(self) -> None:
         """Begin delivering."""
-        self._loop.start()
+        if not self._loop.is_forked:
+            self._loop.start()
 
-    def offer(self, firing: tuple[Alert, ...]) -> None:
-        """Hand over all alerts that fire now; the newest set wins. Never waits for a receiver."""
+    def adopt(self, rows: Iterable[Row]) -> None:
+        """Take over what an earlier driver's delivery to this receiver had in its outbox."""
+        if self._loop.is_forked:
+            return
         with self._changed:
-            self._ledger.offer(firing, self._wall())
-            self._changed.notify_all()
+            self._outbox.adopt(rows, self._wall())
+            self._save()
+
+    def offer(self, incidents: Iterable[Incident], closings: Iterable[Incident] = ()) -> None:
+        """Hand over all open incidents; the newest set wins. Never waits for a receiver.
+
+        What this receiver was once told stays its own until it ends, whatever its route says.
+        """
+        if self._loop.is_forked:
+            return
+        takes = self.route.takes
+        with self._changed:
+            mine = [one for one in incidents if takes(one) or self._outbox.holds(one.key)]
+            self._outbox.offer(mine, self._wall(), [one for one in closings if takes(one)])
+            self._save()
+
+    def take_over(self, incidents: Iterable[Incident]) -> None:
+        """Tell these too, for another receiver has not taken them."""
+        if self._loop.is_forked:
+            return
+        with self._changed:
+            new = [one for one in incidents if not self._outbox.holds(one.key)]
+            self._outbox.add(new, self._wall())
+            self._save()
+
+    def overdue(self, now_wall: float) -> frozenset[str]:
+        """The keys of what a fallback should hear of at Unix time ``now_wall``."""
+        return frozenset(incident.key for incident in self.overdue_incidents(now_wall))
+
+    def overdue_incidents(self, now_wall: float) -> tuple[Incident, ...]:
+        """What was not taken in time, or will never be: not told, and not muted."""
+        with self._changed:
+            return self._outbox.overdue(now_wall, self.route.fallback_after_seconds)
 
     def flush(self, deadline_seconds: float) -> bool:
         """Attempt all that is pending at once, whatever its backoff; True when nothing is left.
@@ -70,68 +140,100 @@ class Delivery:
         Returns as soon as each difference was delivered, or attempted and failed, since the
         call began, and at the latest after ``deadline_seconds``.
         """
+        if self._loop.is_forked:
+            return True
         with self._changed:
             self._round += 1
+            self._flushes += 1
             this_round = self._round
             self._changed.notify_all()
             self._changed.wait_for(lambda: self._is_flushed(this_round), deadline_seconds)
-            return not self._in_flight and not self._ledger.differences()
+            self._flushes -= 1
+            return not self._in_flight and not self._outbox.pending(self._wall())
 
     def close(self, timeout: float) -> None:
         """Stop at once, cutting a request under way; call ``flush`` first for a gentle end."""
+        if self._loop.is_forked:
+            return
         self._loop.stop()
         with self._changed:
             self._changed.notify_all()
         self._guard.attempt(f"close-{self.name}", self._receiver.close)
         self._loop.join(timeout)
 
+    def _save(self) -> None:
+        """Let the spool have the newest rows, and the thread look at them."""
+        if self._spool is not None:
+            self._spool.offer(self.name, self._outbox.rows)
+        self._changed.notify_all()
+
     def _is_flushed(self, this_round: int) -> bool:
         if self._loop.stopping.is_set():
             return True
-        return not self._in_flight and self._ledger.attempted(this_round)
+        return not self._in_flight and self._outbox.is_attempted(self._wall(), this_round)
 
     def _step(self) -> None:
-        """Send the most urgent alert that is due, or wait until one may be."""
+        """Send the most urgent incident that is due, or wait until one may be."""
         with self._changed:
             if self._loop.stopping.is_set():
                 return
-            now = self._clock()
-            due = self._ledger.due(now, self._round)
-            if not due:
-                retry_at = self._ledger.next_retry()
-                self._changed.wait(None if retry_at is None else retry_at - now)
+            now, wall, this_round = self._clock(), self._wall(), self._round
+            incident = self._outbox.begin(now, wall, this_round if self._flushes else 0)
+            if incident is None:
+                self._changed.wait(self._pause(now, wall))
                 return
-            this_round = self._round
             self._in_flight = True
-        self._record(due[0], self._send(due[0]), this_round)
+            self._save()
+        self._record(incident, self._send(incident), this_round)
 
-    def _send(self, alert: Alert) -> DeliveryError | None:
+    def _pause(self, now: float, wall: float) -> float | None:
+        """Seconds until there may be something to send; None for until something changes."""
+        next_at = self._outbox.next_at(now, wall)
+        if next_at is not None:
+            return max(0.0, next_at - now)
+        return None if self._receiver.habits.resend_seconds is None else LOOK_SECONDS
+
+    def _send(self, incident: Incident) -> DeliveryError | None:
         try:
-            self._receiver.send(alert, self._wall())
+            self._receiver.send(incident, self._wall())
         except DeliveryError as error:
-            self.outcomes["transient" if error.transient else "refused"] += 1
+            self.outcomes[error.answer.value] += 1
             return error
         except Exception as error:  # noqa: BLE001 - a receiver's bug must not end the telling
-            self.outcomes["failed"] += 1
+            self.outcomes[FAILED] += 1
             self._guard.report(f"deliver-{self.name}", error)
-            return DeliveryError(type(error).__name__, transient=True, may_have_arrived=True)
-        self.outcomes["delivered"] += 1
+            return DeliveryError(type(error).__name__, Answer.TRANSIENT, may_have_arrived=True)
+        self.outcomes[Answer.DELIVERED.value] += 1
         return None
 
-    def _record(self, alert: Alert, error: DeliveryError | None, this_round: int) -> None:
+    def _record(self, incident: Incident, error: DeliveryError | None, this_round: int) -> None:
         """Book the outcome; an error is logged when it is news."""
         now, wall = self._clock(), self._wall()
         with self._changed:
             self._in_flight = False
-            self._changed.notify_all()
             if error is None:
-                self._ledger.delivered(alert, wall)
+                self._outbox.delivered(incident, wall)
+                self._save()
                 return
-            known = self._ledger.knows_error(str(error)) or self._loop.stopping.is_set()
-            retry = self._ledger.failed(alert, error, now, wall, this_round)
+            known = self._outbox.knows_error(str(error)) or self._loop.stopping.is_set()
+            again_at = self._outbox.failed(incident, error, now, wall, this_round)
+            self._save()
         if not known:
-            log.log(
-                logging.WARNING if error.transient else logging.ERROR,
-                "querypulse: %s did not take %s of %s: %s; kept, next attempt in %.0f s",
-                *(self.name, alert.name, alert.labels["query"], error, retry.at - now),
+            self._say(incident, error, None if again_at is None else again_at - now)
+
+    def _say(self, incident: Incident, error: DeliveryError, wait_seconds: float | None) -> None:
+        queries = ", ".join(alert.labels["query"] for alert in incident.alerts)
+        outcome = (
+            f"kept, next attempt in {wait_seconds:.0f} s"
+            if wait_seconds is not None
+            else (
+                "it wants nothing any more and is told nothing until the next start"
+                if error.answer is Answer.GONE
+                else "not sent again as it is"
             )
+        )
+        log.log(
+            logging.WARNING if error.answer is Answer.TRANSIENT else logging.ERROR,
+            "querypulse: %s did not take %s of %s: %s; %s",
+            *(self.name, incident.name, queries, error, outcome),
+        )

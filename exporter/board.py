@@ -28,7 +28,8 @@ STATES = (
 """Every state a query can be in, worst first."""
 
 DROP_REASONS = ("mailbox_full", "undecodable")
-DELIVERY_OUTCOMES = ("delivered", "transient", "refused", "failed")
+DELIVERY_OUTCOMES = ("delivered", "transient", "config_fault", "poison", "gone", "failed")
+LOSS_REASONS = ("evicted", "expired", "obsolete", "poison", "gone")
 
 
 class ShownVerdict(Protocol):
@@ -95,7 +96,13 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """By receiver and outcome."""
     outbox_pending: Mapping[str, int] = {}
     """By receiver."""
+    alerts_lost: Mapping[tuple[str, str], int] = {}
+    """By receiver and reason."""
+    circuits_open: Mapping[str, bool] = {}
+    """By receiver: whether it is left alone for a while, because it failed again and again."""
     receivers: tuple[str, ...] = ()
+    spool_problem: str = ""
+    """Why undelivered alerts would not outlive this driver, though they should."""
     callback_seconds: Buckets = CALLBACK_BUCKETS
     probe_seconds: Buckets = PROBE_BUCKETS
 

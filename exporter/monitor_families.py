@@ -11,7 +11,7 @@ from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metr
 
 from ..listener.events import EventKind
 from ..listener.version import VERSION
-from .board import DELIVERY_OUTCOMES, DROP_REASONS, Monitor, ShownAlert
+from .board import DELIVERY_OUTCOMES, DROP_REASONS, LOSS_REASONS, Monitor, ShownAlert
 from .buckets import Buckets
 from .families import Figures, add_buckets, add_info, histogram, info
 
@@ -30,9 +30,12 @@ def _known(names: Iterable[str], values: Mapping[str, int]) -> dict[tuple[str, .
     return {(name,): count for name, count in {**dict.fromkeys(names, 0), **values}.items()}
 
 
-def _deliveries(monitor: Monitor) -> dict[tuple[str, ...], float | None]:
-    pairs = [*product(monitor.receivers, DELIVERY_OUTCOMES), *monitor.deliveries]
-    return {pair: monitor.deliveries.get(pair, 0) for pair in pairs}
+def _by_receiver(
+    monitor: Monitor, known: Iterable[str], values: Mapping[tuple[str, str], int]
+) -> dict[tuple[str, ...], float | None]:
+    """Counts by receiver and one known thing more."""
+    pairs = [*product(monitor.receivers, known), *values]
+    return {pair: values.get(pair, 0) for pair in pairs}
 
 
 COUNTS = (
@@ -70,7 +73,19 @@ COUNTS = (
         "querypulse_deliveries_total",
         ("receiver", "outcome"),
         "Attempts to tell an alert.",
-        _deliveries,
+        lambda monitor: _by_receiver(monitor, DELIVERY_OUTCOMES, monitor.deliveries),
+    ),
+    Count(
+        "querypulse_alerts_lost_total",
+        ("receiver", "reason"),
+        "Alerts given up without having been told, by why.",
+        lambda monitor: _by_receiver(monitor, LOSS_REASONS, monitor.alerts_lost),
+    ),
+    Count(
+        "querypulse_receiver_circuit_open",
+        ("receiver",),
+        "Whether the receiver is tried with one alert at a time only, after failures.",
+        lambda monitor: _known(monitor.receivers, monitor.circuits_open),
     ),
     Count(
         "querypulse_outbox_pending",

@@ -19,7 +19,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """As ``Monitor``, with deliveries as receiver -> outcome -> count."""
+    """As ``Monitor``; what goes by two names is shown as receiver -> outcome -> count."""
 
     heartbeat_timestamp: float | None
     listener_path: str
@@ -33,6 +33,9 @@ class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
     receivers: tuple[str, ...]
     deliveries: Mapping[str, Mapping[str, int]]
     outbox_pending: Mapping[str, int]
+    alerts_lost: Mapping[str, Mapping[str, int]]
+    circuits_open: Mapping[str, bool]
+    spool_problem: str
     callback_seconds: Timing
     probe_seconds: Timing
 
@@ -50,18 +53,23 @@ def monitor_status(monitor: Monitor) -> MonitorStatus:
         internal_errors=monitor.internal_errors,
         probe_age_seconds=monitor.probe_age_seconds,
         receivers=monitor.receivers,
-        deliveries=_by_receiver(monitor),
+        deliveries=_by_receiver(monitor, monitor.deliveries),
         outbox_pending=monitor.outbox_pending,
+        alerts_lost=_by_receiver(monitor, monitor.alerts_lost),
+        circuits_open=monitor.circuits_open,
+        spool_problem=monitor.spool_problem,
         callback_seconds=_timing(monitor.callback_seconds),
         probe_seconds=_timing(monitor.probe_seconds),
     )
 
 
-def _by_receiver(monitor: Monitor) -> dict[str, dict[str, int]]:
-    by_receiver: dict[str, dict[str, int]] = {name: {} for name in monitor.receivers}
-    for (receiver, outcome), count in monitor.deliveries.items():
-        by_receiver.setdefault(receiver, {})[outcome] = count
-    return by_receiver
+def _by_receiver(
+    monitor: Monitor, counts: Mapping[tuple[str, str], int]
+) -> dict[str, dict[str, int]]:
+    shown: dict[str, dict[str, int]] = {name: {} for name in monitor.receivers}
+    for (receiver, what), count in counts.items():
+        shown.setdefault(receiver, {})[what] = count
+    return shown
 
 
 def _timing(buckets: Buckets) -> Timing:

@@ -14,6 +14,7 @@ import msgspec
 
 from .events import Event, EventKind, Idle, Progress, Source, Started, Terminated
 from .offsets import lag_between, parse_offsets
+from .redaction import redact
 
 _Number = float | str | None
 
@@ -141,7 +142,7 @@ def _input_rows(wire: _Progress) -> int:
 def _source(wire: _Source) -> Source:
     end, latest = parse_offsets(wire.end_offset), parse_offsets(wire.latest_offset)
     rows = max(0, wire.num_input_rows or 0)
-    return Source(wire.description, lag_between(end, latest), end, latest, rows)
+    return Source(redact(wire.description), lag_between(end, latest), end, latest, rows)
 
 
 def _output_rows(sink: _Sink | None) -> int | None:

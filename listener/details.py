@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 
+from .redaction import redact
+
 log = logging.getLogger("querypulse")
 
 T = TypeVar("T")
@@ -38,4 +40,4 @@ class Details:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300]
+    return redact(str(error).partition("\n")[0])[:300]

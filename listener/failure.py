@@ -12,6 +12,7 @@ import msgspec
 
 from .redaction import redact
 
+NAME_CHARACTERS = 100
 MESSAGE_CHARACTERS = 1500
 _GENERIC = frozenset({"FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED"})
 _PYTHON_TRACEBACK = "Traceback (most recent call last):"
@@ -56,7 +57,8 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
         name = error_class
     elif condition and condition.group(1) not in _GENERIC:
         name = condition.group(1)
-    return Failure(name[:100] or "UnknownError", redact(message)[:MESSAGE_CHARACTERS].strip())
+    name = redact(name)[:NAME_CHARACTERS] or "UnknownError"
+    return Failure(name, message[:MESSAGE_CHARACTERS].strip())
 
 
 def died_of_stopped_context(exception: str) -> bool:
@@ -98,6 +100,8 @@ def _until_java_stack(lines: list[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
+    # What looks like a class may be the name of a secret: together they are known as one.
+    text = redact(text)
     first, newline, rest = text.partition("\n")
     match = _CLASS_AND_MESSAGE.fullmatch(first)
     if match is None:

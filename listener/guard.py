@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable
+
+from .redaction import redact
 
 log = logging.getLogger("querypulse")
 
@@ -34,4 +37,10 @@ class Guard:
         now = time.monotonic()
         if now >= self._quiet_until.get(where, 0.0):
             self._quiet_until[where] = now + BURST_SECONDS
-            log.error("querypulse: contained error in %s: %r", where, error, exc_info=error)
+            kind = type(error).__name__
+            log.error("querypulse: contained error in %s: %s\n%s", where, kind, _story(error))
+
+
+def _story(error: Exception) -> str:
+    """The traceback as text, redacted: errors of Spark and of HTTP clients quote secrets."""
+    return redact("".join(traceback.format_exception(error)).rstrip())

@@ -34,6 +34,11 @@ class Loop:
         self._thread: threading.Thread | None = None
         self._pid = os.getpid()
 
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a forked child, whose copies of locks and sockets are the parent's."""
+        return os.getpid() != self._pid
+
     def start(self) -> None:
         """Begin; called again, does nothing."""
         if self._thread is None:
@@ -49,7 +54,7 @@ class Loop:
     def join(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds for the end; False when a step still runs."""
         thread = self._thread
-        if thread is None or os.getpid() != self._pid or thread is threading.current_thread():
+        if thread is None or self.is_forked or thread is threading.current_thread():
             return True
         thread.join(max(0.0, timeout))
         return not thread.is_alive()

@@ -14,7 +14,7 @@ from .decode import DecodeError, decode
 from .details import Details
 from .events import EventKind, Progress
 from .probing import RunFacts, parse_trigger, short_sink
-from .redaction import MAX_CHARACTERS
+from .redaction import MAX_CHARACTERS, redact
 
 FIRST_WITH_EXECUTION_CONTEXT = 4
 _ASYNC_CLASS = "AsyncProgressTrackingMicroBatchExecution"
@@ -47,7 +47,7 @@ class SparkExecution:
             run_id=java.runId().toString(),
             name=java.name(),
             trigger=parse_trigger(trigger),
-            sink=short_sink(ask("sink", lambda: java.sink().toString(), "")),
+            sink=redact(short_sink(ask("sink", lambda: java.sink().toString(), ""))),
             checkpoint=ask("checkpoint", java.resolvedCheckpointRoot, ""),
             async_progress=is_async,
             log_interval_seconds=ask("log_interval", self._log_interval, 0.0) if is_async else 0.0,

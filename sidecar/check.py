@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
 
 import msgspec
 
-from . import wiring
-from .settings import TYPES, masked
+from ..listener.guard import Guard
+from .masking import masked
+from .outfit import outfit
+from .settings import TYPES, Settings, SettingsError
 from .settings_sources import load_settings
+from .silence_file import read_silences
 
 
 def check(environment: Mapping[str, str]) -> int:
-    """Print every setting, secrets masked; 0 when all of them can be used.
+    """Print every setting, secrets masked; 0 when all of them can be used. Nothing is sent.
 
     Spark's conf is known inside a job only: here settings come from environment and file.
 
@@ -22,14 +27,46 @@ def check(environment: Mapping[str, str]) -> int:
 
     """
     loaded = load_settings({}, environment, {})
-    wiring.receivers(loaded.settings)
-    wiring.http_access(loaded.settings)
+    require_usable(loaded.settings)
     width = max(map(len, TYPES))
     for name in TYPES:
         value = _text(masked(name, getattr(loaded.settings, name)))
         origin = loaded.origins.get(name, "default")
         sys.stdout.write(f"{name:<{width}}  {value:<34}  {origin}\n")
     return 0
+
+
+def require_usable(settings: Settings) -> None:
+    """Try all that can be tried without sending anything.
+
+    Raises:
+        SettingsError: something cannot be used.
+
+    """
+    outfit(settings, Guard())
+    _require_present_silences(settings)
+    _require_folder(settings.spool_dir)
+
+
+def _require_present_silences(settings: Settings) -> None:
+    """In a job an ended silence is no mistake: it must be able to start again the day after."""
+    now = datetime.now(timezone.utc)
+    for one in settings.silences:
+        if one.until <= now:
+            raise SettingsError(
+                f"setting 'silences': that of {one.queries!r} ended at {one.until.isoformat()}; "
+                "remove it, or give it a later end"
+            )
+    if settings.silence_file is not None:
+        try:
+            read_silences(Path(settings.silence_file))
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"setting 'silence_file': {error}") from None
+
+
+def _require_folder(spool_dir: str | None) -> None:
+    if spool_dir is not None and Path(spool_dir).exists() and not Path(spool_dir).is_dir():
+        raise SettingsError(f"setting 'spool_dir': {spool_dir} is a file, not a folder")
 
 
 def _text(value: object) -> str:

@@ -6,8 +6,9 @@ import argparse
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from .check import check
 from .demo.fates import FATES
@@ -16,6 +17,8 @@ from .installed import NotInstalledError, require_spark
 from .replay.command import Request, add_arguments, replay
 from .replay.errors import ReplayError
 from .settings import SettingsError
+from .silence_command import SilenceRequest, add_silence_arguments, silence
+from .try_receivers import try_receivers
 
 MIN_QUERIES = 2
 COULD_NOT_BEGIN = 2
@@ -27,9 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = vars(_parser().parse_args(argv))
     command = arguments.pop("command")
     try:
-        if command == "demo":
-            return _demo(Script(**arguments))
-        return replay(Request(**arguments)) if command == "replay" else check(os.environ)
+        return _COMMANDS[command](**arguments)
     except (NotInstalledError, SettingsError, ReplayError) as error:
         sys.stderr.write(f"querypulse: {error}\n")
         return COULD_NOT_BEGIN
@@ -37,11 +38,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _demo(script: Script) -> int:
+def _demo(**arguments: Any) -> int:
     require_spark()
     from .demo.run import run
 
-    return run(script)
+    return run(Script(**arguments))
+
+
+_COMMANDS: dict[str, Callable[..., int]] = {
+    "demo": _demo,
+    "replay": lambda **arguments: replay(Request(**arguments)),
+    "check": lambda: check(os.environ),
+    "test-alert": lambda: try_receivers(os.environ),
+    "silence": lambda **arguments: silence(SilenceRequest(**arguments), os.environ),
+}
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,6 +72,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_arguments(commands.add_parser("replay", help="judge recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")
+    commands.add_parser("test-alert", help="send a test through every receiver")
+    add_silence_arguments(
+        commands.add_parser("silence", help="tell nobody of some queries for a while")
+    )
     return parser
 
 

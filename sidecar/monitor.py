@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from ..alerting.delivery import Delivery
 from ..exporter.board import Board, Monitor
 from ..exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
 from ..listener.guard import Guard
@@ -14,6 +13,7 @@ from ..listener.health_listener import HealthListener, Heard
 from ..listener.mailbox import Mailbox
 from ..listener.prober import Prober
 from ..listener.reader import EventReader, Marker
+from .telling import Telling
 from .worker import Judged, Worker
 
 
@@ -32,7 +32,7 @@ class MonitorFacts:
         prober: Prober,
         worker: Worker,
         guard: Guard,
-        deliveries: Sequence[Delivery],
+        telling: Telling,
     ) -> None:
         self._app = app
         self._spark_version = spark_version
@@ -43,7 +43,7 @@ class MonitorFacts:
         self._prober = prober
         self._worker = worker
         self._guard = guard
-        self._deliveries = deliveries
+        self._telling = telling
         self._callback_seconds = CALLBACK_BUCKETS
         self._probe_seconds = PROBE_BUCKETS
 
@@ -62,6 +62,7 @@ class MonitorFacts:
 
     def _monitor(self, judged: Judged) -> Monitor:
         report = judged.snapshot.probe
+        deliveries = self._telling.deliveries
         self._callback_seconds = self._callback_seconds.add(_drain(self._listener.callback_seconds))
         self._probe_seconds = self._probe_seconds.add(_drain(self._prober.probe_seconds))
         return Monitor(
@@ -74,13 +75,12 @@ class MonitorFacts:
             events_dropped=self._dropped(),
             internal_errors=self._guard.errors.copy(),
             probe_age_seconds=None if report is None else judged.snapshot.at - report.at,
-            deliveries={
-                (delivery.name, outcome): count
-                for delivery in self._deliveries
-                for outcome, count in delivery.outcomes.items()
-            },
-            outbox_pending={delivery.name: delivery.pending for delivery in self._deliveries},
-            receivers=tuple(delivery.name for delivery in self._deliveries),
+            deliveries=_by_name(self._telling.outcomes),
+            outbox_pending={one.name: one.pending for one in deliveries},
+            alerts_lost=_by_name({one.name: one.losses for one in deliveries}),
+            circuits_open={one.name: one.circuit_open for one in deliveries},
+            receivers=tuple(one.name for one in deliveries),
+            spool_problem=self._telling.spool_problem,
             callback_seconds=self._callback_seconds,
             probe_seconds=self._probe_seconds,
         )
@@ -88,6 +88,11 @@ class MonitorFacts:
     def _dropped(self) -> dict[str, int]:
         at_reader = self._reader.dropped.copy()
         return {**at_reader, "mailbox_full": self._heard.dropped + at_reader["mailbox_full"]}
+
+
+def _by_name(counters: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
+    """Counts of each receiver by (receiver, what); a copy, for other threads raise them."""
+    return {(name, what): n for name, counts in counters.items() for what, n in [*counts.items()]}
 
 
 def _drain(samples: deque[float]) -> list[float]:

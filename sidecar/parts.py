@@ -1,14 +1,14 @@
-"""The running parts of a sidecar: threads, server, deliveries, around one SparkContext."""
+"""The running parts of a sidecar: threads, server, telling, around one SparkContext."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..alerting.alert import Alerts
-from ..alerting.delivery import Delivery
+from ..alerting.alert import Incident
+from ..alerting.lifecycle import Lifecycle
 from ..exporter.board import Board
 from ..exporter.server import HttpServer
 from ..listener.guard import Guard
@@ -23,7 +23,9 @@ from ..listener.spark_probe import SparkProbe
 from . import wiring
 from .deadline import Deadline
 from .monitor import MonitorFacts
+from .outfit import Outfit
 from .settings import Settings
+from .telling import Telling
 from .worker import Judged, Worker
 
 log = logging.getLogger("querypulse")
@@ -35,7 +37,7 @@ ALIVE_SECONDS = 5.0
 class Parts:
     """Everything that runs, from ``start`` to ``stop``; data flows one way through it.
 
-    listener -> ``heard`` -> reader -> ``arrived`` -> worker -> board and deliveries;
+    listener -> ``heard`` -> reader -> ``arrived`` -> worker -> board and telling;
     probe and commit-log reader -> their newest report -> worker.
     """
 
@@ -46,15 +48,14 @@ class Parts:
         spark: Any,
         listener: HealthListener,
         heard: Mailbox[Heard | Marker],
-        deliveries: list[Delivery],
-        access: wiring.HttpAccess,
+        outfit: Outfit,
         guard: Guard,
         on_judged: Callable[[], None],
     ) -> None:
         self._settings = settings
         self._heard = heard
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
-        self._deliveries = deliveries
+        self._outfit = outfit
         self._guard = guard
         self._on_judged = on_judged
         probe = SparkProbe(spark, listener, wiring.closer_after_seconds(settings))
@@ -65,7 +66,10 @@ class Parts:
         reader = EventReader(
             heard, self._arrived, guard, context=probe.context, on_started=self._prober.poke
         )
-        self._worker = self._make_worker(app := app_name(settings, spark))
+        app = app_name(settings, spark)
+        lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
+        self._telling = self._make_telling(app, lifecycle)
+        self._worker = self._make_worker(lifecycle)
         self._facts = MonitorFacts(
             app=app,
             spark_version=spark.version,
@@ -76,7 +80,7 @@ class Parts:
             prober=self._prober,
             worker=self._worker,
             guard=guard,
-            deliveries=deliveries,
+            telling=self._telling,
         )
         self._loops = [
             Loop("reader", reader.step, guard),
@@ -86,7 +90,7 @@ class Parts:
         ]
         self.judged: Judged = self._worker.judged
         self.board: Board = self._facts.board(self.judged)
-        self._server = self._make_server(access)
+        self._server = self._make_server(outfit.access)
 
     @property
     def url(self) -> str | None:
@@ -97,8 +101,7 @@ class Parts:
         """Take the port, if there is one to take, and start every thread."""
         if self._server is not None and not self._listens(self._server):
             self._server = None
-        for delivery in self._deliveries:
-            delivery.start()
+        self._telling.start()
         for loop in self._loops:
             loop.start()
 
@@ -116,12 +119,8 @@ class Parts:
         looked = self._prober.look_now(deadline.left / 4)
         self._heard.put(marker, lifecycle=True)
         judged = marker.passed.wait(deadline.left / 3)
-        waiting = range(len(self._deliveries), 0, -1)
-        delivered = [
-            delivery.flush(deadline.left / left)
-            for delivery, left in zip(self._deliveries, waiting, strict=True)
-        ]
-        return looked and judged and all(delivered)
+        told = self._telling.flush(deadline)
+        return looked and judged and told
 
     def stop(self, deadline: Deadline) -> None:
         """Stop every thread and give the port back."""
@@ -131,21 +130,37 @@ class Parts:
         self._arrived.wake()
         self._prober.poke()
         self._log_reader.poke()
-        for delivery in self._deliveries:
-            delivery.close(deadline.left)
+        self._telling.close(deadline)
         if self._server is not None:
             self._server.close(deadline.left)
         for loop in self._loops:
             loop.join(deadline.left)
 
-    def _make_worker(self, app: str) -> Worker:
+    def _make_telling(self, app: str, lifecycle: Lifecycle) -> Telling:
+        def inherit(incidents: Iterable[Incident]) -> None:
+            lifecycle.inherit(incidents, time.monotonic())
+
+        telling = Telling(
+            self._settings,
+            app,
+            self._guard,
+            receivers=self._outfit.receivers,
+            heartbeat=self._outfit.heartbeat,
+            inherit=inherit,
+        )
+        inherit(telling.inherited)
+        return telling
+
+    def _make_worker(self, lifecycle: Lifecycle) -> Worker:
         return Worker(
             self._arrived,
             wiring.policy(self._settings, probe_expected=True),
-            Alerts(app, self._settings.runbook_base_url),
-            self._deliveries,
+            lifecycle,
+            self._telling,
             latest_report=lambda: self._prober.latest,
             latest_log=lambda: self._log_reader.latest,
+            silences=self._outfit.silencing,
+            redact=self._outfit.redacting,
             on_judged=self._publish,
         )
 

@@ -9,13 +9,15 @@ import msgspec
 from msgspec import Meta
 
 _Seconds = Annotated[float, Meta(ge=0)]
+_Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
 class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What every receiver has; None takes the top-level setting of the same name."""
 
-    name: str
+    name: _Name
     severities: tuple[Literal["critical", "warning"], ...] = ("critical", "warning")
+    """None at all where it is only the fallback of others."""
     queries: tuple[str, ...] = ("*",)
     """Name patterns of the queries it is told of; what concerns the whole driver always is."""
     fallback: str | None = None
@@ -51,7 +53,7 @@ class PagerDutySettings(Common, tag_field="type", tag="pagerduty", frozen=True, 
 class AlertmanagerSettings(Common, tag_field="type", tag="alertmanager", frozen=True, kw_only=True):
     """All members of one cluster."""
 
-    urls: tuple[str, ...]
+    urls: Annotated[tuple[str, ...], Meta(min_length=1)]
 
 
 class SlackSettings(Common, tag_field="type", tag="slack", frozen=True, kw_only=True):
@@ -62,6 +64,7 @@ class SlackSettings(Common, tag_field="type", tag="slack", frozen=True, kw_only=
 
 
 ReceiverSettings = WebhookSettings | PagerDutySettings | AlertmanagerSettings | SlackSettings
+RECEIVER_TYPES = (WebhookSettings, PagerDutySettings, AlertmanagerSettings, SlackSettings)
 
 
 class SilenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,6 +72,7 @@ class SilenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     queries: str
     """Name pattern."""
-    until: datetime
+    until: Annotated[datetime, Meta(tz=True)]
+    """With its time zone, such as ``2026-11-21T18:00:00Z``."""
     alertname: str = "*"
     reason: str = ""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import Annotated
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
 
+from .masking import masked
 from .receiver_settings import ReceiverSettings, SilenceSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
@@ -112,9 +112,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
-HIDDEN = "********"
-SECRET = frozenset({"pagerduty_routing_key"})
-_URLS = frozenset({"webhook_url", "pagerduty_url"})
 
 
 class SettingsError(ValueError):
@@ -133,17 +130,3 @@ def check_value(name: str, value: object, origin: str) -> object:
     except msgspec.ValidationError as error:
         shown = masked(name, value)
         raise SettingsError(f"setting {name!r} from {origin}: {error} (given: {shown!r})") from None
-
-
-def masked(name: str, value: object) -> object:
-    """A value as it may be shown: keys are hidden, URLs shortened to scheme and host."""
-    if value is not None and name in SECRET:
-        return HIDDEN
-    if not isinstance(value, str) or name not in _URLS:
-        return value
-    try:
-        url = urlsplit(value)
-    except ValueError:
-        return HIDDEN
-    host = url.netloc.rpartition("@")[2]
-    return f"{url.scheme}://{host}/..." if url.scheme and host else HIDDEN

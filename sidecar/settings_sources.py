@@ -21,6 +21,8 @@ else:
 ENVIRONMENT_PREFIX = "QUERYPULSE_"
 CONFIG_VARIABLE = "QUERYPULSE_CONFIG"
 SPARK_PREFIX = "spark.querypulse."
+LISTS_OF_WORDS = frozenset({"expected_queries", "alertmanager_urls"})
+STRUCTURED = LISTS_OF_WORDS | {"queries", "receivers", "silences", "redact_patterns"}
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -57,8 +59,11 @@ def load_settings(
 
 
 def parse_text(name: str, text: str) -> object:
-    """A setting's value from text: lists and tables as JSON or TOML, or words with commas."""
-    if name not in ("expected_queries", "queries"):
+    """A setting's value from text: lists and tables as JSON or TOML.
+
+    Lists of words may be given with commas, and ``redact_patterns`` as one pattern.
+    """
+    if name not in STRUCTURED:
         return text
     try:
         return json.loads(text)
@@ -67,7 +72,13 @@ def parse_text(name: str, text: str) -> object:
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (tomllib.TOMLDecodeError, RecursionError):
+        return _parse_words(name, text)
+
+
+def _parse_words(name: str, text: str) -> object:
+    if name in LISTS_OF_WORDS:
         return [word.strip() for word in text.split(",") if word.strip()]
+    return [text] if name == "redact_patterns" and text else text
 
 
 def _from_file(path: str | None) -> list[tuple[str, Any, str]]:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
+from datetime import datetime, timezone
 from typing import Any
 
+import msgspec
+
 from ..alerting.alert import Alert
-from ..alerting.delivery import Delivery
 from ..exporter.status import Status, status
 from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener, Heard
 from ..listener.mailbox import Mailbox
 from ..listener.probing import Context
 from ..listener.reader import Marker
-from . import wiring
+from ..listener.redacted_log import RedactedLog
 from .deadline import Deadline
 from .failure import first_failure, nothing_left
+from .outfit import outfit
 from .parts import MAILBOX_CAPACITY, Parts
+from .receiver_settings import SilenceSettings
 from .registry import Registry
 from .settings import Settings
+from .silencing import until_of
+
+log = logging.getLogger("querypulse")
 
 EXIT_SECONDS = 8.0
 FLUSH_SHARE = 0.7
@@ -41,10 +49,8 @@ class Sidecar:
     def __init__(self, settings: Settings | None = None, spark: Any = None) -> None:
         self.settings = settings if settings is not None else Settings()
         self._guard = Guard()
-        self._deliveries = [
-            Delivery(receiver, self._guard) for receiver in wiring.receivers(self.settings)
-        ]
-        self._access = wiring.http_access(self.settings)
+        self._outfit = outfit(self.settings, self._guard)
+        self._redacted_log = RedactedLog(self._outfit.redacting.text)
         self._spark = spark
         self._heard: Mailbox[Heard | Marker] = Mailbox(MAILBOX_CAPACITY)
         self._parts: Parts | None = None
@@ -104,6 +110,27 @@ class Sidecar:
         if self._parts is not None:
             self._parts.expect_stop(name)
 
+    def silence(
+        self,
+        queries: str,
+        minutes: float | None = None,
+        until: datetime | None = None,
+        reason: str = "",
+        alertname: str = "*",
+    ) -> None:
+        """Tell nobody of what befalls queries of this name pattern, for ``minutes`` or ``until``.
+
+        What was told before stays open, and its end is told. It holds in this process;
+        ``querypulse silence`` and the setting ``silences`` outlive it.
+
+        Raises:
+            ValueError: it has no end, or ends in the past, or ``until`` has no time zone.
+
+        """
+        end = until_of(minutes, until, datetime.now(timezone.utc))
+        given = {"queries": queries, "until": end, "alertname": alertname, "reason": reason}
+        self._outfit.silencing.add(msgspec.convert(given, SilenceSettings))
+
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
 
@@ -146,6 +173,7 @@ class Sidecar:
         if parts is not None:
             self._guard.attempt("close", lambda: parts.flush(Deadline(timeout * FLUSH_SHARE)))
             self._guard.attempt("close", lambda: parts.stop(deadline))
+        log.removeFilter(self._redacted_log)
 
     def _knows(self, name: str) -> bool:
         if self._parts is None:
@@ -165,13 +193,14 @@ class Sidecar:
             return
         spark = self._spark if self._spark is not None else _active_session()
         SIDECARS.close_stale()
+        self._outfit.redacting.honour(lambda name: spark.conf.get(name, None))
+        log.addFilter(self._redacted_log)
         parts = Parts(
             settings=self.settings,
             spark=spark,
             listener=self.listener,
             heard=self._heard,
-            deliveries=self._deliveries,
-            access=self._access,
+            outfit=self._outfit,
             guard=self._guard,
             on_judged=self._on_judged,
         )

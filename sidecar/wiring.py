@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from ..alerting.delivery import Delivery
+from ..alerting.lifecycle import Terms
 from ..alerting.policy import Limits, Policy
-from ..alerting.receivers.pagerduty import EVENTS_URL, PagerDuty
 from ..alerting.receivers.receiver import Receiver
-from ..alerting.receivers.webhook import Webhook
+from ..alerting.spool import Spool
 from ..exporter.tls import Tls
+from ..listener.guard import Guard
+from . import receivers_from_settings
+from .secret_files import read_secret
 from .settings import Settings, SettingsError
 
 CLOSER_AFTER_SECONDS = 5.0
@@ -39,63 +44,36 @@ def closer_after_seconds(settings: Settings) -> float:
     return min(CLOSER_AFTER_SECONDS, shortest / 4)
 
 
-def receivers(settings: Settings) -> list[Receiver]:
-    """One receiver for each place the settings name.
+def terms(settings: Settings) -> Terms:
+    """When an alert ends, and when it is told again."""
+    return Terms(**{name: getattr(settings, name) for name in Terms.__struct_fields__})
+
+
+def deliveries(
+    settings: Settings,
+    guard: Guard,
+    *,
+    receivers: Sequence[Receiver] | None = None,
+    spool: Spool | None = None,
+) -> list[Delivery]:
+    """One delivery for each receiver, not started; needs no Spark.
+
+    ``receivers`` are those made before from the same settings.
 
     Raises:
-        SettingsError: a URL, key or secret is not usable.
+        SettingsError: a receiver cannot be made as set.
 
     """
-    _require_sense(settings)
-    found: list[Receiver] = []
-    plain = settings.allow_http
-    try:
-        if settings.webhook_url is not None:
-            secret = read_secret("webhook_secret_file", settings.webhook_secret_file)
-            found.append(Webhook(settings.webhook_url, secret=secret, allow_http=plain))
-        key = settings.pagerduty_routing_key
-        if key is None:
-            path = settings.pagerduty_routing_key_file
-            key = read_secret("pagerduty_routing_key_file", path)
-        if key is not None:
-            url = settings.pagerduty_url or EVENTS_URL
-            found.append(PagerDuty(key, url=url, allow_http=plain))
-    except SettingsError:
-        raise
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
-    return found
+    made = receivers if receivers is not None else receivers_from_settings.receivers(settings)
+    routes = receivers_from_settings.routes(settings)
+    return [
+        Delivery(receiver, guard, route=routes[receiver.name], spool=spool) for receiver in made
+    ]
 
 
-def _require_sense(settings: Settings) -> None:
-    """Refuse settings that would silently mean nothing."""
-    key, key_file = settings.pagerduty_routing_key, settings.pagerduty_routing_key_file
-    if key is not None and key_file is not None:
-        raise SettingsError(
-            "give 'pagerduty_routing_key' or 'pagerduty_routing_key_file', not both"
-        )
-    if settings.pagerduty_url is not None and key is None and key_file is None:
-        raise SettingsError("setting 'pagerduty_url' needs 'pagerduty_routing_key_file'")
-    if settings.webhook_secret_file is not None and settings.webhook_url is None:
-        raise SettingsError("setting 'webhook_secret_file' needs 'webhook_url'")
-
-
-def read_secret(name: str, path: str | None) -> str | None:
-    """The secret in a file, without the white space around it.
-
-    Raises:
-        SettingsError: the file cannot be read, or is empty.
-
-    """
-    if path is None:
-        return None
-    try:
-        secret = Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"setting {name!r}: cannot read {path}: {error}") from None
-    if not secret:
-        raise SettingsError(f"setting {name!r}: {path} is empty")
-    return secret
+def spool(settings: Settings, app: str, guard: Guard) -> Spool | None:
+    """Where what is to be told outlives the driver, if anywhere."""
+    return Spool(Path(settings.spool_dir), app, guard) if settings.spool_dir is not None else None
 
 
 class HttpAccess(msgspec.Struct, frozen=True):

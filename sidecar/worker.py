@@ -8,9 +8,11 @@ from typing import Protocol
 
 import msgspec
 
-from ..alerting.alert import Alert, Alerts
+from ..alerting.alert import Alert, Incident
 from ..alerting.evaluate import Judgement, evaluate
+from ..alerting.lifecycle import Lifecycle
 from ..alerting.policy import Policy
+from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.probing import ProbeReport
@@ -32,26 +34,34 @@ class Judged(msgspec.Struct, frozen=True):
     alerts: tuple[Alert, ...]
 
 
-class TakesAlerts(Protocol):
-    """Where the set of firing alerts goes, again and again."""
+class TakesIncidents(Protocol):
+    """Where the open incidents go, again and again."""
 
-    def offer(self, firing: tuple[Alert, ...]) -> None:
-        """Take the whole set; never waits."""
+    def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
+        """Take the whole set; never waits.
+
+        ``closings`` are over: what an earlier driver may have left open.
+        """
         ...
 
 
 class Worker:
-    """Folds what arrived, judges it, hands the alerts over and tells ``on_judged``."""
+    """Folds what arrived, judges it, hands the incidents over and tells ``on_judged``.
+
+    A judgement goes through ``redact`` before anything else gets to see it.
+    """
 
     def __init__(
         self,
         inbox: Inbox,
         policy: Policy,
-        alerts: Alerts,
-        deliveries: Sequence[TakesAlerts],
+        lifecycle: Lifecycle,
+        dispatch: TakesIncidents,
         *,
         latest_report: Callable[[], ProbeReport | None],
         latest_log: Callable[[], LogReport | None] = lambda: None,
+        silences: Callable[[], Sequence[Silence]] = tuple,
+        redact: Callable[[Judgement], Judgement],
         on_judged: Callable[[Judged], None],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -61,10 +71,12 @@ class Worker:
         self.beat_at = clock()
         self._inbox = inbox
         self._policy = policy
-        self._alerts = alerts
-        self._deliveries = deliveries
+        self._lifecycle = lifecycle
+        self._dispatch = dispatch
         self._latest_report = latest_report
         self._latest_log = latest_log
+        self._silences = silences
+        self._redact = redact
         self._on_judged = on_judged
         self._clock = clock
         self._wall = wall
@@ -129,11 +141,11 @@ class Worker:
             self.state.forget(now)
         self._judged_at = now
         snapshot = self.state.snapshot(now)
-        judgement = evaluate(snapshot, now, self._policy)
-        firing = self._alerts.update(judgement.findings, self._wall())
-        for delivery in self._deliveries:
-            delivery.offer(firing)
-        self.judged = Judged(snapshot, judgement, firing)
+        judgement = self._redact(evaluate(snapshot, now, self._policy))
+        wall, silences = self._wall(), self._silences()
+        incidents = self._lifecycle.update(judgement, snapshot, now, wall, silences)
+        self._dispatch.offer(incidents, self._lifecycle.closings)
+        self.judged = Judged(snapshot, judgement, self._lifecycle.alerts)
         self._on_judged(self.judged)
 
     def _pass_markers(self) -> None:

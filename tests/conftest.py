@@ -85,7 +85,12 @@ def watch(spark, pages):
     sidecars = []
 
     def attached(**settings):
-        settings = {"http_port": 0, "webhook_url": pages.url, **settings}
+        settings = {
+            "http_port": 0,
+            "webhook_url": pages.url,
+            "resolve_after_seconds": 1,
+            **settings,
+        }
         sidecars.append(attach(spark, **settings))
         return sidecars[-1]
 
@@ -112,6 +117,8 @@ def pytest_collection_modifyitems(items):
         missing["spark"] = "needs Java 17 or newer (Debian: openjdk-17-jre-headless)"
     if shutil.which("promtool") is None:
         missing["promtool"] = "needs promtool (Debian: prometheus)"
+    if shutil.which("prometheus-alertmanager") is None:
+        missing["alertmanager"] = "needs Alertmanager (Debian: prometheus-alertmanager)"
     if REQUIRE_ALL and missing:
         raise pytest.UsageError(f"every test must run here, but some cannot: {missing}")
     for item in items:

@@ -1,20 +1,23 @@
-"""An alert's identity, which every receiver relies on."""
+"""Alerts and incidents: their identity, which every receiver relies on, and their words."""
+
+from __future__ import annotations
 
 from msgspec.structs import replace
 
 from querypulse.alerting import Alert
-from querypulse.alerting.alert import Alerts
+from querypulse.alerting.alert import Incident
 from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.wording import alert_of
 
 
-def alert(query: str) -> Alert:
-    return Alert({"alertname": "QueryFailed", "app": "etl", "query": query}, {}, 1000.0)
+def alert(query: str = "bronze", severity: str = "critical", **fields) -> Alert:
+    labels = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": severity}
+    return Alert(labels, {}, **{"starts_at": 1000.0, **fields})
 
 
-def finding(query="bronze", reason="died") -> Finding:
-    return Finding(
-        "QueryFailed", query, Severity.CRITICAL, State.FAILED, reason, "summary", {"window": "60 s"}
-    )
+FINDING = Finding(
+    "QueryFailed", "bronze", Severity.CRITICAL, State.FAILED, "died", "summary", {"window": "60 s"}
+)
 
 
 def test_the_key_is_readable():
@@ -40,29 +43,44 @@ def test_the_longest_plain_key_stays_plain():
     assert not alert(fits + "q").key.endswith("/QueryFailed")
 
 
-def test_an_alert_begins_once():
-    """While its finding stays, the beginning stays, though the words change."""
-    alerts = Alerts("etl", "https://runbooks/")
-    (first,) = alerts.update([finding()], wall=1000.0)
-    (second,) = alerts.update([finding(reason="died again")], wall=1060.0)
-
-    assert (first.starts_at, second.starts_at) == (1000.0, 1000.0)
-    assert second.annotations["reason"] == "died again"
-    assert second.annotations["runbook_url"] == "https://runbooks/QueryFailed.md"
-
-
-def test_an_alert_that_went_begins_anew():
-    """The next occurrence is another one."""
-    alerts = Alerts("etl", "https://runbooks")
-    alerts.update([finding()], wall=1000.0)
-
-    assert alerts.update([], wall=1060.0) == ()
-    assert alerts.update([finding()], wall=1120.0)[0].starts_at == 1120.0
-
-
 def test_labels_are_the_identity_and_nothing_more():
     """No run, no batch, no text of an error."""
-    (one,) = Alerts("etl", "https://runbooks").update([finding()], wall=1000.0)
+    one = alert_of(FINDING, "etl", "https://runbooks", wall=1000.0)
 
     assert set(one.labels) == {"alertname", "app", "query", "severity"}
     assert replace(one, annotations={}).key == one.key
+
+
+def test_annotations_are_the_words_and_the_evidence():
+    one = alert_of(FINDING, "etl", "https://runbooks/", wall=1000.0)
+
+    assert one.annotations == {
+        "summary": "summary",
+        "description": "died\nwindow: 60 s",
+        "reason": "died",
+        "runbook_url": "https://runbooks/QueryFailed.md",
+        "window": "60 s",
+    }
+    assert (one.starts_at, one.ends_at) == (1000.0, None)
+
+
+# -- incidents --------------------------------------------------------------------------------
+
+
+def test_an_incident_is_known_by_its_first_alert():
+    incident = Incident((alert("b"), alert("a", starts_at=900.0)))
+
+    assert (incident.key, incident.name) == (alert("b").key, "QueryFailed")
+    assert incident.starts_at == 900.0
+
+
+def test_an_incident_is_as_severe_as_its_worst_alert():
+    assert Incident((alert(severity="warning"), alert("b"))).severity == "critical"
+    assert Incident((alert(severity="warning"),)).severity == "warning"
+
+
+def test_an_incident_is_over_when_the_last_alert_is():
+    over, later = alert(ends_at=1010.0), alert("b", ends_at=1020.0)
+
+    assert Incident((over, alert("b"))).ends_at is None
+    assert Incident((later, over)).ends_at == 1020.0

@@ -146,6 +146,9 @@ def test_only_what_the_distribution_names_is_imported():
         "sidecar.check",
         "sidecar.replay.command",
         "sidecar.settings",
+        "sidecar.silence_command",
+        "sidecar.try_receivers",
+        "sidecar.wiring",
         "listener",
         "alerting",
         "exporter",
@@ -257,4 +260,6 @@ def test_only_commands_write_to_the_terminal():
         "sidecar/check.py",
         "sidecar/replay/command.py",
         "sidecar/replay/fleet.py",
+        "sidecar/silence_command.py",
+        "sidecar/try_receivers.py",
     }

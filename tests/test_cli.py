@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from support.http_double import HttpDouble
 
 from querypulse.sidecar import cli
 from querypulse.sidecar.settings import TYPES
@@ -83,6 +84,31 @@ def test_check_masks_secrets_and_the_paths_of_webhooks(check, tmp_path):
     assert shown(output)["http_token_file"][0] == f'"{secret}"'
 
 
+def test_check_masks_what_receivers_hold(check):
+    receivers = (
+        '[{"type": "webhook", "name": "a", "url": "https://user:word@hooks.example.com/hidden"},'
+        f'{{"type": "pagerduty", "name": "b", "routing_key": "{KEY}"}}]'
+    )
+    code, output, errors = check(receivers=receivers)
+
+    assert (code, errors) == (0, "")
+    assert not any(hidden in output for hidden in (KEY, "word", "/hidden"))
+    assert shown(output)["receivers"][0] == (
+        '[{"type":"webhook","name":"a","url":"https://hooks.example.com/..."},'
+        '{"type":"pagerduty","name":"b","routing_key":"********"}]'
+    )
+
+
+def test_check_sends_nothing(check):
+    with HttpDouble() as server:
+        code, *_ = check(
+            webhook_url=server.url, heartbeat_url=server.url, alertmanager_urls=server.url
+        )
+
+    assert code == 0
+    assert server.requests == []
+
+
 def test_check_masks_the_query_of_a_url_without_a_path(check):
     code, output, _ = check(webhook_url="https://hooks.example.com?token=hidden")
 
@@ -103,6 +129,27 @@ REFUSED = [
     ({"webhook_url": "https://h/x", "webhook_secret_file": "/nowhere"}, "webhook_secret_file"),
     ({"pagerduty_routing_key": "hidden"}, "pagerduty_routing_key"),
     ({"pagerduty_routing_key_file": "/nowhere"}, "pagerduty_routing_key_file"),
+    ({"webhook_url": "https://h/hidden", "webhook_url_file": "/u"}, "not both"),
+    ({"slack_webhook_url": "http://alerts.example.com/hidden"}, "allow_http"),
+    ({"slack_webhook_url_file": "/nowhere"}, "slack_webhook_url_file"),
+    ({"alertmanager_urls": "https://am,am2"}, "alertmanager_urls"),
+    ({"heartbeat_url": "hidden"}, "heartbeat_url"),
+    ({"webhook_url": "https://h/x", "ca_file": "/nowhere"}, "ca_file"),
+    ({"webhook_url": "https://h/x", "proxy_url": "hidden"}, "proxy_url"),
+    ({"receivers": '[{"type": "slack", "name": "a"}]'}, "receiver 'a'"),
+    ({"receivers": '[{"type": "slack", "name": "a", "url": "hidden"}]'}, "receiver 'a': url"),
+    (
+        {
+            "receivers": '[{"type": "slack", "name": "a", "url": "https://h/hidden", "fallback": "b"}]'
+        },
+        "'b'",
+    ),
+    ({"receivers": '[{"type": "slak", "name": "a", "url": "https://h/hidden"}]'}, "slak"),
+    ({"silences": '[{"queries": "a"}]'}, "until"),
+    ({"silences": '[{"queries": "a", "until": "2020-01-01T00:00:00Z"}]'}, "ended at 2020-01-01"),
+    ({"silence_file": "/"}, "silence_file"),
+    ({"spool_dir": "/etc/hostname"}, "spool_dir"),
+    ({"redact_patterns": "acct-("}, "redact_patterns"),
     ({"http_token_file": "/nowhere"}, "http_token_file"),
     ({"http_tls_cert_file": "/nowhere"}, "http_tls_key_file"),
 ]

@@ -1,78 +1,40 @@
-"""The shell around the ledger: one thread, one request at a time, never in anybody's way."""
+"""The shell around the outbox: one thread, one request at a time, never in anybody's way."""
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.clock import Clock
+from support.telling import (
+    PATIENCE_SECONDS,
+    WALL,
+    Recorder,
+    gone,
+    incident,
+    lost_answer,
+    outage,
+    over,
+    poison,
+    wrong_token,
+)
 
-from querypulse.alerting import Alert
-from querypulse.alerting.delivery import Delivery
-from querypulse.alerting.receivers.receiver import DeliveryError, Receiver
+from querypulse.alerting.delivery import OUTCOMES, Delivery
+from querypulse.alerting.outbox import Told
+from querypulse.alerting.receivers.receiver import Habits, Receiver
+from querypulse.alerting.routing import Route
 from querypulse.listener.guard import Guard
-
-PATIENCE_SECONDS = 10.0
-ROUTING_KEY = "R0123456789abcdefghijklmnopqrstu"
-
-
-def alert(query="a", *, severity="critical", starts_at=1000.0) -> Alert:
-    labels = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": severity}
-    return Alert(labels, {"summary": f"{query} failed"}, starts_at)
-
-
-def outage() -> DeliveryError:
-    return DeliveryError("down", transient=True)
-
-
-def refusal(text="answered 401") -> DeliveryError:
-    return DeliveryError(text, transient=False)
-
-
-class Recorder:
-    """A receiver that writes down what it is told, and fails as told, per query."""
-
-    name = "recorder"
-
-    def __init__(self, **failures: list[Exception]) -> None:
-        self.sent: list[tuple[str, str]] = []
-        self.failures = failures
-        self.closed = 0
-        self.free = threading.Event()
-        self.free.set()
-        self._changed = threading.Condition()
-
-    def send(self, one: Alert, wall: float) -> None:
-        query = one.labels["query"]
-        with self._changed:
-            self.sent.append((query, "firing" if one.ends_at is None else "resolved"))
-            self._changed.notify_all()
-        self.free.wait(PATIENCE_SECONDS)
-        if self.failures.get(query):
-            raise self.failures[query].pop(0)
-
-    def close(self) -> None:
-        self.closed += 1
-        self.free.set()
-
-    def wait_for(self, count: int) -> list[tuple[str, str]]:
-        with self._changed:
-            assert self._changed.wait_for(lambda: len(self.sent) >= count, PATIENCE_SECONDS)
-        return self.sent[:count]
-
-
-class Clock:
-    """Time that passes when a test says so."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def booked(delivery: Delivery) -> None:
     """Waits until the attempt under way is in the account."""
     with delivery._changed:
         assert delivery._changed.wait_for(lambda: not delivery._in_flight, PATIENCE_SECONDS)
+
+
+def outcomes(**counts):
+    return {**dict.fromkeys(OUTCOMES, 0), **counts}
 
 
 Deliver = Callable[..., Delivery]
@@ -95,57 +57,74 @@ def deliver() -> Iterator[Deliver]:
     assert not left
 
 
-def test_alerts_are_told_when_they_come_and_when_they_go(deliver):
-    """Level-triggered: only the set of firing alerts is handed over, again and again."""
+class Shelf:
+    """A spool that keeps every row it was ever offered."""
+
+    def __init__(self):
+        self.offers = []
+
+    def offer(self, receiver, rows):
+        self.offers.append((receiver, rows))
+
+
+# -- telling ----------------------------------------------------------------------------------
+
+
+def test_incidents_are_told_when_they_come_and_when_they_go(deliver):
+    """Level-triggered: only the set of open incidents is handed over, again and again."""
     recorder = Recorder()
     delivery = deliver(recorder)
-    for firing in ((alert("a"),), (alert("a"), alert("b")), (alert("b"),), (alert("b"),)):
+    a, b = incident("a"), incident("b")
+    for firing in ((a,), (a, b), (b,), (b,)):
         delivery.offer(firing)
         assert delivery.flush(PATIENCE_SECONDS)
 
     assert recorder.sent == [("a", "firing"), ("b", "firing"), ("a", "resolved")]
-    assert delivery.outcomes == {"delivered": 3, "transient": 0, "refused": 0, "failed": 0}
+    assert delivery.outcomes == outcomes(delivered=3)
     assert delivery.pending == 0
 
 
 def test_a_resolve_waits_for_its_trigger(deliver):
-    """However often the trigger fails on a receiver that may have taken it."""
-    lost = [DeliveryError("no answer", transient=True, may_have_arrived=True)]
-    recorder = Recorder(a=lost)
+    """Also when the trigger may have arrived, or not: then it is sent again before."""
+    recorder = Recorder(a=[lost_answer()])
     recorder.free.clear()
     delivery = deliver(recorder)
-    delivery.offer((alert("a"),))
+    delivery.offer((incident(),))
     recorder.wait_for(1)
     delivery.offer(())
     recorder.free.set()
+    while not delivery.flush(PATIENCE_SECONDS):
+        assert delivery.outcomes["transient"] == 1
 
-    assert delivery.flush(PATIENCE_SECONDS)
-    assert recorder.sent == [("a", "firing"), ("a", "resolved")]
+    assert recorder.sent == [("a", "firing"), ("a", "firing"), ("a", "resolved")]
 
 
 def test_the_newest_set_wins_and_offering_never_waits(deliver):
-    """While a receiver hangs, the worker goes on; what it took back meanwhile is not told."""
+    """While a receiver hangs, the worker goes on; a warning taken back meanwhile is not told."""
     recorder = Recorder()
     recorder.free.clear()
     delivery = deliver(recorder)
-    delivery.offer((alert("a"),))
+    delivery.offer((incident("a"),))
     recorder.wait_for(1)
     began = time.monotonic()
-    delivery.offer((alert("a"), alert("b")))
-    delivery.offer((alert("a"), alert("c")))
+    delivery.offer((incident("a"), incident("b", severity="warning")))
+    delivery.offer((incident("a"), incident("c")))
     assert time.monotonic() - began < 0.5
     assert delivery.pending == 2
     recorder.free.set()
 
     assert delivery.flush(PATIENCE_SECONDS)
     assert recorder.sent == [("a", "firing"), ("c", "firing")]
+    assert delivery.losses["obsolete"] == 1
 
 
 def test_what_fails_does_not_block_the_rest(deliver):
     """Critical first; the failing one keeps its turn for later."""
-    recorder = Recorder(a=[refusal(), outage()])
+    recorder = Recorder(a=[wrong_token(), outage()])
     delivery = deliver(recorder)
-    delivery.offer((alert("b", severity="warning"), alert("c", starts_at=2000.0), alert("a")))
+    delivery.offer(
+        (incident("b", severity="warning"), incident("c", starts_at=WALL + 9), incident("a"))
+    )
     recorder.wait_for(3)
 
     assert delivery.flush(PATIENCE_SECONDS) is False
@@ -153,30 +132,100 @@ def test_what_fails_does_not_block_the_rest(deliver):
     assert delivery.pending == 1
 
 
-def test_a_failed_alert_is_tried_again_when_its_time_has_come(deliver):
-    """On the monotonic clock: 1 s after an outage, 300 s after a refusal."""
+def test_a_failed_page_is_tried_again_when_its_time_has_come(deliver):
+    """On the monotonic clock: 1 s after an outage, 300 s after a wrong token."""
     clock = Clock()
-    recorder = Recorder(a=[outage(), refusal()])
+    recorder = Recorder(a=[outage(), wrong_token()])
     delivery = deliver(recorder, clock=clock)
     for count, seconds in ((1, 0.0), (2, 1.0), (3, 301.0)):
         clock.now = seconds
-        delivery.offer((alert("a"),))
+        delivery.offer((incident(),))
         recorder.wait_for(count)
         booked(delivery)
 
     assert delivery.flush(PATIENCE_SECONDS)
-    assert delivery.outcomes == {"delivered": 1, "transient": 1, "refused": 1, "failed": 0}
+    assert delivery.outcomes == outcomes(delivered=1, transient=1, config_fault=1)
+
+
+def test_an_open_circuit_delays_all_and_drops_nothing(deliver):
+    """Five failures in a row; what comes then waits for the next attempt, and goes along."""
+    clock = Clock()
+    recorder = Recorder()
+    recorder.always = outage()
+    delivery = deliver(recorder, clock=clock)
+    pages = [incident(query) for query in "abcde"]
+    delivery.offer(pages)
+    recorder.wait_for(5)
+    booked(delivery)
+    assert delivery.circuit_open
+    delivery.offer([*pages, incident("f")])
+    recorder.always = None
+    clock.now = 1.0
+    delivery.offer([*pages, incident("f")])
+    recorder.wait_for(11)
+    booked(delivery)
+
+    assert not delivery.circuit_open
+    assert sorted(query for query, _ in recorder.sent[5:]) == list("abcdef")
+    assert recorder.sent[5] == ("f", "firing")
+
+
+def test_only_what_the_route_takes_is_told(deliver):
+    recorder = Recorder()
+    delivery = deliver(recorder, route=Route(severities=("critical",), queries=("a*",)))
+    delivery.offer((incident("a1"), incident("b"), incident("a2", severity="warning")))
+    assert delivery.flush(PATIENCE_SECONDS)
+
+    assert recorder.sent == [("a1", "firing")]
+
+
+def test_what_a_receiver_was_told_stays_its_own_until_it_ends(deliver):
+    """It is only a warning by now; left alone it would stay open."""
+    recorder = Recorder()
+    delivery = deliver(recorder, route=Route(severities=("critical",)))
+    for one in (incident(), incident(severity="warning"), over(incident(severity="warning"), WALL)):
+        delivery.offer((one,))
+        assert delivery.flush(PATIENCE_SECONDS)
+
+    assert recorder.sent == [("a", "firing"), ("a", "resolved")]
+
+
+def test_closings_follow_the_route_too(deliver):
+    recorder = Recorder(habits=Habits(reconciles=True))
+    delivery = deliver(recorder, route=Route(queries=("a",)))
+    delivery.offer((), (over(incident("a"), WALL), over(incident("b"), WALL)))
+    assert delivery.flush(PATIENCE_SECONDS)
+
+    assert recorder.sent == [("a", "resolved")]
+
+
+def test_a_receiver_that_forgets_is_told_again_without_anything_new(deliver):
+    """By its own thread, on the wall clock."""
+    wall = Clock(WALL)
+    recorder = Recorder(habits=Habits(resend_seconds=60.0))
+    delivery = deliver(recorder, wall=wall)
+    delivery.offer((incident(),))
+    assert delivery.flush(PATIENCE_SECONDS)
+    wall.now += 60.0
+    delivery.offer((incident(),))
+
+    assert recorder.wait_for(2) == [("a", "firing")] * 2
+
+
+# -- what is said -----------------------------------------------------------------------------
 
 
 def test_an_error_is_logged_when_it_changes(deliver, caplog):
-    """Once for many alerts and attempts; a refusal as an error, an outage as a warning."""
+    """Once for many pages and attempts; a wrong token as an error, an outage as a warning."""
     recorder = Recorder(
-        a=[refusal(), refusal(), refusal("answered 404"), outage()], b=[refusal(), refusal()]
+        a=[wrong_token(), wrong_token(), wrong_token("answered 404"), outage()],
+        b=[wrong_token(), wrong_token()],
     )
     delivery = deliver(recorder)
-    delivery.offer((alert("a"), alert("b")))
+    delivery.offer((incident("a"), incident("b")))
     for _ in range(5):
         delivery.flush(PATIENCE_SECONDS)
+    delivery.close(PATIENCE_SECONDS)
     logged = [(one.levelname, one.getMessage()) for one in caplog.records]
 
     assert [level for level, _ in logged] == ["ERROR", "ERROR", "WARNING"]
@@ -186,30 +235,129 @@ def test_an_error_is_logged_when_it_changes(deliver, caplog):
     )
 
 
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        (poison(), "400; not sent again as it is"),
+        (gone(), "and is told nothing until the next start"),
+    ],
+)
+def test_what_is_given_up_is_said_as_an_error(deliver, caplog, error, end):
+    recorder = Recorder(a=[error])
+    delivery = deliver(recorder)
+    delivery.offer((incident("a", "b"),))
+    assert delivery.flush(PATIENCE_SECONDS)
+    delivery.close(PATIENCE_SECONDS)
+    (record,) = caplog.records
+
+    assert record.levelname == "ERROR"
+    assert record.getMessage().startswith("querypulse: recorder did not take QueryFailed of a, b: ")
+    assert record.getMessage().endswith(end)
+
+
+def test_a_receiver_that_is_gone_is_left_alone(deliver):
+    recorder = Recorder(a=[gone()])
+    delivery = deliver(recorder)
+    delivery.offer((incident("a"),))
+    assert delivery.flush(PATIENCE_SECONDS)
+    delivery.offer((incident("a"), incident("b")))
+    assert delivery.flush(PATIENCE_SECONDS)
+
+    assert delivery.disabled
+    assert (recorder.sent, delivery.losses["gone"]) == ([("a", "firing")], 2)
+    assert delivery.overdue(WALL) == {incident("a").key, incident("b").key}
+
+
 @pytest.mark.contains_errors
 def test_a_bug_in_a_receiver_is_contained(deliver, caplog):
-    """Counted, logged, and the alert is tried again."""
+    """Counted, logged, and the page is tried again."""
     delivery = deliver(Recorder(a=[KeyError("bug")]))
-    delivery.offer((alert("a"),))
+    delivery.offer((incident(),))
     while not delivery.flush(PATIENCE_SECONDS):
         assert delivery.outcomes["failed"] == 1
 
-    assert delivery.outcomes == {"delivered": 1, "transient": 0, "refused": 0, "failed": 1}
+    assert delivery.outcomes == outcomes(delivered=1, failed=1)
     assert delivery._guard.errors == {"deliver-recorder": 1}
+
+
+# -- the rows ---------------------------------------------------------------------------------
+
+
+def test_every_step_is_offered_to_the_spool(deliver):
+    """The doubt while a request is under way, too: the process may be killed in that moment."""
+    shelf = Shelf()
+    delivery = deliver(Recorder(), spool=shelf)
+    delivery.offer((incident(),))
+    assert delivery.flush(PATIENCE_SECONDS)
+    delivery.offer(())
+    assert delivery.flush(PATIENCE_SECONDS)
+    told = [[row.told for row in rows] for _, rows in shelf.offers]
+
+    assert {name for name, _ in shelf.offers} == {"recorder"}
+    assert told == [[Told.NOTHING], [Told.UNSURE], [Told.FIRING], [Told.FIRING], [Told.UNSURE], []]
+
+
+def test_a_successor_tells_what_was_left_and_nothing_twice(deliver):
+    shelf, down = Shelf(), Recorder(b=[outage()])
+    earlier = deliver(down, spool=shelf)
+    earlier.offer((incident("a"), incident("b")))
+    down.wait_for(2)
+    booked(earlier)
+    earlier.close(PATIENCE_SECONDS)
+    recorder = Recorder()
+    delivery = deliver(recorder)
+    delivery.adopt(shelf.offers[-1][1])
+    delivery.offer((incident("a"), incident("b")))
+    assert delivery.flush(PATIENCE_SECONDS)
+
+    assert recorder.sent == [("b", "firing")]
+
+
+# -- flush and close --------------------------------------------------------------------------
 
 
 def test_flush_returns_as_soon_as_everything_was_attempted(deliver):
     """It does not sit out its deadline on a receiver that is down."""
-    recorder = Recorder(a=[refusal() for _ in range(9)], b=[outage() for _ in range(9)])
+    recorder = Recorder(a=[wrong_token() for _ in range(9)], b=[outage() for _ in range(9)])
     delivery = deliver(recorder)
-    delivery.offer((alert("a"), alert("b")))
+    delivery.offer((incident("a"), incident("b")))
     recorder.wait_for(2)
     began = time.monotonic()
 
     assert delivery.flush(PATIENCE_SECONDS) is False
     assert time.monotonic() - began < 1.0
-    assert delivery.outcomes["refused"] >= 1
+    assert delivery.outcomes["config_fault"] >= 1
     assert delivery.pending == 2
+
+
+def test_flush_ignores_an_open_circuit(deliver):
+    """There may be no later."""
+    recorder = Recorder()
+    recorder.always = outage()
+    delivery = deliver(recorder, clock=Clock())
+    delivery.offer([incident(query) for query in "abcdef"])
+    recorder.wait_for(5)
+    booked(delivery)
+    recorder.always = None
+
+    assert delivery.flush(PATIENCE_SECONDS)
+    assert delivery.pending == 0
+
+
+def test_after_a_flush_the_circuit_holds_again(deliver):
+    """It was an exception for what was pending then."""
+    recorder = Recorder()
+    recorder.always = outage()
+    delivery = deliver(recorder, clock=Clock())
+    pages = [incident(query) for query in "abcde"]
+    delivery.offer(pages)
+    assert delivery.flush(PATIENCE_SECONDS) is False
+    delivery.offer([*pages, incident("f")])
+
+    assert delivery.circuit_open
+    with delivery._changed:
+        assert delivery._pause(0.0, WALL) > 0
+    assert ("f", "firing") not in recorder.sent
 
 
 def test_flush_does_not_outlast_its_deadline(deliver):
@@ -217,13 +365,13 @@ def test_flush_does_not_outlast_its_deadline(deliver):
     recorder = Recorder()
     recorder.free.clear()
     delivery = deliver(recorder)
-    delivery.offer((alert("a"),))
+    delivery.offer((incident(),))
 
     assert delivery.flush(0.05) is False
 
 
 def test_flush_with_nothing_to_tell_is_true_at_once(deliver):
-    """Before the first alert and after the last."""
+    """Before the first page and after the last."""
     assert deliver(Recorder()).flush(PATIENCE_SECONDS)
 
 
@@ -231,7 +379,7 @@ def test_close_is_idempotent_and_ends_a_flush(deliver):
     """Also when nothing was ever started."""
     recorder = Recorder()
     delivery = Delivery(recorder, Guard())
-    delivery.offer((alert("a"),))
+    delivery.offer((incident(),))
     delivery.close(1.0)
     delivery.close(1.0)
 
@@ -248,3 +396,28 @@ def test_a_receiver_that_cannot_close_is_contained():
     Delivery(recorder, guard).close(1.0)
 
     assert guard.errors == {"close-recorder": 1}
+
+
+def test_a_forked_child_delivers_nothing_and_touches_nothing(deliver):
+    """Its locks may be held for ever, its connections are the parent's: it must not even wait."""
+    recorder = Recorder(a=[outage() for _ in range(99)])
+    delivery = deliver(recorder)
+    delivery.offer((incident("a"),))
+    recorder.wait_for(1)
+    with delivery._changed:
+        child = os.fork()
+        if child == 0:
+            delivery.start()
+            delivery.adopt(())
+            delivery.offer((incident("b"),))
+            delivery.take_over((incident("c"),))
+            flushed = delivery.flush(5.0)
+            delivery.close(5.0)
+            os._exit(0 if flushed and not recorder.closed and len(recorder.sent) == 1 else 1)
+
+    began = time.monotonic()
+    while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        assert time.monotonic() - began < PATIENCE_SECONDS
+        time.sleep(0.01)
+    assert done[1] == 0
+    assert recorder.closed == 0

@@ -9,7 +9,8 @@ import pytest
 import requests
 from support.queries import until
 
-from querypulse.alerting.alert import Alert
+from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.exporter.status import QueryStatus
 from querypulse.sidecar.demo import telemetry as telemetry_module
@@ -114,9 +115,9 @@ def alert(query, *, ends_at=None):
 
 
 def test_our_own_webhook_arrives_as_a_page(receiver):
-    webhook = Webhook(receiver.url)
-    webhook.send(alert("bronze"), 2000.0)
-    webhook.send(alert("bronze", ends_at=1500.0), 2000.0)
+    webhook = Webhook(Secret(receiver.url))
+    webhook.send(Incident((alert("bronze"),)), 2000.0)
+    webhook.send(Incident((alert("bronze", ends_at=1500.0),)), 2000.0)
     webhook.close()
 
     assert [(page.status, page.labels["query"]) for page in receiver.pages] == [

@@ -28,7 +28,8 @@ MONITOR_METRICS = {
     "build_info", "heartbeat_timestamp_seconds", "events_total", "events_dropped_total",
     "mailbox_depth", "callback_seconds_bucket", "callback_seconds_sum", "callback_seconds_count",
     "probe_seconds_bucket", "probe_seconds_sum", "probe_seconds_count", "alerts_firing",
-    "deliveries_total", "outbox_pending", "internal_errors_total",
+    "deliveries_total", "outbox_pending", "alerts_lost_total", "receiver_circuit_open",
+    "internal_errors_total",
 }  # fmt: skip
 CATALOGUE = (
     {f"spark_streaming_query_{name}" for name in QUERY_METRICS}

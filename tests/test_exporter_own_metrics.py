@@ -21,8 +21,13 @@ def test_the_monitor_counts_known_kinds_from_0():
         ("mailbox_full",): 0, ("undecodable",): 0,
     }  # fmt: skip
     assert values(shown, "querypulse_deliveries_total", receiver="webhook") == {
-        ("delivered",): 0, ("transient",): 0, ("refused",): 0, ("failed",): 0,
+        ("delivered",): 0, ("transient",): 0, ("config_fault",): 0,
+        ("poison",): 0, ("gone",): 0, ("failed",): 0,
     }  # fmt: skip
+    assert values(shown, "querypulse_alerts_lost_total", receiver="webhook") == {
+        ("evicted",): 0, ("expired",): 0, ("obsolete",): 0, ("poison",): 0, ("gone",): 0,
+    }  # fmt: skip
+    assert values(shown, "querypulse_receiver_circuit_open") == {("webhook",): 0}
     assert values(shown, "querypulse_outbox_pending") == {("webhook",): 0}
     assert values(shown, "querypulse_probe_seconds_count") == {(): 0}
 
@@ -37,8 +42,22 @@ def test_the_monitor_shows_what_it_counted():
     assert values(shown, "querypulse_deliveries_total", outcome="transient") == {
         ("webhook",): 2, ("pagerduty",): 0,
     }  # fmt: skip
+    assert values(shown, "querypulse_alerts_lost_total", reason="poison") == {
+        ("webhook",): 0, ("pagerduty",): 1,
+    }  # fmt: skip
+    assert values(shown, "querypulse_receiver_circuit_open") == {
+        ("webhook",): 1, ("pagerduty",): 0,
+    }  # fmt: skip
     assert values(shown, "querypulse_alerts_firing") == {("QueryFailed", "critical"): 1}
     assert values(shown, "querypulse_callback_seconds_bucket", le="1e-05") == {(): 2}
+
+
+def test_pings_of_the_heartbeat_are_counted_beside_receivers():
+    monitor = Monitor(receivers=("webhook",), deliveries={("heartbeat", "delivered"): 3})
+    shown = full_board(monitor=monitor)
+
+    assert values(shown, "querypulse_deliveries_total", receiver="heartbeat") == {("delivered",): 3}
+    assert values(shown, "querypulse_alerts_lost_total", receiver="heartbeat") == {}
 
 
 def test_alerts_of_one_name_are_counted_together():

@@ -7,10 +7,10 @@ import pytest
 from support.exporter_boards import MONITOR, WALL, board, full_board, full_story
 from support.story import CONFLICT, Story, run
 
-from querypulse.alerting import delivery
+from querypulse.alerting import delivery, outbox
 from querypulse.alerting.evaluate import Verdict
 from querypulse.alerting.finding import State
-from querypulse.exporter.board import DELIVERY_OUTCOMES, STATES, Monitor
+from querypulse.exporter.board import DELIVERY_OUTCOMES, LOSS_REASONS, STATES, Monitor
 from querypulse.exporter.readiness import UNREADY, Reason, readiness
 from querypulse.exporter.status import status
 
@@ -36,6 +36,7 @@ def with_verdict(shown, label, state, reason=""):
 def test_the_states_and_outcomes_are_those_of_alerting():
     assert tuple(state.value for state in State) == STATES
     assert delivery.OUTCOMES == DELIVERY_OUTCOMES
+    assert outbox.LOSSES == LOSS_REASONS
 
 
 def test_json_has_exactly_the_fields_of_the_contract():
@@ -114,6 +115,9 @@ def test_the_monitor_shows_all_its_facts():
     assert (shown["listener_path"], shown["listener_registered"]) == ("raw", True)
     assert shown["heartbeat_timestamp"] == WALL - 0.5
     assert shown["deliveries"] == {"webhook": {"delivered": 5, "transient": 2}, "pagerduty": {}}
+    assert shown["alerts_lost"] == {"webhook": {}, "pagerduty": {"poison": 1}}
+    assert shown["circuits_open"] == {"webhook": True, "pagerduty": False}
+    assert shown["spool_problem"] == "/spool: no space left on device"
     assert shown["probe_seconds"] == {"count": 2, "total_seconds": 0.32, "p99_seconds": 0.5}
     assert shown["callback_seconds"]["p99_seconds"] == 1.0
 

@@ -10,7 +10,9 @@ import pytest
 import requests
 from support.http_double import PATIENCE_SECONDS, HttpDouble, drip, held, raw, reply
 
+from querypulse.alerting.receivers.answer import Answer
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
+from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.wire import Wire
 
 NOW = 1_800_000_000.0
@@ -25,7 +27,7 @@ def double() -> Iterator[HttpDouble]:
 
 def poster(double: HttpDouble, **options) -> HttpPoster:
     url = double.url.replace("//", "//someone:passw0rd@") + f"/services/{PATH_SECRET}?token=t0ken"
-    return HttpPoster(url, setting="webhook_url", **options)
+    return HttpPoster(Secret(url), setting="webhook_url", **options)
 
 
 def test_the_bytes_given_are_the_bytes_sent(double):
@@ -56,7 +58,7 @@ def test_credentials_of_the_environment_stay_there(double, tmp_path, monkeypatch
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    HttpPoster(double.url, setting="webhook_url").post(b"{}", NOW)
+    HttpPoster(Secret(double.url), setting="webhook_url").post(b"{}", NOW)
 
     assert double.requests[0].headers["Authorization"] is None
 
@@ -68,7 +70,7 @@ def test_a_redirect_is_a_refusal(double, status):
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
 
-    assert not caught.value.transient
+    assert caught.value.answer is not Answer.TRANSIENT
     assert caught.value.status == status
     assert len(double.requests) == 1
 
@@ -87,7 +89,7 @@ def test_a_longer_outage_goes_back_to_the_schedule(double):
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
 
-    assert caught.value.transient
+    assert caught.value.answer is Answer.TRANSIENT
     assert len(double.requests) == 3
 
 
@@ -98,7 +100,7 @@ def test_a_refusal_is_not_repeated(double, status):
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
 
-    assert not caught.value.transient
+    assert caught.value.answer is not Answer.TRANSIENT
     assert not caught.value.may_have_arrived
     assert len(double.requests) == 1
 
@@ -167,7 +169,7 @@ def test_what_may_have_arrived_is_said_so(double, answer):
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
 
-    assert caught.value.transient
+    assert caught.value.answer is Answer.TRANSIENT
     assert caught.value.may_have_arrived
 
 
@@ -187,7 +189,7 @@ def test_what_never_left_is_said_so():
     with pytest.raises(HttpError, match="Connection refused") as caught:
         poster(gone).post(b"{}", NOW)
 
-    assert caught.value.transient
+    assert caught.value.answer is Answer.TRANSIENT
     assert not caught.value.may_have_arrived
 
 

@@ -16,15 +16,20 @@ from querypulse.alerting.receivers.answer import (
     wait_asked_for,
 )
 from querypulse.alerting.receivers.http import HttpPoster
+from querypulse.alerting.receivers.secret import Secret
 
 NOW = 1_800_000_000.0
 
 
 def test_every_status_has_one_meaning():
-    """2xx is delivered; timeouts, throttling and 5xx pass; all else is refused."""
-    meant = dict.fromkeys(range(100, 600), Answer.REFUSED)
+    """2xx is delivered; timeouts, throttling and 5xx pass; 410 is the end; the rest is the
+    message's fault or the configuration's.
+    """
+    meant = dict.fromkeys(range(100, 600), Answer.CONFIG_FAULT)
     meant |= dict.fromkeys(range(200, 300), Answer.DELIVERED)
     meant |= dict.fromkeys([408, 425, 429, *range(500, 600)], Answer.TRANSIENT)
+    meant |= dict.fromkeys([400, 406, 411, 413, 414, 415, 422, 431], Answer.POISON)
+    meant |= {410: Answer.GONE}
 
     assert {status: classify(status) for status in range(100, 600)} == meant
 
@@ -100,7 +105,7 @@ def test_only_scheme_host_and_port_of_a_url_are_shown(url, shown):
 def test_a_bad_url_is_refused_by_its_settings_name(url):
     """The error names the setting and shows nothing secret."""
     with pytest.raises(ValueError, match="webhook_url") as caught:
-        HttpPoster(url, setting="webhook_url")
+        HttpPoster(Secret(url), setting="webhook_url")
 
     assert "secret" not in str(caught.value)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.recorded import recorded
 from support.story import CONFLICT, Story, processing, progress, run, source
 
-from querypulse.alerting.alert import Alerts
+from querypulse.alerting.lifecycle import Lifecycle, Terms
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.decode import DecodeError, decode
 from querypulse.listener.events import EventKind, Idle, Started, Terminated
@@ -192,11 +192,12 @@ def test_damaged_events_are_refused_or_read_and_never_raise_otherwise(event, pla
 @given(st.lists(st.sampled_from((-3600.0, 3600.0, 0.0)), min_size=5, max_size=5))
 def test_a_wall_clock_that_jumps_changes_no_verdict_and_no_beginning(jumps):
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)
-    alerts, wall = Alerts("etl", "https://r"), itertools.accumulate((1e9, *jumps))
+    lifecycle, wall = Lifecycle("etl", "https://r", Terms()), itertools.accumulate((1e9, *jumps))
 
-    told = [alerts.update(story.judge(now).findings, next(wall)) for now in (2, 3, 4, 5, 6)]
+    told = [
+        lifecycle.update(story.judge(now), story.state.snapshot(now), now, next(wall))
+        for now in (2, 3, 4, 5, 6)
+    ]
 
-    assert [[alert.labels["alertname"] for alert in round_] for round_ in told] == [
-        ["QueryFailed"]
-    ] * 5
-    assert len({alert.starts_at for round_ in told for alert in round_}) == 1
+    assert [[incident.name for incident in round_] for round_ in told] == [["QueryFailed"]] * 5
+    assert len({incident.starts_at for round_ in told for incident in round_}) == 1

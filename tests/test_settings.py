@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.settings import SECRET, TYPES, QuerySettings, check_value, masked
+from querypulse.sidecar.masking import SECRET, TABLES, URLS, masked
+from querypulse.sidecar.receiver_settings import (
+    AlertmanagerSettings,
+    PagerDutySettings,
+    SilenceSettings,
+    WebhookSettings,
+)
+from querypulse.sidecar.settings import TYPES, QuerySettings, check_value
 
 CONTRACT = {
     "app_name": None,
@@ -26,6 +35,11 @@ CONTRACT = {
     "pagerduty_routing_key": None,
     "pagerduty_routing_key_file": None,
     "pagerduty_url": None,
+    "alertmanager_urls": (),
+    "slack_webhook_url": None,
+    "heartbeat_url": None,
+    "spool_dir": None,
+    "receivers": (),
     "queries": {},
 }
 HIDDEN = "s3cr3t"
@@ -63,6 +77,7 @@ def test_what_is_allowed_is_taken(name, value):
     assert check_value(name, value, "a test") == (tuple(value) if name[0] == "e" else value)
 
 
+END = "2036-11-21T18:00:00Z"
 BAD = [
     ("http_port", -2),
     ("http_port", 65536),
@@ -96,6 +111,35 @@ BAD = [
     ("queries", {"nightly*": {"ignore": "true"}}),
     ("queries", {"nightly*": 5}),
     ("queries", {"nightly*": {"http_port": 5}}),
+    ("group_min_queries", 1),
+    ("repeat_interval_seconds", 0),
+    ("resolve_after_seconds", -1),
+    ("heartbeat_interval_seconds", 0),
+    ("alertmanager_urls", "https://am"),
+    ("alertmanager_urls", [1]),
+    ("redact_patterns", "secret.*"),
+    ("silences", [{"queries": "a"}]),
+    ("silences", [{"until": END}]),
+    ("silences", [{"queries": "a", "until": "2036-11-21T18:00:00"}]),
+    ("silences", [{"queries": "a", "until": "for ever"}]),
+    ("silences", [{"queries": "a", "until": END, "query": "b"}]),
+    ("silences", {"queries": "a", "until": END}),
+    ("receivers", {"type": "webhook", "name": "a", "url": "https://h"}),
+    ("receivers", [{"name": "a", "url": "https://h"}]),
+    ("receivers", [{"type": "webhook", "url": "https://h"}]),
+    ("receivers", [{"type": "email", "name": "a"}]),
+    ("receivers", [{"type": "webhook", "name": "a", "uri": "https://h"}]),
+    ("receivers", [{"type": "webhook", "name": "", "url": "https://h"}]),
+    ("receivers", [{"type": "webhook", "name": "a b", "url": "https://h"}]),
+    ("receivers", [{"type": "webhook", "name": "../a", "url": "https://h"}]),
+    ("receivers", [{"type": "webhook", "name": "a" * 65, "url": "https://h"}]),
+    ("receivers", [{"type": "webhook", "name": "a", "format": "xml", "url": "https://h"}]),
+    ("receivers", [{"type": "webhook", "name": "a", "severities": ["info"], "url": "https://h"}]),
+    ("receivers", [{"type": "webhook", "name": "a", "queries": "a*", "url": "https://h"}]),
+    ("receivers", [{"type": "webhook", "name": "a", "fallback_after_seconds": -1}]),
+    ("receivers", [{"type": "pagerduty", "name": "a", "region": "mars"}]),
+    ("receivers", [{"type": "alertmanager", "name": "a", "urls": []}]),
+    ("receivers", [{"type": "alertmanager", "name": "a"}]),
 ]
 
 
@@ -150,16 +194,38 @@ def test_overrides_may_be_built_by_hand():
     assert Settings(queries={"scratch*": own}).queries == {"scratch*": own}
 
 
+def test_receivers_and_silences_given_by_hand_are_those_of_a_file():
+    settings = Settings(
+        receivers=[{"type": "webhook", "name": "a", "url": "https://h"}],
+        silences=[{"queries": "a", "until": END}],
+    )
+
+    assert settings.receivers == (WebhookSettings(name="a", url="https://h"),)
+    assert settings.silences[0].until == datetime(2036, 11, 21, 18, tzinfo=timezone.utc)
+
+
+def test_receivers_and_silences_may_be_built_by_hand():
+    receiver = PagerDutySettings(name="a", routing_key_file="/k")
+    silence = SilenceSettings(queries="a", until=datetime.now(timezone.utc))
+    settings = Settings(receivers=(receiver,), silences=[silence])
+
+    assert (settings.receivers, settings.silences) == ((receiver,), (silence,))
+
+
 # -- what may be shown ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", sorted(SECRET))
+TOP_SECRET = sorted(SECRET & set(TYPES))
+TOP_URLS = sorted(URLS & set(TYPES))
+
+
+@pytest.mark.parametrize("name", TOP_SECRET)
 def test_a_secret_is_never_shown(name):
     assert HIDDEN not in repr(Settings(**{name: HIDDEN}))
     assert HIDDEN not in str(masked(name, HIDDEN))
 
 
-@pytest.mark.parametrize("name", sorted(SECRET))
+@pytest.mark.parametrize("name", TOP_SECRET)
 @pytest.mark.parametrize("value", [[HIDDEN], {"key": HIDDEN}, HIDDEN.encode()])
 def test_a_secret_of_the_wrong_type_is_not_shown_either(name, value):
     with pytest.raises(SettingsError) as refused:
@@ -168,7 +234,7 @@ def test_a_secret_of_the_wrong_type_is_not_shown_either(name, value):
     assert HIDDEN not in str(refused.value)
 
 
-URLS = [
+PLACES = [
     f"https://hooks.example.com/services/T0/{HIDDEN}",
     f"https://{HIDDEN}@hooks.example.com/x",
     f"https://user:{HIDDEN}@hooks.example.com/x",
@@ -182,11 +248,66 @@ URLS = [
 ]
 
 
-@pytest.mark.parametrize("name", ["webhook_url", "pagerduty_url"])
-@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("name", TOP_URLS)
+@pytest.mark.parametrize("url", PLACES)
 def test_of_a_url_only_scheme_and_host_are_shown(name, url):
     """The path of a webhook is its password; a URL may have no path at all, or no scheme."""
-    assert HIDDEN not in repr(Settings(**{name: url}))
+    assert HIDDEN not in repr(Settings(**{name: [url] if name.endswith("s") else url}))
+
+
+def test_every_setting_that_is_a_url_is_masked():
+    """But for one that holds no secret, and which people follow."""
+    assert {name for name in TYPES if "_url" in name and not name.endswith("_file")} == {
+        *TOP_URLS,
+        "runbook_base_url",
+    }
+
+
+@pytest.mark.parametrize("url", PLACES)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda url: WebhookSettings(name="a", url=url),
+        lambda url: AlertmanagerSettings(name="a", urls=("https://am", url)),
+        lambda url: PagerDutySettings(name="a", routing_key=HIDDEN, url=url, proxy_url=url),
+    ],
+)
+def test_of_a_receiver_neither_keys_nor_paths_are_shown(make, url):
+    settings = Settings(receivers=(make(url),))
+
+    assert HIDDEN not in repr(settings)
+    assert "'name': 'a'" in repr(settings)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        HIDDEN,
+        [HIDDEN],
+        [[HIDDEN]],
+        {"url": HIDDEN},
+        [{"type": "webhook", "name": "a", "uri": f"https://h/{HIDDEN}"}],
+        [{"type": "webhook", "name": "a", "url": {"value": HIDDEN}}],
+        [{"type": "webhook", "name": {"url": HIDDEN}}],
+        [{"type": "webhook", "name": "a", "options": {"url": HIDDEN}}],
+        [{"type": "pagerduty", "name": "a", "routing_key": [HIDDEN]}],
+        [{"type": "pagerduty", "name": "a", "routing-key": HIDDEN}],
+        [{"type": "alertmanager", "name": "a", "urls": f"https://u:{HIDDEN}@h"}],
+    ],
+)
+def test_a_receiver_that_is_refused_keeps_its_secret(value):
+    with pytest.raises(SettingsError) as refused:
+        check_value("receivers", value, "file pulse.toml")
+
+    assert HIDDEN not in str(refused.value)
+
+
+def test_of_a_receiver_what_was_set_is_shown_and_no_default():
+    receiver = WebhookSettings(name="a", url=f"https://h/{HIDDEN}", severities=("critical",))
+
+    assert masked("receivers", (receiver,)) == (
+        {"type": "webhook", "name": "a", "severities": ("critical",), "url": "https://h/..."},
+    )
 
 
 def test_a_masked_url_still_says_where_it_goes():
@@ -195,7 +316,7 @@ def test_a_masked_url_still_says_where_it_goes():
     assert masked("webhook_url", url) == "https://hooks.example.com:8443/..."
 
 
-@pytest.mark.parametrize("name", sorted(set(TYPES) - SECRET - {"webhook_url", "pagerduty_url"}))
+@pytest.mark.parametrize("name", sorted(set(TYPES) - SECRET - URLS - TABLES))
 def test_everything_else_is_shown_as_it_is(name):
     assert masked(name, "file:///etc/x?y") == "file:///etc/x?y"
 

@@ -7,6 +7,7 @@ import json
 import pytest
 from support.refusals import refused
 
+from querypulse.sidecar.receiver_settings import PagerDutySettings, SlackSettings
 from querypulse.sidecar.settings import TYPES, QuerySettings
 from querypulse.sidecar.settings_sources import load_settings
 
@@ -36,9 +37,39 @@ VALUES = {
     "restart_window_seconds": (900.0, "900"),
     "allow_http": (True, "true"),
     "runbook_base_url": ("https://r", "https://r"),
+    "resolve_after_seconds": (5.0, "5"),
+    "repeat_interval_seconds": (60.0, "60"),
+    "group_min_queries": (5, "5"),
+    "group_window_seconds": (0.0, "0"),
+    "silences": ([{"queries": "a*", "until": "2036-11-21T18:00:00Z"}],
+                 '[{"queries": "a*", "until": "2036-11-21T18:00:00Z"}]'),
+    "silence_file": ("/q", "/q"),
+    "webhook_url_file": ("/w", "/w"),
+    "alertmanager_urls": (["https://am1", "https://am2"], "https://am1, https://am2"),
+    "slack_webhook_url": ("https://s/x", "https://s/x"),
+    "slack_webhook_url_file": ("/sl", "/sl"),
+    "heartbeat_url": ("https://hc/x", "https://hc/x"),
+    "heartbeat_url_file": ("/hb", "/hb"),
+    "heartbeat_interval_seconds": (30.0, "30"),
+    "receivers": ([{"type": "slack", "name": "team", "url": "https://s/x"}],
+                  '[{"type": "slack", "name": "team", "url": "https://s/x"}]'),
+    "spool_dir": ("/d", "/d"),
+    "proxy_url": ("http://proxy:3128", "http://proxy:3128"),
+    "proxy_from_environment": (True, "true"),
+    "ca_file": ("/ca", "/ca"),
+    "client_cert_file": ("/cc", "/cc"),
+    "client_key_file": ("/ck", "/ck"),
+    "redact_patterns": (["acct-[0-9]{6,8}"], '["acct-[0-9]{6,8}"]'),
     "queries": ({"nightly*": {"stall_floor_seconds": 3600}},
                 '{"nightly*": {"stall_floor_seconds": 3600}}'),
 }  # fmt: skip
+
+# as people write it in the file, where that is not as JSON
+TOML = {
+    "queries": '{"nightly*" = {stall_floor_seconds = 3600}}',
+    "silences": '[{queries = "a*", until = 2036-11-21T18:00:00Z}]',
+    "receivers": '[{type = "slack", name = "team", url = "https://s/x"}]',
+}
 
 
 def environment(name):
@@ -58,9 +89,7 @@ def test_a_setting_is_the_same_wherever_it_comes_from(name, config):
     argument = load_settings({name: value}, {}, {})
     variable = load_settings({}, {environment(name): text}, {})
     conf = load_settings({}, {}, {f"spark.querypulse.{name}": text})
-    toml = text if name in ("expected_queries", "allow_http") else json.dumps(value)
-    if name == "queries":
-        toml = '{"nightly*" = {stall_floor_seconds = 3600}}'
+    toml = TOML.get(name, json.dumps(value))
     file = load_settings({}, config(f"{name} = {toml}"), {})
 
     assert argument.settings == variable.settings == conf.settings == file.settings
@@ -174,6 +203,53 @@ def test_overrides_of_anything_else_are_refused(text):
     assert "'queries' from environment variable QUERYPULSE_QUERIES" in refused(
         {}, {"QUERYPULSE_QUERIES": text}
     )
+
+
+TABLES = ["receivers", "silences"]
+
+
+@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("text", ["team", "5", '{"name": "team"}', "[1]", '["team"]', "[{}]"])
+def test_tables_of_anything_else_are_refused(name, text):
+    variable = environment(name)
+
+    assert f"setting {name!r} from environment variable {variable}" in refused({}, {variable: text})
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_no_tables_as_text_are_none(name):
+    assert getattr(load_settings({}, {environment(name): "[]"}, {}).settings, name) == ()
+
+
+def test_receivers_are_tables_of_the_file(config):
+    named = config(
+        '[[receivers]]\ntype = "pagerduty"\nname = "oncall"\nrouting_key_file = "/k"\n'
+        'severities = ["critical"]\nfallback = "team"\n'
+        '[[receivers]]\ntype = "slack"\nname = "team"\nurl_file = "/u"\nqueries = ["bronze*"]\n'
+    )
+
+    assert load_settings({}, named, {}).settings.receivers == (
+        PagerDutySettings(
+            name="oncall", routing_key_file="/k", severities=("critical",), fallback="team"
+        ),
+        SlackSettings(name="team", url_file="/u", queries=("bronze*",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "patterns"),
+    [
+        ("acct-[0-9]{6,8}", ("acct-[0-9]{6,8}",)),
+        ("[0-9]{6,8}", ("[0-9]{6,8}",)),
+        ("a,b", ("a,b",)),
+        ('["a", "b,c"]', ("a", "b,c")),
+        ("['\\d+']", ("\\d+",)),
+    ],
+)
+def test_a_pattern_may_be_given_as_it_is_commas_included(text, patterns):
+    variables = {"QUERYPULSE_REDACT_PATTERNS": text}
+
+    assert load_settings({}, variables, {}).settings.redact_patterns == patterns
 
 
 def test_overrides_keep_their_order(config):

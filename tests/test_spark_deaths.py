@@ -140,8 +140,12 @@ def test_pagerduty_is_told_of_a_death_and_of_the_recovery_under_one_key(spark, w
         sidecar.close()
 
     assert pagerduty.invalid == []
-    assert pagerduty.incidents == {"querypulse/tests/phoenix/QueryFailed": 1}
-    assert pagerduty.dropped_resolves == []
+    key = "querypulse/tests/phoenix/QueryFailed"
+    actions = [one["event_action"] for one in pagerduty.events if one["dedup_key"] == key]
+    assert pagerduty.incidents == {key: 1}
+    assert actions[-2:] == ["trigger", "resolve"]
+    # While it was well at first, what an earlier driver may have left open was resolved: once.
+    assert len(pagerduty.dropped_resolves) == len(set(pagerduty.dropped_resolves))
 
 
 def test_a_query_stopped_and_not_back_is_gone(spark, watch, pages):
@@ -195,7 +199,7 @@ def test_an_announcement_names_the_queries_there_are(spark, watch):
 def test_a_crash_loop_is_told_as_flapping_however_well_each_restart_goes(
     spark, watch, pages, tmp_path
 ):
-    sidecar = watch()
+    sidecar = watch(resolve_after_seconds=30)
     for _ in range(3):
         trap = Trap()
         query = start(rate(spark), "loop", trap, checkpoint=tmp_path)
@@ -209,5 +213,6 @@ def test_a_crash_loop_is_told_as_flapping_however_well_each_restart_goes(
 
     assert page.annotations["reason"] == "3 failures within 600 s, the last of Boom"
     assert page.annotations["deaths"].count("Boom") == 3
+    # It was never well for long enough between two deaths to be told of each.
     deaths = [page for page in pages.pages if page.what == ("QueryFailed", "loop")]
-    assert [page.status for page in deaths] == ["firing", "resolved", "firing", "resolved"]
+    assert [page.status for page in deaths] == ["firing"]

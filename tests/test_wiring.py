@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import base64
+import subprocess
+import sys
 
 import pytest
 
+from querypulse.alerting.lifecycle import Terms
 from querypulse.alerting.policy import Limits
-from querypulse.alerting.receivers.pagerduty import EVENTS_URL
+from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings, SettingsError, wiring
+from querypulse.sidecar.secret_files import read_secret
 from querypulse.sidecar.settings import QuerySettings
 
-KEY = "R0123456789abcdefghijklmnopqrstu"
-SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 HOOK = "https://hooks.example.com/services/hidden-path"
 
 
@@ -113,119 +114,65 @@ def test_a_busy_query_is_looked_at_closely_well_before_any_window_ends(floor, ow
     assert wiring.closer_after_seconds(settings) == seconds
 
 
-# -- receivers --------------------------------------------------------------------------------
+# -- when an alert ends ---------------------------------------------------------------------------
 
 
-def names(**settings):
-    return [receiver.name for receiver in wiring.receivers(Settings(**settings))]
+def test_the_default_terms_are_those_of_the_settings():
+    assert wiring.terms(Settings()) == Terms()
 
 
-def test_who_is_not_named_is_not_told():
-    assert names() == []
+def test_terms_are_those_of_the_settings():
+    changed = {"resolve_after_seconds": 1, "repeat_interval_seconds": 2,
+               "group_min_queries": 3, "group_window_seconds": 4}  # fmt: skip
+
+    assert wiring.terms(Settings(**changed)) == Terms(**changed)
 
 
-def test_each_place_gets_its_receiver(file):
-    assert names(webhook_url=HOOK) == ["webhook"]
-    assert names(pagerduty_routing_key=KEY) == ["pagerduty"]
-    assert names(pagerduty_routing_key_file=file(KEY + "\n")) == ["pagerduty"]
-    assert names(webhook_url=HOOK, pagerduty_routing_key=KEY) == ["webhook", "pagerduty"]
+# -- deliveries -----------------------------------------------------------------------------------
 
 
-def test_a_secret_is_read_from_its_file(file):
-    settings = Settings(webhook_url=HOOK, webhook_secret_file=file(f" {SECRET}\n"))
+def test_each_receiver_has_a_delivery_that_is_not_started():
+    made = wiring.deliveries(Settings(webhook_url=HOOK, slack_webhook_url=HOOK), Guard())
 
-    assert wiring.receivers(settings)[0]._key == b"s" * 32
-
-
-def test_without_a_secret_nothing_is_signed():
-    assert wiring.receivers(Settings(webhook_url=HOOK))[0]._key is None
-
-
-@pytest.mark.parametrize("url", [None, "https://events.eu.pagerduty.com/v2/enqueue"])
-def test_pagerduty_is_the_us_one_unless_told_otherwise(url):
-    (receiver,) = wiring.receivers(Settings(pagerduty_routing_key=KEY, pagerduty_url=url))
-
-    assert receiver._poster._url == (url or EVENTS_URL)
+    assert [(delivery.name, delivery.pending) for delivery in made] == [
+        ("webhook", 0),
+        ("slack", 0),
+    ]
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1/x", "http://localhost/x", "http://[::1]/x"])
-def test_this_machine_may_be_told_over_plain_http(url):
-    assert names(webhook_url=url) == ["webhook"]
+def test_without_receivers_there_is_nothing_to_deliver():
+    assert wiring.deliveries(Settings(), Guard()) == []
 
 
-def test_another_machine_may_be_told_over_plain_http_only_when_allowed():
-    url = "http://alerts.example.com/hidden-path"
+def test_deliveries_need_no_spark():
+    script = (
+        "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
+        "from querypulse.sidecar import Settings, wiring\n"
+        "from querypulse.listener.guard import Guard\n"
+        "print(*[one.name for one in wiring.deliveries(Settings(webhook_url='https://h'), Guard())])"
+    )
+    done = subprocess.run([sys.executable, "-Ic", script], capture_output=True, text=True)
 
-    assert names(webhook_url=url, allow_http=True) == ["webhook"]
-    message = refused(wiring.receivers, webhook_url=url)
-    assert "webhook_url" in message
-    assert "hidden-path" not in message
-
-
-NOWHERE = ["hooks.example.com/hidden-path", "ftp://h/hidden-path", "https://", "https://:8/x",
-           "https://user:hidden-path@[::1", "https://h:hidden-path/x"]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["webhook_url", "pagerduty_url"])
-@pytest.mark.parametrize("url", NOWHERE)
-def test_a_place_that_cannot_be_told_is_named_and_its_secret_kept(name, url):
-    message = refused(wiring.receivers, pagerduty_routing_key=KEY, **{name: url})
-
-    assert name in message
-    assert "hidden-path" not in message
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "webhook\n")
 
 
-def test_an_empty_webhook_is_no_way_to_have_none():
-    assert "webhook_url" in refused(wiring.receivers, webhook_url="")
+def test_undelivered_alerts_outlive_the_driver_only_where_a_folder_is_set(tmp_path):
+    assert wiring.spool(Settings(), "etl", Guard()) is None
+    assert wiring.spool(Settings(spool_dir=str(tmp_path / "spool")), "etl", Guard()) is not None
 
 
-@pytest.mark.parametrize("key", ["short-hidden", "x" * 33, " "])
-def test_a_key_that_is_none_is_refused_without_showing_it(key):
-    message = refused(wiring.receivers, pagerduty_routing_key=key)
-
-    assert "pagerduty_routing_key" in message
-    assert "hidden" not in message
-    assert "xx" not in message
+# -- who may read ---------------------------------------------------------------------------------
 
 
-def test_an_empty_key_is_refused_too():
-    """An empty variable would otherwise mean that nobody is told, in silence."""
-    assert "pagerduty_routing_key" in refused(wiring.receivers, pagerduty_routing_key="")
-
-
-@pytest.mark.parametrize("content", ["plain-hidden", "whsec_hidden!", "whsec_" + "aGk=", "whsec_"])
-def test_a_webhook_secret_that_is_none_is_refused_without_showing_it(file, content):
-    message = refused(wiring.receivers, webhook_url=HOOK, webhook_secret_file=file(content))
-
-    assert "webhook_secret" in message
-    assert "hidden" not in message
-
-
-# -- files with secrets -----------------------------------------------------------------------
-
-FILES = ["webhook_secret_file", "pagerduty_routing_key_file", "http_token_file"]
-
-
-def use(settings):
-    wiring.receivers(settings)
-    wiring.http_access(settings)
-
-
-@pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("content", [None, "", " \n", b"\xff\xfe\x00"])
-def test_a_secret_file_that_holds_none_is_named(file, tmp_path, name, content):
+def test_a_token_file_that_holds_none_is_named(file, tmp_path, content):
     path = str(tmp_path / "missing") if content is None else file(content)
-    message = refused(use, webhook_url=HOOK, **{name: path})
+    message = refused(wiring.http_access, http_token_file=path)
 
-    assert repr(name) in message
+    assert "'http_token_file'" in message
     assert path in message
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_folder_is_no_secret_file(tmp_path, name):
-    assert repr(name) in refused(use, webhook_url=HOOK, **{name: str(tmp_path)})
-
-
 def test_white_space_around_a_secret_is_not_part_of_it(file):
-    assert wiring.read_secret("http_token_file", file("\n  token \r\n")) == "token"
-    assert wiring.read_secret("http_token_file", None) is None
+    assert read_secret("http_token_file", file("\n  token \r\n")) == "token"
+    assert read_secret("http_token_file", None) is None

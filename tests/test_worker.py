@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from support.desk import WALL, Desk
 from support.story import CONFLICT, processing, run
 
+from querypulse.alerting.silences import Silence
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived
 from querypulse.listener.state import KEEP_COMPLETED_SECONDS
@@ -125,7 +127,7 @@ def test_a_run_the_newest_look_does_not_name_has_vanished():
     desk = Desk(gone_grace_seconds=1).look(run(), run("b")).step()
     desk.look(run("b")).step()
     assert desk.told == []
-    desk.look(run("b")).step(after=1.5)
+    desk.look(run("b")).step(after=1.5).step()
 
     assert desk.told == [("QueryGone", "a")]
 
@@ -157,31 +159,82 @@ def test_a_marker_alone_is_judged_at_once():
 # -- handing over -----------------------------------------------------------------------------
 
 
-def test_every_delivery_is_offered_the_whole_set_in_every_round():
+def keys(incidents):
+    return [incident.key for incident in incidents]
+
+
+def test_the_whole_set_is_offered_in_every_round():
     desk = Desk().started().ended(exception=CONFLICT).step().step().step()
 
-    names = [[alert.labels["query"] for alert in firing] for firing in desk.offers]
-    assert names == [["a"], ["a"], ["a"]]
-    assert desk.second_offers == desk.offers
+    assert [keys(offer) for offer in desk.offers] == [["querypulse/etl/a/QueryFailed"]] * 3
 
 
 def test_an_empty_set_is_offered_too():
     assert Desk().step().step().offers == [(), ()]
 
 
-def test_what_was_cured_is_no_longer_offered():
+def test_what_is_well_is_offered_once_as_over_and_then_no_longer():
     desk = Desk().started().ended(exception=CONFLICT).step()
     desk.look(processing(number=2, batch=0)).step()
-    assert desk.told == [("QueryFailed", "a")]
-    desk.look(processing(number=2, batch=1)).step()
+    for batch in range(1, 12):
+        desk.look(processing(number=2, batch=batch)).step(after=1.0)
+        open_, *_ = desk.offers[-1]
+        if open_.ends_at is not None:
+            break
+    desk.step()
 
-    assert desk.offers[-1] == ()
+    assert (batch, open_.key) == (11, "querypulse/etl/a/QueryFailed")
+    assert (desk.told, desk.offers[-1]) == ([], ())
+
+
+def test_a_start_alone_cures_nothing():
+    desk = Desk().started().ended(exception=CONFLICT).step()
+    for _ in range(60):
+        desk.look(processing(number=2, batch=0)).step(after=1.0)
+
+    assert desk.told == [("QueryFailed", "a")]
+
+
+def test_what_an_earlier_driver_may_have_left_open_is_closed_once():
+    desk = Desk().started()
+    for batch in range(30):
+        desk.commit(batch=batch).step(after=1.0)
+    (closings,) = [keys(closings) for closings in desk.closings if closings]
+
+    assert "querypulse/etl/a/QueryFailed" in closings
+    assert desk.told == []
+
+
+def test_the_silences_of_the_moment_hold():
+    desk = Desk().started().ended(exception=CONFLICT)
+    desk.silences = [Silence("a", WALL + 1010.0, reason="we know")]
+    desk.step()
+    assert desk.offers[-1][0].muted == "silenced until 2023-11-14T22:30:10Z: we know"
+    assert desk.published[-1].alerts[0].annotations["muted"] == desk.offers[-1][0].muted
+    desk.silences = []
+    desk.step()
+
+    assert desk.offers[-1][0].muted == ""
+    assert "muted" not in desk.published[-1].alerts[0].annotations
+
+
+def test_nothing_leaves_that_was_not_redacted():
+    desk = Desk().started().ended(exception=CONFLICT)
+    desk.redactor = lambda judgement: replace(
+        judgement, findings=tuple(replace(one, reason="***") for one in judgement.findings)
+    )
+    desk.step()
+    published, (incident,) = desk.published[-1], desk.offers[-1]
+
+    assert published.judgement.findings[0].reason == "***"
+    assert published.alerts[0].annotations["reason"] == "***"
+    assert incident.alerts[0].annotations["reason"] == "***"
 
 
 def test_an_alert_begins_when_it_first_fired_on_the_wall_clock():
     desk = Desk().started().ended(exception=CONFLICT).step(after=1.0).step().step()
 
-    assert [firing[0].starts_at for firing in desk.offers] == [WALL + 1001.0] * 3
+    assert [incident.starts_at for (incident,) in desk.offers] == [WALL + 1001.0] * 3
 
 
 # -- housekeeping -----------------------------------------------------------------------------

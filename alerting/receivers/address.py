@@ -27,7 +27,7 @@ def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:
     if parts.scheme not in {"http", "https"} or not host:
         raise ValueError(f"{setting} must be an https:// URL with a host")
     shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{f':{port}' if port else ''}"
-    if parts.scheme == "http" and not allow_http and not _is_loopback(host):
+    if parts.scheme == "http" and not allow_http and not is_loopback(host):
         raise ValueError(
             f"{setting} must be https:// for another machine ({shown}); "
             "allow_http permits plain http:// where the network is trusted"
@@ -35,7 +35,8 @@ def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:
     return shown
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine, by name or address."""
     if host == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Alertmanager's webhook JSON, version 4, with one alert. Pure.
+"""Alertmanager's webhook JSON, version 4. Pure.
 
 The shape was captured from Alertmanager 0.25; https://prometheus.io/docs/alerting/latest/configuration/#webhook_config
 describes it. Some 45 receivers understand it.
@@ -9,48 +9,45 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ..alert import Alert
-from .encoding import rfc3339
+from ..alert import Alert, Incident
+from .encoding import rfc3339, shorten
+from .headline import common, status
 
 NOT_ENDED = "0001-01-01T00:00:00Z"
 """Go's zero time: how Alertmanager says that an alert still fires."""
 
 GROUPED_BY = ("alertname", "app", "query")
+PLAIN = ("summary", "reason", "runbook_url")
+"""The annotations a person needs most, ..."""
+PLAIN_CHARACTERS = 512
+"""... and how much of each."""
 
 FNV_OFFSET = 0xCBF29CE484222325
 FNV_PRIME = 0x100000001B3
 
 
-def message(alert: Alert, receiver: str, external_url: str = "") -> dict[str, Any]:
-    """The whole body; ``external_url`` is where a person can look further."""
-    group = {name: alert.labels[name] for name in GROUPED_BY}
+def message(
+    incident: Incident, receiver: str, external_url: str = "", *, plain: bool = False
+) -> dict[str, Any]:
+    """The whole body; ``external_url`` is where a person can look further.
+
+    ``plain`` leaves out all but the annotations a person needs most, and shortens those.
+    """
+    annotations = [_plain(one) if plain else one.annotations for one in incident.alerts]
+    labels = common([one.labels for one in incident.alerts])
+    told = zip(incident.alerts, annotations, strict=True)
     return {
         "receiver": receiver,
-        "status": status(alert),
-        "alerts": [
-            {
-                "status": status(alert),
-                "labels": alert.labels,
-                "annotations": alert.annotations,
-                "startsAt": rfc3339(alert.starts_at),
-                "endsAt": NOT_ENDED if alert.ends_at is None else rfc3339(alert.ends_at),
-                "generatorURL": external_url,
-                "fingerprint": fingerprint(alert.labels),
-            }
-        ],
-        "groupLabels": group,
-        "commonLabels": alert.labels,
-        "commonAnnotations": alert.annotations,
+        "status": status(incident),
+        "alerts": [_alert(alert, words, external_url) for alert, words in told],
+        "groupLabels": {name: labels[name] for name in GROUPED_BY if name in labels},
+        "commonLabels": labels,
+        "commonAnnotations": common(annotations),
         "externalURL": external_url,
         "version": "4",
-        "groupKey": _group_key(group),
+        "groupKey": _group_key(incident),
         "truncatedAlerts": 0,
     }
-
-
-def status(alert: Alert) -> str:
-    """``firing`` or ``resolved``."""
-    return "firing" if alert.ends_at is None else "resolved"
 
 
 def fingerprint(labels: dict[str, str]) -> str:
@@ -62,8 +59,27 @@ def fingerprint(labels: dict[str, str]) -> str:
     return f"{digest:016x}"
 
 
-def _group_key(group: dict[str, str]) -> str:
-    pairs = (f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in group.items())
+def _alert(alert: Alert, annotations: dict[str, str], external_url: str) -> dict[str, Any]:
+    return {
+        "status": status(alert),
+        "labels": alert.labels,
+        "annotations": annotations,
+        "startsAt": rfc3339(alert.starts_at),
+        "endsAt": NOT_ENDED if alert.ends_at is None else rfc3339(alert.ends_at),
+        "generatorURL": external_url,
+        "fingerprint": fingerprint(alert.labels),
+    }
+
+
+def _plain(alert: Alert) -> dict[str, str]:
+    told = alert.annotations
+    return {name: shorten(told[name], PLAIN_CHARACTERS) for name in PLAIN if name in told}
+
+
+def _group_key(incident: Incident) -> str:
+    """By the first alert, as the incident's own key: it stays when another query joins."""
+    labels = incident.alerts[0].labels
+    pairs = (f"{name}={json.dumps(labels[name], ensure_ascii=False)}" for name in GROUPED_BY)
     return f"{{}}:{{{', '.join(pairs)}}}"
 
 

@@ -6,6 +6,7 @@ import threading
 
 import tenacity
 
+from .answer import Answer
 from .receiver import DeliveryError
 
 ATTEMPTS = 3
@@ -31,7 +32,7 @@ def attempts(total_seconds: float, closing: threading.Event) -> tenacity.Retryin
 def _passes_soon(error: BaseException) -> bool:
     return (
         isinstance(error, DeliveryError)
-        and error.transient
+        and error.answer is Answer.TRANSIENT
         and (error.retry_after or 0.0) <= SHORT_WAIT_SECONDS
     )
 

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 
-def to_json(body: dict[str, Any]) -> bytes:
+def to_json(body: dict[str, Any] | list[dict[str, Any]]) -> bytes:
     """Serialise once: the same bytes are signed, measured and sent.
 
     Text from a broken exception may hold lone surrogates; they become ``?``, for a

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import logging
-import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping
 
 import requests
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3.exceptions import HTTPError
 
 from ...listener.version import VERSION
 from .address import public_part
 from .answer import Answer, classify, may_have_arrived, wait_asked_for
 from .attempts import attempts
+from .http_options import HttpOptions
 from .receiver import DeliveryError
+from .secret import Secret
+from .trouble import diagnose
 from .wire import Wire
 
 TOTAL_SECONDS = 10.0
@@ -24,21 +26,22 @@ READ_SECONDS = 5.0
 MAX_ANSWER_BYTES = 64 * 1024
 USER_AGENT = f"querypulse/{VERSION}"
 
-NOTHING_LEFT = (ConnectTimeoutError, NewConnectionError, ssl.SSLCertVerificationError)
-"""Errors from before a request could leave."""
-
 HeadersAt = Callable[[float], Mapping[str, str]]
 """Headers of one attempt, made for the Unix time at which it leaves."""
 
 
 class HttpError(DeliveryError):
-    """A post failed; ``status`` is the HTTP status, None without an answer."""
+    """A post failed; ``status`` is the HTTP status, None without an answer.
+
+    ``body`` is the answer's first 64 KiB: for a decision, not to be shown.
+    """
 
     status: int | None = None
+    body: bytes = b""
 
 
 class HttpPoster:
-    """Posts JSON bytes to one URL: a few attempts within about ten seconds, then an error.
+    """Posts bytes to one URL: a few attempts within about ten seconds, then an error.
 
     Built on requests' transport alone. Its ``Session`` adds what an alert must not meet:
     redirects (whose bodies it reads whole even when told not to follow), proxies and
@@ -48,26 +51,38 @@ class HttpPoster:
 
     def __init__(
         self,
-        url: str,
+        url: Secret,
         *,
         setting: str,
-        allow_http: bool = False,
+        http: HttpOptions | None = None,
         total_seconds: float = TOTAL_SECONDS,
     ) -> None:
-        """Check ``url``.
+        """Check the URL and the options.
 
         Raises:
-            ValueError: it cannot be posted to; the message names ``setting``.
+            ValueError: it cannot be posted to; the message names ``setting`` or the option.
 
         """
-        self.place = public_part(url, setting=setting, allow_http=allow_http)
         self._url = url
+        self._setting = setting
+        self._http = http or HttpOptions()
+        self._http.check()
+        self.place = self._place(url.reveal())
         self._total_seconds = total_seconds
         self._wire = Wire()
         self._closing = threading.Event()
 
-    def post(self, body: bytes, wall: float, headers: HeadersAt = lambda _: {}) -> bytes:
+    def post(
+        self,
+        body: bytes,
+        wall: float,
+        headers: HeadersAt = lambda _: {},
+        *,
+        address: Callable[[str], str] = str,
+    ) -> bytes:
         """Post ``body`` at Unix time ``wall``; returns the first 64 KiB of a 2xx answer.
+
+        ``address`` makes of the URL the one to post to, on the same host.
 
         Raises:
             HttpError: no 2xx came; the message shows scheme, host and status, nothing else.
@@ -75,13 +90,14 @@ class HttpPoster:
         """
         began = time.monotonic()
         self._wire.deadline = began + self._total_seconds
+        url = address(self._present_url())
         doubt = False
 
         def attempt() -> bytes:
             nonlocal doubt
             now_wall = wall + time.monotonic() - began
             try:
-                return self._attempt(body, now_wall, headers(now_wall))
+                return self._attempt(url, body, now_wall, headers(now_wall))
             except HttpError as error:
                 # One doubtful attempt leaves the doubt, however clearly the next one fails.
                 doubt = error.may_have_arrived = error.may_have_arrived or doubt
@@ -95,44 +111,59 @@ class HttpPoster:
         self._wire.cut()
         self._wire.close()
 
-    def _attempt(self, body: bytes, now_wall: float, headers: Mapping[str, str]) -> bytes:
-        if self._closing.is_set():
-            raise HttpError(f"{self.place}: closed", transient=True)
-        fixed = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
-        request = requests.Request("POST", self._url, data=body, headers={**fixed, **headers})
-        left = max(0.001, self._wire.seconds_left())
-        timeout = (min(CONNECT_SECONDS, left), min(READ_SECONDS, left))
+    def _place(self, url: str) -> str:
+        return public_part(url, setting=self._setting, allow_http=self._http.allow_http)
+
+    def _present_url(self) -> str:
+        """The URL, which a file may have changed since the last post."""
+        url = self._url.reveal()
         try:
-            with _Unlogged():
-                response = self._wire.send(request.prepare(), stream=True, timeout=timeout)
-        except (requests.RequestException, HTTPError, OSError) as error:
-            raise self._unanswered(error) from None
-        with response:
+            self.place = self._place(url)
+        except ValueError as error:
+            raise HttpError(str(error), Answer.CONFIG_FAULT) from None
+        return url
+
+    def _attempt(self, url: str, body: bytes, now_wall: float, headers: Mapping[str, str]) -> bytes:
+        if self._closing.is_set():
+            raise HttpError(f"{self.place}: closed", Answer.TRANSIENT)
+        with self._send(url, body, headers) as response:
             answer = _read(response)
         if classify(response.status_code) is not Answer.DELIVERED:
-            raise self._unaccepted(response, now_wall)
+            raise self._unaccepted(response, answer, now_wall)
         return answer
 
-    def _unanswered(self, error: Exception) -> HttpError:
-        chain = _chain(error)
-        unsent = any(isinstance(one, NOTHING_LEFT) for one in chain)
-        reason = type(chain[-1]).__name__
-        detail = getattr(chain[-1], "strerror", None)
-        return HttpError(
-            f"{self.place} did not answer: {reason}{f' ({detail})' if detail else ''}",
-            transient=True,
-            may_have_arrived=not unsent,
-        )
+    def _send(self, url: str, body: bytes, headers: Mapping[str, str]) -> requests.Response:
+        fixed = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
+        left = max(0.001, self._wire.seconds_left())
+        try:
+            request = requests.Request("POST", url, data=body, headers={**fixed, **headers})
+            with _Unlogged():
+                return self._wire.send(
+                    request.prepare(),
+                    stream=True,
+                    timeout=(min(CONNECT_SECONDS, left), min(READ_SECONDS, left)),
+                    verify=self._http.verify,
+                    cert=self._http.cert,
+                    proxies=self._http.proxies(url),
+                )
+        except (requests.RequestException, HTTPError, OSError) as error:
+            trouble = diagnose(error)
+            raise HttpError(
+                f"{self.place} {trouble.text}",
+                trouble.answer,
+                may_have_arrived=trouble.may_have_arrived,
+            ) from None
 
-    def _unaccepted(self, response: requests.Response, now_wall: float) -> HttpError:
+    def _unaccepted(self, response: requests.Response, answer: bytes, now_wall: float) -> HttpError:
         status = response.status_code
         error = HttpError(
             f"{self.place} answered {status}",
-            transient=classify(status) is Answer.TRANSIENT,
+            classify(status),
             retry_after=wait_asked_for(status, response.headers.get("Retry-After"), now_wall),
             may_have_arrived=may_have_arrived(status),
         )
         error.status = status
+        error.body = answer
         return error
 
 
@@ -155,11 +186,3 @@ def _read(response: requests.Response) -> bytes:
         return bytes(response.raw.read(MAX_ANSWER_BYTES, decode_content=False))
     except (HTTPError, OSError):
         return b""  # the status has come, and it decides
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """The error and what it came from, the root last."""
-    chain = [error]
-    while (cause := chain[-1].__context__) is not None:
-        chain.append(cause)
-    return chain

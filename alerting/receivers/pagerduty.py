@@ -1,37 +1,53 @@
-"""Tells alerts to PagerDuty."""
+"""Tells incidents to PagerDuty."""
 
 from __future__ import annotations
 
 import socket
 
-from ..alert import Alert
+from ..alert import Incident
+from .answer import Answer
+from .encoding import to_json
 from .http import HttpError, HttpPoster
+from .http_options import HttpOptions
 from .pagerduty_event import (
     check_routing_key,
     encode,
+    is_about_the_key,
     minimal_trigger_event,
     resolve_event,
     trigger_event,
 )
+from .receiver import Habits
+from .second_try import post_or_less
+from .secret import Secret
 
-EVENTS_URL = "https://events.pagerduty.com/v2/enqueue"
-"""The US service region; the EU's host is events.eu.pagerduty.com."""
+EVENTS_URLS = {
+    "us": "https://events.pagerduty.com/v2/enqueue",
+    "eu": "https://events.eu.pagerduty.com/v2/enqueue",
+}
+"""By service region."""
+EVENTS_URL = EVENTS_URLS["us"]
 
-BODY_DISLIKED = frozenset({400, 413})
+BAD_REQUEST = 400
 
 
 class PagerDuty:
-    """Triggers and resolves through the Events API v2; the alert's key is the ``dedup_key``."""
+    """Triggers and resolves through the Events API v2; the incident's key is the ``dedup_key``.
+
+    PagerDuty takes about 120 events a minute for each routing key.
+    """
+
+    habits = Habits(per_minute=100.0, reconciles=True)
 
     def __init__(
         self,
-        routing_key: str,
+        routing_key: Secret,
         *,
         name: str = "pagerduty",
         url: str = EVENTS_URL,
         source: str | None = None,
         client_url: str = "",
-        allow_http: bool = False,
+        http: HttpOptions | None = None,
     ) -> None:
         """Check the settings; ``source`` is this machine's name unless given.
 
@@ -40,30 +56,38 @@ class PagerDuty:
 
         """
         self.name = name
-        self._routing_key = check_routing_key(routing_key)
+        check_routing_key(routing_key.reveal())
+        self._routing_key = routing_key
         self._source = source or socket.gethostname() or "unknown"
         self._client_url = client_url
-        self._poster = HttpPoster(url, setting="pagerduty_url", allow_http=allow_http)
+        self._poster = HttpPoster(Secret(url), setting="pagerduty_url", http=http)
 
-    def send(self, alert: Alert, wall: float) -> None:
-        """Tell one alert; see ``Receiver.send``. 202 means queued, the API says no more."""
-        if alert.ends_at is not None:
-            self._poster.post(encode(resolve_event(alert, self._routing_key)), wall)
-        elif not self._told_in_full(alert, wall):
-            event = minimal_trigger_event(alert, self._routing_key, self._source)
-            self._poster.post(encode(event), wall)
+    def send(self, incident: Incident, wall: float) -> None:
+        """Tell one incident; see ``Receiver.send``. 202 means queued, the API says no more."""
+        try:
+            key = check_routing_key(self._routing_key.reveal())
+        except ValueError as error:
+            raise HttpError(str(error), Answer.CONFIG_FAULT) from None
+        full, less = self._bodies(incident, key)
+        post_or_less(lambda body: self._post(body, wall), full, less)
 
     def close(self) -> None:
         """Give the connection back."""
         self._poster.close()
 
-    def _told_in_full(self, alert: Alert, wall: float) -> bool:
-        """False when PagerDuty dislikes the body: a decoration must not cost a page."""
-        event = trigger_event(alert, self._routing_key, self._source, self._client_url)
+    def _bodies(self, incident: Incident, key: str) -> tuple[bytes, bytes]:
+        if incident.ends_at is not None:
+            resolve = to_json(resolve_event(incident, key))
+            return resolve, resolve
+        full = trigger_event(incident, key, self._source, self._client_url)
+        less = minimal_trigger_event(incident, key, self._source)
+        return encode(full, incident), to_json(less)
+
+    def _post(self, body: bytes, wall: float) -> bytes:
         try:
-            self._poster.post(encode(event), wall)
+            return self._poster.post(body, wall)
         except HttpError as error:
-            if error.status in BODY_DISLIKED:
-                return False
+            if error.status == BAD_REQUEST and is_about_the_key(error.body):
+                error.answer = Answer.CONFIG_FAULT
+                error.args = (f"{error}: it does not know the routing key",)
             raise
-        return True

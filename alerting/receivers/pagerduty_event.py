@@ -5,19 +5,24 @@ https://developer.pagerduty.com/docs/send-alert-event gives the fields and limit
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from ..alert import Alert
+from ..alert import Incident
 from .encoding import rfc3339, shorten, to_json
+from .headline import headline, queries, status
 
 ROUTING_KEY_CHARACTERS = 32
 MAX_SUMMARY_CHARACTERS = 1024
 MINIMAL_SUMMARY_CHARACTERS = 512
+MAX_COMPONENT_CHARACTERS = 255
+MAX_REASON_CHARACTERS = 255
 MAX_EVENT_BYTES = 512_000
 """512 KB, read as Alertmanager does: decimal."""
 
 SEVERITIES = {"critical": "critical", "warning": "warning", "info": "info"}
-DROPPED = {"note": "left out: the event was larger than PagerDuty takes"}
+LEFT_OUT = "left out: the event was larger than PagerDuty takes"
+ABOUT_THE_KEY = re.compile(rb"routing[ _]?key", re.IGNORECASE)
 
 
 def check_routing_key(routing_key: str) -> str:
@@ -35,51 +40,79 @@ def check_routing_key(routing_key: str) -> str:
     return key
 
 
-def resolve_event(alert: Alert, routing_key: str) -> dict[str, Any]:
-    """Ends what a trigger with the same key began; without an open alert PagerDuty drops it."""
-    return {"routing_key": routing_key, "event_action": "resolve", "dedup_key": alert.key}
+def is_about_the_key(answer: bytes) -> bool:
+    """Whether the body of a 400 finds fault with the routing key, not with the event."""
+    return ABOUT_THE_KEY.search(answer) is not None
 
 
-def trigger_event(alert: Alert, routing_key: str, source: str, client_url: str) -> dict[str, Any]:
+def resolve_event(incident: Incident, routing_key: str) -> dict[str, Any]:
+    """Ends what a trigger with the same key began; without an open one PagerDuty drops it."""
+    return {"routing_key": routing_key, "event_action": "resolve", "dedup_key": incident.key}
+
+
+def trigger_event(
+    incident: Incident, routing_key: str, source: str, client_url: str
+) -> dict[str, Any]:
     """Opens an alert, or adds to the open one of the same key, which is why resending is safe."""
-    event = _bare_trigger(alert, routing_key, source, MAX_SUMMARY_CHARACTERS)
-    event["payload"]["custom_details"] = alert.annotations
+    event = _bare_trigger(incident, routing_key, source, MAX_SUMMARY_CHARACTERS)
+    event["payload"]["custom_details"] = _details(incident)
     event["client"] = "querypulse"
     if client_url:
         event["client_url"] = client_url
-    runbook = alert.annotations.get("runbook_url")
+    runbook = incident.alerts[0].annotations.get("runbook_url")
     if runbook:
         event["links"] = [{"href": runbook, "text": "Runbook"}]
     return event
 
 
-def minimal_trigger_event(alert: Alert, routing_key: str, source: str) -> dict[str, Any]:
+def minimal_trigger_event(incident: Incident, routing_key: str, source: str) -> dict[str, Any]:
     """What still pages when something about the full event was not liked."""
-    return _bare_trigger(alert, routing_key, source, MINIMAL_SUMMARY_CHARACTERS)
+    return _bare_trigger(incident, routing_key, source, MINIMAL_SUMMARY_CHARACTERS)
 
 
-def encode(event: dict[str, Any]) -> bytes:
-    """Serialise within the limit, if need be without the details."""
-    body = to_json(event)
-    if len(body) <= MAX_EVENT_BYTES:
-        return body
-    return to_json({**event, "payload": {**event["payload"], "custom_details": DROPPED}})
+def encode(event: dict[str, Any], incident: Incident) -> bytes:
+    """Serialise within the limit: if need be with a line for each query, or without any details."""
+    lines = {"note": LEFT_OUT, **_reasons(incident)}
+    bodies = (
+        to_json({**event, "payload": {**event["payload"], "custom_details": details}})
+        for details in (event["payload"]["custom_details"], lines)
+    )
+    fitting = (body for body in bodies if len(body) <= MAX_EVENT_BYTES)
+    return next(fitting, None) or to_json(_without_details(event))
 
 
-def _bare_trigger(alert: Alert, routing_key: str, source: str, limit: int) -> dict[str, Any]:
-    labels = alert.labels
-    summary = alert.annotations.get("summary") or f"{alert.name}: {labels['query']}"
+def _without_details(event: dict[str, Any]) -> dict[str, Any]:
+    return {**event, "payload": {**event["payload"], "custom_details": {"note": LEFT_OUT}}}
+
+
+def _details(incident: Incident) -> dict[str, Any]:
+    """A single alert's annotations; of several, those of each query under its name."""
+    if len(incident.alerts) == 1:
+        return dict(incident.alerts[0].annotations)
+    return {
+        one.labels["query"]: {"status": status(one), **one.annotations} for one in incident.alerts
+    }
+
+
+def _reasons(incident: Incident) -> dict[str, str]:
+    return {
+        one.labels["query"]: shorten(one.annotations.get("reason", ""), MAX_REASON_CHARACTERS)
+        for one in incident.alerts
+    }
+
+
+def _bare_trigger(incident: Incident, routing_key: str, source: str, limit: int) -> dict[str, Any]:
     return {
         "routing_key": routing_key,
         "event_action": "trigger",
-        "dedup_key": alert.key,
+        "dedup_key": incident.key,
         "payload": {
-            "summary": shorten(summary, limit),
+            "summary": shorten(headline(incident), limit),
             "source": source,
-            "severity": SEVERITIES.get(labels["severity"], "error"),
-            "timestamp": rfc3339(alert.starts_at),
-            "component": labels["query"],
-            "group": labels["app"],
-            "class": alert.name,
+            "severity": SEVERITIES.get(incident.severity, "error"),
+            "timestamp": rfc3339(incident.starts_at),
+            "component": shorten(", ".join(queries(incident)), MAX_COMPONENT_CHARACTERS),
+            "group": incident.alerts[0].labels["app"],
+            "class": incident.name,
         },
     }

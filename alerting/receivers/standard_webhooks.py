@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from hashlib import sha256
 from hmac import digest
 
-from ..alert import Alert
-from .alertmanager_message import status
+from ..alert import Incident
+from .headline import status
 
 PREFIX = "whsec_"
 MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
@@ -31,24 +32,30 @@ def signing_key(secret: str) -> bytes:
         key = b""
     if not encoded.startswith(PREFIX) or not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
         raise ValueError(
-            f"webhook_secret must be '{PREFIX}' and the base64 "
+            f"webhook_secret_file must hold '{PREFIX}' and the base64 "
             f"of {MIN_KEY_BYTES} to {MAX_KEY_BYTES} bytes"
         ) from None
     return key
 
 
-def message_id(alert: Alert) -> str:
+def message_id(incident: Incident) -> str:
     """The same for every attempt to tell the same thing, also after a restart of the sending."""
-    what = f"{alert.key}\n{alert.starts_at!r}\n{status(alert)}"
+    what = f"{incident.key}\n{incident.starts_at!r}\n{incident.revision}\n{status(incident)}"
     return f"msg_{sha256(what.encode('utf-8', 'replace')).hexdigest()[:32]}"
 
 
-def signed_headers(key: bytes, identity: str, wall: float, body: bytes) -> dict[str, str]:
-    """The three headers for one attempt at Unix time ``wall``; receivers allow about 5 minutes."""
+def signed_headers(
+    keys: Sequence[bytes], identity: str, wall: float, body: bytes
+) -> dict[str, str]:
+    """The three headers for one attempt at Unix time ``wall``; receivers allow about 5 minutes.
+
+    Each key signs: a receiver that knows one of them is content.
+    """
     timestamp = str(int(wall))
-    signature = digest(key, b"%b.%b.%b" % (identity.encode(), timestamp.encode(), body), sha256)
+    signed = b"%b.%b.%b" % (identity.encode(), timestamp.encode(), body)
+    signatures = (b64encode(digest(key, signed, sha256)).decode() for key in keys)
     return {
         "webhook-id": identity,
         "webhook-timestamp": timestamp,
-        "webhook-signature": f"v1,{b64encode(signature).decode()}",
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
     }

@@ -1,52 +1,84 @@
-"""Tells alerts to a webhook, as Alertmanager would."""
+"""Tells incidents to a webhook, as Alertmanager would or in our own form."""
 
 from __future__ import annotations
 
-from ..alert import Alert
+from collections.abc import Sequence
+from typing import Literal
+
+from ..alert import Incident
 from .alertmanager_message import message
+from .answer import Answer
 from .encoding import to_json
-from .http import HttpPoster
+from .http import HttpError, HttpPoster
+from .http_options import HttpOptions
+from .raw_message import raw_message
+from .receiver import Habits
+from .second_try import post_or_less
+from .secret import Secret
 from .standard_webhooks import message_id, signed_headers, signing_key
+
+MAX_BODY_BYTES = 1024 * 1024
+"""The size that nginx, in front of many a receiver, takes unless told otherwise."""
 
 
 class Webhook:
-    """One POST per alert: Alertmanager's version-4 JSON, signed when there is a secret.
+    """One POST per incident: Alertmanager's version-4 JSON (``format`` "alertmanager") or ours
+    ("raw"), signed with each of ``secrets``, of which there are two while one is rotated.
 
     ``Idempotency-Key`` is the same for every attempt to tell the same thing.
     """
 
+    habits = Habits()
+
     def __init__(
         self,
-        url: str,
+        url: Secret,
         *,
         name: str = "webhook",
-        secret: str | None = None,
-        allow_http: bool = False,
+        secrets: Sequence[Secret] = (),
+        format: Literal["alertmanager", "raw"] = "alertmanager",  # noqa: A002 - the setting's name
+        http: HttpOptions | None = None,
         external_url: str = "",
     ) -> None:
-        """Check the settings.
+        """Check the settings; ``external_url`` is where a person can look further.
 
         Raises:
-            ValueError: ``url`` or ``secret`` cannot be used; the message names the setting.
+            ValueError: ``url`` or a secret cannot be used; the message names the setting.
 
         """
         self.name = name
-        self._key = signing_key(secret) if secret is not None else None
+        self._secrets = tuple(secrets)
+        self._signing_keys()
+        self._format = format
         self._external_url = external_url
-        self._poster = HttpPoster(url, setting="webhook_url", allow_http=allow_http)
+        self._poster = HttpPoster(url, setting="webhook_url", http=http)
 
-    def send(self, alert: Alert, wall: float) -> None:
-        """Tell one alert; see ``Receiver.send``."""
-        body = to_json(message(alert, self.name, self._external_url))
-        identity = message_id(alert)
+    def send(self, incident: Incident, wall: float) -> None:
+        """Tell one incident; see ``Receiver.send``."""
+        identity = message_id(incident)
+        try:
+            keys = self._signing_keys()
+        except ValueError as error:
+            raise HttpError(str(error), Answer.CONFIG_FAULT) from None
 
-        def headers(attempt_wall: float) -> dict[str, str]:
-            key = self._key
-            signed = {} if key is None else signed_headers(key, identity, attempt_wall, body)
-            return {"Idempotency-Key": identity, **signed}
+        def post(body: bytes) -> bytes:
+            def headers(attempt_wall: float) -> dict[str, str]:
+                signed = signed_headers(keys, identity, attempt_wall, body) if keys else {}
+                return {"Idempotency-Key": identity, **signed}
 
-        self._poster.post(body, wall, headers)
+            return self._poster.post(body, wall, headers)
+
+        full, less = (self._body(incident, identity, plain=plain) for plain in (False, True))
+        post_or_less(post, full if len(full) <= MAX_BODY_BYTES else less, less)
 
     def close(self) -> None:
         """Give the connection back."""
         self._poster.close()
+
+    def _body(self, incident: Incident, identity: str, *, plain: bool) -> bytes:
+        if self._format == "raw":
+            return to_json(raw_message(incident, identity, self._external_url, plain=plain))
+        return to_json(message(incident, self.name, self._external_url, plain=plain))
+
+    def _signing_keys(self) -> list[bytes]:
+        return [signing_key(secret.reveal()) for secret in self._secrets]

@@ -1,4 +1,4 @@
-"""The sockets under a receiver: every answer has a deadline, and can be cut."""
+"""The sockets under a receiver: every request has a deadline, and can be cut."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import io
 import math
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
 from typing import Any
 
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+
+PIECE_BYTES = 16 * 1024
 
 
 class Wire(HTTPAdapter):
@@ -32,10 +34,13 @@ class Wire(HTTPAdapter):
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
         """Make pools whose answers are read through this wire."""
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {
-            "http": self._pool(HTTPConnectionPool),
-            "https": self._pool(HTTPSConnectionPool),
-        }
+        self.poolmanager.pool_classes_by_scheme = self._pools()
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the pools behind a proxy likewise."""
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = self._pools()
+        return manager
 
     def cut(self) -> None:
         """End the answer being read, and any later one, at once; for another thread."""
@@ -51,36 +56,67 @@ class Wire(HTTPAdapter):
         """How long the present answer may still take."""
         return -math.inf if self._cut else self.deadline - time.monotonic()
 
+    def _pools(self) -> dict[str, type[HTTPConnectionPool]]:
+        return {"http": self._pool(HTTPConnectionPool), "https": self._pool(HTTPSConnectionPool)}
+
     def _pool(self, base: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
-        connection = type("Connection", (base.ConnectionCls,), {"response_class": self._response})
-        return type("Pool", (base,), {"ConnectionCls": connection})
+        wire: Wire = self
+        plain: Any = base.ConnectionCls
+
+        def send(connection: Any, data: Any) -> None:
+            for piece in _pieces(data):
+                if connection.sock is not None:
+                    wire.limit(connection.sock)
+                plain.send(connection, piece)
+
+        own = {"response_class": self._response, "send": send}
+        return type("Pool", (base,), {"ConnectionCls": type("Connection", (plain,), own)})
+
+    def limit(self, sock: socket.socket) -> None:
+        """Give the next operation of ``sock`` no more than what is left.
+
+        Raises:
+            TimeoutError: nothing is.
+
+        """
+        left = self.seconds_left()
+        if left <= 0:
+            raise TimeoutError
+        sock.settimeout(min(left, sock.gettimeout() or left))
 
     def _response(self, sock: socket.socket, *args: Any, **kwargs: Any) -> HTTPResponse:
-        self._socket = sock
+        # Through an https:// proxy it is urllib3's TLS within TLS, around the real socket.
+        self._socket = getattr(sock, "socket", sock)
         response = HTTPResponse(sock, *args, **kwargs)
         unbounded = response.fp
-        response.fp = io.BufferedReader(_Reader(sock, self.seconds_left))
+        response.fp = io.BufferedReader(_Reader(sock, self.limit))
         unbounded.close()
         return response
+
+
+def _pieces(data: Any) -> Iterator[Any]:
+    """``data`` in the size of a TLS record: what a whole SSL socket's limit counts for."""
+    if not isinstance(data, bytes):
+        yield data
+        return
+    for start in range(0, len(data), PIECE_BYTES):
+        yield data[start : start + PIECE_BYTES]
 
 
 class _Reader(io.RawIOBase):
     """A socket's bytes until the time is up."""
 
-    def __init__(self, sock: socket.socket, seconds_left: Callable[[], float]) -> None:
+    def __init__(self, sock: socket.socket, limit: Callable[[socket.socket], None]) -> None:
         super().__init__()
         self._socket = sock
         self._bytes = sock.makefile("rb", buffering=0)
-        self._seconds_left = seconds_left
+        self._limit = limit
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self._seconds_left()
-        if left <= 0:
-            raise TimeoutError
-        self._socket.settimeout(min(left, self._socket.gettimeout() or left))
+        self._limit(self._socket)
         return self._bytes.readinto(buffer)
 
     def close(self) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ...alerting.alert import Alert, Alerts
 from ...alerting.evaluate import Judgement, evaluate
+from ...alerting.finding import Finding
 from ...alerting.policy import Policy
 from ...alerting.rules import commit_stalled
 from ...listener.events import Event, Started, Terminated
@@ -39,8 +39,7 @@ class Court:
         self._policy = policy
         self._state = State(began_at)
         self._context = Context.RUNNING
-        self._alerts = Alerts(app, "")
-        self._firing: dict[str, Alert] = {}
+        self._firing: dict[tuple[str, str], Finding] = {}
         self._found: set[tuple[str, str]] = set()
         self._pending: list[Snapshot] = []
         self._last_heard: dict[str, float] = {}
@@ -120,25 +119,28 @@ class Court:
                 self.longest_stall = longest((self.longest_stall, Stall(label, silence)))
 
     def _tell(self, judgement: Judgement, now: float) -> Iterator[Change]:
-        """What is resolved and what opened since the last judgement."""
+        """What is resolved and what opened since the last judgement.
+
+        A replay judges rules, not messages: an alert is open for as long as its finding holds.
+        """
         before = self._firing
-        self._firing = {alert.key: alert for alert in self._alerts.update(judgement.findings, now)}
-        for key, alert in before.items():
+        self._firing = {(found.alertname, found.query): found for found in judgement.findings}
+        for key, finding in before.items():
             if key not in self._firing:
-                yield self._change(RESOLVED, alert, now)
-        for key, alert in self._firing.items():
+                yield self._change(RESOLVED, finding, now)
+        for key, finding in self._firing.items():
             if key not in before:
                 self.opened += 1
-                yield self._change(FIRING, alert, now)
+                yield self._change(FIRING, finding, now)
 
-    def _change(self, status: str, alert: Alert, now: float) -> Change:
+    def _change(self, status: str, finding: Finding, now: float) -> Change:
         return Change(
             at=iso(now),
             status=status,
-            alertname=alert.name,
-            query=alert.labels["query"],
-            severity=alert.labels["severity"],
-            reason=alert.annotations["reason"],
+            alertname=finding.alertname,
+            query=finding.query,
+            severity=finding.severity.value,
+            reason=finding.reason,
             app=self._app,
         )
 

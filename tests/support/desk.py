@@ -1,12 +1,17 @@
-"""A worker whose clock, mail, probe and receivers are all in the test's hand."""
+"""A worker whose clock, mail, probe and dispatch are all in the test's hand."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from support.clock import Clock
 from support.story import progress
 
-from querypulse.alerting.alert import Alert, Alerts
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.evaluate import Judgement
+from querypulse.alerting.lifecycle import Lifecycle, Terms
 from querypulse.alerting.policy import Limits, Policy
+from querypulse.alerting.silences import Silence
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import ProbedRun, ProbeReport
@@ -25,14 +30,18 @@ class Desk:
         self.inbox: Mailbox[Arrived | Marker] = Mailbox(100)
         self.report: ProbeReport | None = None
         self.published: list[Judged] = []
-        self.offers: list[tuple[Alert, ...]] = []
-        self.second_offers: list[tuple[Alert, ...]] = []
+        self.offers: list[tuple[Incident, ...]] = []
+        self.closings: list[tuple[Incident, ...]] = []
+        self.silences: list[Silence] = []
+        self.redactor: Callable[[Judgement], Judgement] | None = None
         self.worker = Worker(
             self.inbox,
             Policy(defaults=Limits(**limits)),
-            Alerts("etl", "https://runbooks.example"),
-            [Taker(self.offers), Taker(self.second_offers)],
+            Lifecycle("etl", "https://runbooks.example", Terms(resolve_after_seconds=10.0)),
+            self,
             latest_report=lambda: self.report,
+            silences=lambda: self.silences,
+            redact=self.redact,
             on_judged=self.on_judged,
             clock=self.clock,
             wall=lambda: WALL + self.clock.now,
@@ -40,6 +49,13 @@ class Desk:
 
     def on_judged(self, judged: Judged) -> None:
         self.published.append(judged)
+
+    def redact(self, judgement: Judgement) -> Judgement:
+        return judgement if self.redactor is None else self.redactor(judgement)
+
+    def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
+        self.offers.append(incidents)
+        self.closings.append(closings)
 
     def hear(self, event: Event) -> Desk:
         lifecycle = isinstance(event, (Started, Terminated))
@@ -77,13 +93,3 @@ class Desk:
     def told(self) -> list[tuple[str, str]]:
         """The alerts of the newest judging."""
         return [(alert.name, alert.labels["query"]) for alert in self.published[-1].alerts]
-
-
-class Taker:
-    """A delivery that keeps what it is offered."""
-
-    def __init__(self, offers: list[tuple[Alert, ...]]) -> None:
-        self._offers = offers
-
-    def offer(self, firing: tuple[Alert, ...]) -> None:
-        self._offers.append(firing)

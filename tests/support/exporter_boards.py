@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.story import CONFLICT, Story, processing, progress
 
-from querypulse.alerting.alert import Alerts
+from querypulse.alerting.wording import alert_of
 from querypulse.exporter.board import Board, Monitor
 from querypulse.exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
 from querypulse.listener.events import Source
@@ -24,6 +24,9 @@ MONITOR = Monitor(
     probe_age_seconds=0.25,
     deliveries={("webhook", "delivered"): 5, ("webhook", "transient"): 2},
     outbox_pending={"webhook": 1},
+    alerts_lost={("pagerduty", "poison"): 1},
+    circuits_open={"webhook": True, "pagerduty": False},
+    spool_problem="/spool: no space left on device",
     receivers=("webhook", "pagerduty"),
     callback_seconds=CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5]),
     probe_seconds=PROBE_BUCKETS.add([0.02, 0.3]),
@@ -38,7 +41,10 @@ def board(story=None, *, now=100.0, expected=(), monitor=MONITOR, app="shop") ->
         spark_version="4.0.0",
         snapshot=story.state.snapshot(now),
         verdicts=judgement.verdicts,
-        alerts=Alerts(app, "https://runbooks.example").update(judgement.findings, WALL),
+        alerts=tuple(
+            alert_of(finding, app, "https://runbooks.example", WALL)
+            for finding in judgement.findings
+        ),
         monitor=monitor,
         wall=WALL,
         expected=tuple(expected),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -30,12 +31,25 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     double: HttpDouble
 
+    def setup(self) -> None:
+        if self.double.tls is not None:
+            self.request = self.double.secure(self.request)
+        super().setup()
+
+    def finish(self) -> None:
+        super().finish()
+        if self.double.tls is not None:
+            self.request.close()  # the server closes the socket that it knows: the one below
+
     def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length", 0))
         request = Request(self.command, self.path, self.headers, self.rfile.read(length))
         self.double.handle(request, self)
 
     def do_GET(self) -> None:
+        self.do_POST()
+
+    def do_CONNECT(self) -> None:
         self.do_POST()
 
     def log_message(self, *_: object) -> None:
@@ -104,12 +118,18 @@ class HttpDouble(ThreadingHTTPServer):
     daemon_threads = False
     block_on_close = True
 
-    def __init__(self, *script: Answer, otherwise: Answer | None = None) -> None:
+    def __init__(
+        self,
+        *script: Answer,
+        otherwise: Answer | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         handler = type("BoundHandler", (Handler,), {"double": self})
         super().__init__(("127.0.0.1", 0), handler)
         self.script: deque[Answer] = deque(script)
         self.otherwise = otherwise or reply(200)
         self.requests: list[Request] = []
+        self.tls = tls
         self.closing = threading.Event()
         self._arrived = threading.Condition()
         self._connections: list[socket.socket] = []
@@ -117,7 +137,7 @@ class HttpDouble(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.server_address[1]}"
 
     def handle(self, request: Request, handler: Handler) -> None:
         with self._arrived:
@@ -137,6 +157,13 @@ class HttpDouble(ThreadingHTTPServer):
         self._connections.append(request)
         super().process_request(request, client_address)
 
+    def secure(self, connection: socket.socket) -> ssl.SSLSocket:
+        """The connection after a handshake, which may fail."""
+        assert self.tls is not None
+        secured = self.tls.wrap_socket(connection, server_side=True)
+        self._connections.append(secured)
+        return secured
+
     def handle_error(self, *_: object) -> None:
         """A client that hangs up in the middle is part of the play."""
 
@@ -150,7 +177,10 @@ class HttpDouble(ThreadingHTTPServer):
         self._thread.join()
         for connection in self._connections:
             try:
-                connection.shutdown(socket.SHUT_RDWR)
+                # An SSL socket's own would pull its state from under the reader.
+                socket.socket.shutdown(connection, socket.SHUT_RDWR)
             except OSError:
                 continue  # closed already
+            finally:
+                connection.close()
         self.server_close()

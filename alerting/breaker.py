@@ -1,0 +1,66 @@
+"""Leaves a receiver alone that is down. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+OPEN_AFTER = 5
+EARLY_SECONDS = (1.0, 3.0, 7.0, 15.0, 30.0)
+"""When a young outage is looked at again, counted from its beginning."""
+FIRST_PAUSE_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 300.0
+MAX_DOUBLINGS = 4
+
+
+class Breaker(msgspec.Struct, frozen=True):
+    """Counts the transient failures in a row of one receiver; times are monotonic seconds.
+
+    It opens at the fifth. From then on there is one attempt at a time: 1, 3, 7, 15 and 30 s
+    after the failures began, so that many pages do not make a short outage a long one, and
+    then after pauses of 30, 60, 120, 240 and 300 seconds. Any other answer closes it. Nothing
+    is sent before ``not_before``: of an open breaker, or when the receiver asked for rest. It
+    delays, and drops nothing.
+    """
+
+    failures: int = 0
+    began_at: float = 0.0
+    not_before: float = float("-inf")
+    pauses: int = 0
+    asked: bool = False
+    """The last failure came with a ``Retry-After``."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the receiver counts as down."""
+        return self.failures >= OPEN_AFTER
+
+    def failed(self, now: float, retry_after: float | None = None) -> Breaker:
+        """The breaker after a transient failure at ``now``.
+
+        ``retry_after`` is the rest the receiver asked for, in seconds. Asked for the first time
+        it is taken at its word, for who asks is up again, only busy. What failed before
+        ``not_before`` was out of turn (a flush) and changes nothing.
+        """
+        if now < self.not_before:
+            return self
+        began_at = now if self.failures == 0 else self.began_at
+        rest = Breaker(
+            failures=self.failures + 1,
+            began_at=began_at,
+            not_before=now + (retry_after or 0.0),
+            pauses=self.pauses,
+            asked=retry_after is not None,
+        )
+        if not rest.is_open or (rest.asked and not self.asked):
+            return rest
+        return rest._paused(now)
+
+    def _paused(self, now: float) -> Breaker:
+        early = (self.began_at + seconds for seconds in EARLY_SECONDS)
+        next_at = next((at for at in early if at > now), None)
+        pauses = self.pauses
+        if next_at is None:
+            doubled = FIRST_PAUSE_SECONDS * 2.0 ** min(pauses, MAX_DOUBLINGS)
+            next_at, pauses = now + min(doubled, MAX_PAUSE_SECONDS), pauses + 1
+        return replace(self, not_before=max(self.not_before, next_at), pauses=pauses)

@@ -1,0 +1,110 @@
+"""The course of one alert, from the first sight of its finding to its end. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from .alert import Alert
+from .flap_guard import CALM_SECONDS, NOTE
+from .health import Calm, Health
+from .rules import query_failed
+
+FACTS = frozenset({query_failed.NAME})
+"""What is a fact once seen; all else may be a glitch and is looked at twice."""
+
+LOOKS = 2
+UNSEEN_SECONDS = 24 * 3600.0
+"""So long an alert of an earlier driver waits for its query to be seen."""
+
+
+class Course(msgspec.Struct, frozen=True):
+    """Pending until ``begun``; then firing while ``found``, and recovering while not.
+    ``looks`` counts the evaluations at which it was found.
+
+    ``flapping``: it has come too often and is held open. ``unseen_since`` (monotonic seconds):
+    an earlier driver left it, and its query has not been seen since we came.
+    """
+
+    alert: Alert
+    looks: int = 1
+    begun: bool = False
+    found: bool = True
+    calm: Calm | None = None
+    flapping: bool = False
+    unseen_since: float | None = None
+
+    @property
+    def query(self) -> str:
+        """The label of its query."""
+        return self.alert.labels["query"]
+
+    @property
+    def severity(self) -> str:
+        """How loudly it is told."""
+        return self.alert.labels["severity"]
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether its query is known to be sick, or not known to recover."""
+        return self.begun and (self.found or self.unseen_since is not None)
+
+    @property
+    def is_ripe(self) -> bool:
+        """Whether it may begin to fire: a fact, or found at two evaluations in a row."""
+        return not self.begun and (self.looks >= LOOKS or self.alert.name in FACTS)
+
+
+def found_again(course: Course, alert: Alert, health: Health) -> Course:
+    """The finding holds: the words are the newest, the beginning stays."""
+    seen = health.knows(course.query)
+    return replace(
+        course,
+        alert=_worded(replace(alert, starts_at=course.alert.starts_at), held=course.flapping),
+        looks=course.looks + 1,
+        found=True,
+        calm=None,
+        unseen_since=None if seen else course.unseen_since,
+    )
+
+
+def not_found(course: Course, health: Health) -> Course:
+    """The finding holds no more: the query recovers, unless it is as sick of something else."""
+    if course.unseen_since is not None and not health.knows(course.query):
+        return replace(course, found=False, calm=None)
+    calm = health.calm(course.query, course.severity, course.calm)
+    return replace(course, found=False, calm=calm, unseen_since=None)
+
+
+def begin(course: Course, *, flapping: bool) -> Course:
+    """It fires from now on."""
+    return replace(
+        course, begun=True, flapping=flapping, alert=_worded(course.alert, held=flapping)
+    )
+
+
+def is_over(course: Course, health: Health, resolve_after_seconds: float) -> bool:
+    """Whether the query has proven that it is well, for as long as is asked of it."""
+    if course.found or course.calm is None:
+        return False
+    held = CALM_SECONDS if course.flapping else 0.0
+    return health.is_proven(course.query, course.calm, max(held, resolve_after_seconds))
+
+
+def is_expired(course: Course, now: float) -> bool:
+    """Whether its query has not come back for a day."""
+    since = course.unseen_since
+    return since is not None and not course.found and now - since >= UNSEEN_SECONDS
+
+
+def ended(alert: Alert, wall: float, **notes: str) -> Alert:
+    """The alert, over at Unix time ``wall``, with annotations that say how."""
+    return replace(
+        alert, annotations={**alert.annotations, **notes}, ends_at=max(wall, alert.starts_at)
+    )
+
+
+def _worded(alert: Alert, *, held: bool) -> Alert:
+    if not held:
+        return alert
+    return replace(alert, annotations={**alert.annotations, "flapping": NOTE})

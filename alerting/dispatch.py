@@ -1,0 +1,96 @@
+"""Hands incidents to every receiver, and to its fallback what it has not taken in time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from .alert import Incident
+from .delivery import Delivery, KeepsRows
+from .row import Row
+
+
+class Dispatch:
+    """All deliveries of one driver; used by the worker's thread, and waits for none of them.
+
+    A receiver's fallback is told as well of what it has not taken in its route's time, what it
+    will never take, and all it has not taken when it wants nothing any more; and it goes on
+    being told until the incident ends.
+    """
+
+    def __init__(
+        self,
+        deliveries: Sequence[Delivery],
+        *,
+        spool: KeepsRows | None = None,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """Join the deliveries.
+
+        Raises:
+            ValueError: a fallback is the name of no receiver.
+
+        """
+        self._deliveries = {delivery.name: delivery for delivery in deliveries}
+        self._spool = spool
+        self._wall = wall
+        self._handed: dict[str, frozenset[str]] = {}
+        for delivery in deliveries:
+            fallback = delivery.route.fallback
+            if fallback is not None and fallback not in self._deliveries:
+                known = ", ".join(sorted(self._deliveries))
+                raise ValueError(
+                    f"receiver {delivery.name!r}: fallback {fallback!r} is no receiver ({known})"
+                )
+
+    def adopt(self, rows: Mapping[str, tuple[Row, ...]]) -> tuple[Incident, ...]:
+        """Take over an earlier driver's rows by receiver; returns the incidents still open.
+
+        Call it before the next ``offer``, and let the lifecycle inherit what it returns: else
+        that counts as over. Rows of a receiver that is no more are forgotten, or they would be
+        inherited at every start; what it was never told of is told to the others.
+        """
+        for name, delivery in self._deliveries.items():
+            delivery.adopt(rows.get(name, ()))
+        newest: dict[str, Incident] = {}
+        for name, held in rows.items():
+            is_ours = name in self._deliveries
+            if not is_ours and self._spool is not None:
+                self._spool.offer(name, ())
+            for row in held:
+                if not row.is_over and (is_ours or row.is_untold):
+                    _keep_newest(newest, row.incident)
+        return tuple(newest.values())
+
+    def offer(self, incidents: Iterable[Incident], closings: Iterable[Incident] = ()) -> None:
+        """Hand all open incidents to every receiver, and what is overdue to the fallbacks."""
+        incidents, closings = tuple(incidents), tuple(closings)
+        for delivery in self._deliveries.values():
+            delivery.offer(incidents, closings)
+        self._hand_over(self._wall())
+
+    def hand_over(self) -> None:
+        """Let the fallbacks have at once what was not taken, for there will be no later."""
+        self._hand_over(math.inf)
+
+    def _hand_over(self, now_wall: float) -> None:
+        for name, delivery in self._deliveries.items():
+            if delivery.route.fallback is None:
+                continue
+            fallback = self._deliveries[delivery.route.fallback]
+            overdue = delivery.overdue_incidents(now_wall)
+            handed = self._handed.get(name, frozenset())
+            self._handed[name] = frozenset(incident.key for incident in overdue)
+            fallback.take_over(
+                incident
+                for incident in overdue
+                # What is over is told once; what fires may be new again, or found no room.
+                if incident.ends_at is None or incident.key not in handed
+            )
+
+
+def _keep_newest(newest: dict[str, Incident], incident: Incident) -> None:
+    known = newest.get(incident.key)
+    if known is None or incident.revision > known.revision:
+        newest[incident.key] = incident

@@ -1,0 +1,97 @@
+"""Whether a query is well again: some time, and commits or idleness in it. Pure.
+
+That its finding has gone proves little: a query that was started anew has no finding either,
+until it fails again. Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..listener.probing import Context
+from ..listener.query import Query
+from ..listener.snapshot import Snapshot
+from .evaluate import Judgement, Verdict
+from .finding import WHOLE_DRIVER, Severity, State
+
+GRAVE = frozenset({State.FAILED, State.MISSING, State.STALLED})
+SICK = GRAVE | {State.FLAPPING, State.REWOUND, State.SLOW, State.LAGGING}
+COMMITS_OF_HEALTH = 2
+
+
+class Calm(msgspec.Struct, frozen=True):
+    """A query has not been sick since then; ``commits`` is how many it had made by then."""
+
+    since: float
+    commits: int
+
+
+class Health:
+    """The queries of one driver at one moment, as health is judged.
+
+    It rests on verdicts rather than findings: a finding may have gone into one of the whole
+    driver, or into that the query flaps, while the query is as sick as before.
+    """
+
+    def __init__(self, judgement: Judgement, snapshot: Snapshot, now: float) -> None:
+        self.now = now
+        self.queries = snapshot.labels()
+        self._verdicts = judgement.verdicts
+        self._snapshot = snapshot
+
+    def knows(self, label: str) -> bool:
+        """Whether the query was seen; of the whole driver, any of its queries."""
+        return bool(self.queries) if label == WHOLE_DRIVER else label in self.queries
+
+    def calm(self, label: str, severity: str, before: Calm | None) -> Calm | None:
+        """The calm that lasts, or begins now; None while the query is as sick as ``severity``.
+
+        A warning's matter does not keep a critical alert open: it is told by itself.
+        """
+        query, verdict = self.queries.get(label), self._verdicts.get(label)
+        if verdict is not None and _is_sick(query, verdict, severity, self._snapshot.context):
+            return None
+        commits = 0 if query is None else query.totals.commits
+        # Fewer commits than before: another query goes by this name now.
+        lasts = before is not None and before.commits <= commits
+        return before if lasts else Calm(self.now, commits)
+
+    def is_proven(self, label: str, calm: Calm, seconds: float) -> bool:
+        """Whether ``calm`` has lasted for ``seconds`` and is real.
+
+        Two commits or an idleness show it. A query that has ended well, is of no interest any
+        more or has been forgotten cannot show anything, nor can the whole driver.
+        """
+        if self.lasted(calm) < seconds:
+            return False
+        query, verdict = self.queries.get(label), self._verdicts.get(label)
+        if query is None or verdict is None or verdict.ignored:
+            return True
+        if verdict.state in {State.STOPPED, State.COMPLETED}:
+            return True
+        idle = query.last_idle_at is not None and query.last_idle_at > calm.since
+        return idle or query.totals.commits - calm.commits >= COMMITS_OF_HEALTH
+
+    def lasted(self, calm: Calm) -> float:
+        """Seconds of ``calm`` in which we were awake to watch."""
+        return self._snapshot.watched(calm.since, self.now)
+
+
+def _is_sick(query: Query | None, verdict: Verdict, severity: str, context: Context) -> bool:
+    if verdict.ignored:
+        return False
+    states = GRAVE if severity == Severity.CRITICAL.value else SICK
+    if verdict.state in states or query is None:
+        # Without a query: it is expected, and nobody has seen it yet.
+        return True
+    return verdict.state is State.STOPPED and not _on_purpose(query, context)
+
+
+def _on_purpose(query: Query, context: Context) -> bool:
+    """Whether nobody will wonder at this end; else it may be told as ``QueryGone`` soon.
+
+    Without its trigger nobody knows that it should have gone on.
+    """
+    if context is Context.STOPPED_BY_APPLICATION or query.stop_expected:
+        return True
+    return query.facts is None or query.facts.trigger.ends_by_itself

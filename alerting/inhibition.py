@@ -1,0 +1,66 @@
+"""One query's misery is told by one alert: which waits for which, and which ends which. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from .course import FACTS, Course
+from .finding import WHOLE_DRIVER, Severity
+from .health import Health
+from .rules import query_flapping
+
+
+def urgency(course: Course) -> tuple[bool, bool]:
+    """Sorts the whole driver's alerts first, then the critical ones."""
+    return course.query != WHOLE_DRIVER, not _is_critical(course)
+
+
+def is_held_back(
+    new: Course, others: Iterable[Course], health: Health, resolve_after_seconds: float
+) -> bool:
+    """Whether ``new`` is not to begin while one of ``others`` is open."""
+    return any(
+        _driver_holds(other, new, health, resolve_after_seconds)
+        if other.query == WHOLE_DRIVER
+        else other.query == new.query and _is_lesser(new, other)
+        for other in others
+        if other.begun
+    )
+
+
+def supersedes(new: Course, old: Course) -> bool:
+    """Whether ``old``, found no more, is over because ``new`` begins to fire.
+
+    That a query flaps stands beside whatever else is told of it.
+    """
+    if not old.begun or old.found or old.query != new.query or _is_lesser(new, old):
+        return False
+    return query_flapping.NAME not in {new.alert.name, old.alert.name}
+
+
+def _driver_holds(
+    driver: Course, new: Course, health: Health, resolve_after_seconds: float
+) -> bool:
+    """A driver that is ill speaks for its queries, and a while after: they have to come round.
+
+    What is a fact needs no such while, and what only an earlier driver found holds nothing.
+    """
+    beneath = new.query != WHOLE_DRIVER or not _is_critical(new)
+    if not beneath or not _is_critical(driver) or not driver.looks:
+        return False
+    if driver.found:
+        return True
+    calm = driver.calm
+    return (
+        new.alert.name not in FACTS
+        and calm is not None
+        and health.lasted(calm) < resolve_after_seconds
+    )
+
+
+def _is_lesser(new: Course, old: Course) -> bool:
+    return _is_critical(old) and not _is_critical(new)
+
+
+def _is_critical(course: Course) -> bool:
+    return course.severity == Severity.CRITICAL.value

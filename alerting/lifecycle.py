@@ -1,0 +1,160 @@
+"""From findings to incidents: what to tell, what to hold back, and what is over. Pure.
+
+Level-triggered: each update is given all that is found, and answers with all that is open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from ..listener.snapshot import Snapshot
+from .alert import Alert, Incident
+from .course import Course, begin, ended, found_again, is_expired, is_over, not_found
+from .evaluate import Judgement
+from .flap_guard import FlapGuard
+from .grouping import Grouping
+from .health import Health
+from .inhibition import is_held_back, supersedes, urgency
+from .reconciliation import Reconciliation
+from .silences import Silence, silence_of
+from .wording import alert_of
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """When an alert ends, when it is told again, and what is told in one page.
+
+    ``resolve_after_seconds``: how long a query must have been well. ``group_min_queries`` that
+    fall sick of one thing within ``group_window_seconds`` are one incident.
+    """
+
+    resolve_after_seconds: float = 30.0
+    repeat_interval_seconds: float = 4 * 3600.0
+    group_min_queries: int = 3
+    group_window_seconds: float = 10.0
+
+
+class Lifecycle:
+    """Pending, firing, recovering, ended: the course of every alert of one driver.
+
+    After each update, ``alerts`` are all that fire (silenced ones say so in ``muted``), and
+    ``closings`` what an earlier driver may have left open, each once. Touches no clock, thread
+    or socket: ``now`` is in monotonic, ``wall`` in Unix seconds.
+    """
+
+    def __init__(self, app: str, runbook_base_url: str, terms: Terms) -> None:
+        self.alerts: tuple[Alert, ...] = ()
+        self.closings: tuple[Incident, ...] = ()
+        self._app = app
+        self._runbooks = runbook_base_url
+        self._terms = terms
+        self._courses: dict[str, Course] = {}
+        self._flaps = FlapGuard()
+        self._grouping = Grouping(terms.group_min_queries, terms.group_window_seconds)
+        self._reconciliation = Reconciliation(app)
+
+    def inherit(self, incidents: Iterable[Incident], now: float) -> None:
+        """Go on with what an earlier driver left open, before the first update.
+
+        Several receivers may have kept the same incident: the greatest revision counts.
+        """
+        for incident in sorted(incidents, key=lambda one: one.revision, reverse=True):
+            if incident.ends_at is not None:
+                continue
+            for alert in self._grouping.inherit(incident, now).alerts:
+                self._reconciliation.settle(alert.labels["query"])
+                if alert.ends_at is None:
+                    self._courses[alert.key] = Course(
+                        alert, looks=0, begun=True, found=False, unseen_since=now
+                    )
+
+    def update(
+        self,
+        judgement: Judgement,
+        snapshot: Snapshot,
+        now: float,
+        wall: float,
+        silences: Sequence[Silence] = (),
+    ) -> tuple[Incident, ...]:
+        """All open incidents, and in this one update those that are over since the last."""
+        health = Health(judgement, snapshot, now)
+        over = self._follow(judgement, health, wall)
+        begun = self._begin(health)
+        over += self._supersede(begun, wall)
+        self._grouping.begin([course.alert for course in begun], now)
+        incidents = self._grouping.update(
+            {alert.key: alert for alert in (*self._open(), *over)},
+            {key for key, course in self._courses.items() if course.is_firing},
+            silences,
+            now=now,
+            wall=wall,
+            repeat_interval_seconds=self._terms.repeat_interval_seconds,
+        )
+        self.alerts = tuple(_with_silence(alert, silences, wall) for alert in self._open())
+        self.closings = self._reconciliation.update(health, wall, self._terms.resolve_after_seconds)
+        return incidents
+
+    def _open(self) -> list[Alert]:
+        return [course.alert for course in self._courses.values() if course.begun]
+
+    def _follow(self, judgement: Judgement, health: Health, wall: float) -> list[Alert]:
+        """Bring every course up to date; what is over by itself is taken out and returned."""
+        found = {}
+        for finding in judgement.findings:
+            alert = alert_of(finding, self._app, self._runbooks, wall)
+            found[alert.key] = alert
+        for key, alert in found.items():
+            known = self._courses.get(key)
+            self._courses[key] = (
+                self._meet(alert) if known is None else found_again(known, alert, health)
+            )
+        over = []
+        for key in [key for key in self._courses if key not in found]:
+            course = self._courses[key] = not_found(self._courses[key], health)
+            if not course.begun:
+                del self._courses[key]
+            elif is_expired(course, health.now):
+                over.append(self._end(key, wall, expired="its query was not seen for a day"))
+            elif is_over(course, health, self._terms.resolve_after_seconds):
+                over.append(self._end(key, wall))
+        return over
+
+    def _meet(self, alert: Alert) -> Course:
+        """A new course; one that fires again within an open incident began when it first did."""
+        began = self._grouping.starts_at(alert.key)
+        return Course(alert if began is None else replace(alert, starts_at=began))
+
+    def _begin(self, health: Health) -> list[Course]:
+        """Let fire what is ripe and not held back, the weightiest first."""
+        begun = []
+        wait = self._terms.resolve_after_seconds
+        for course in sorted((c for c in self._courses.values() if c.is_ripe), key=urgency):
+            if is_held_back(course, self._courses.values(), health, wait):
+                continue
+            key = course.alert.key
+            held = self._flaps.fires(key, health.now)
+            begun.append(begin(course, flapping=held))
+            self._courses[key] = begun[-1]
+            self._reconciliation.settle(course.query)
+        return begun
+
+    def _supersede(self, begun: Sequence[Course], wall: float) -> list[Alert]:
+        """End what recovers where something as bad has begun."""
+        return [
+            self._end(key, wall, superseded_by=new.alert.name)
+            for new in begun
+            for key, old in list(self._courses.items())
+            if supersedes(new, old)
+        ]
+
+    def _end(self, key: str, wall: float, **notes: str) -> Alert:
+        return ended(self._courses.pop(key).alert, wall, **notes)
+
+
+def _with_silence(alert: Alert, silences: Sequence[Silence], wall: float) -> Alert:
+    silence = silence_of(alert, silences, wall)
+    if silence is None:
+        return alert
+    return replace(alert, annotations={**alert.annotations, "muted": str(silence)})

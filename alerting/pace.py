@@ -1,0 +1,155 @@
+"""When one receiver may be told what: retries, breaker and rate together. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from .breaker import Breaker
+from .finding import Severity
+from .rate import TokenBucket
+from .receivers.answer import Answer
+from .receivers.receiver import DeliveryError
+from .row import Want, Why
+
+FIRST_RETRY_SECONDS = 1.0
+MAX_RETRY_SECONDS = 60.0
+CONFIG_FAULT_RETRY_SECONDS = 300.0
+MAX_DOUBLINGS = 6
+
+
+class Retry(msgspec.Struct, frozen=True):
+    """After a failure: the next attempt is due ``at`` (monotonic seconds).
+
+    ``failures`` counts those of this kind in a row: of one ``answer``, and with or without a
+    wish for rest (``asked``). ``round`` is the flush in which it failed last.
+    """
+
+    at: float
+    failures: int
+    round: int
+    error: str
+    answer: Answer
+    asked: bool
+
+
+class Pace:
+    """Chooses what is sent next, and when; times are monotonic seconds.
+
+    Each incident has its own schedule after a failure: 1, 2, 4 ... 60 seconds in an outage,
+    300 after a fault of the configuration. The breaker and a receiver's wish for rest hold
+    all of them. A flush overrides everything, once for each incident.
+    """
+
+    def __init__(self, per_minute: float | None = None) -> None:
+        self._retries: dict[str, Retry] = {}
+        self._breaker = Breaker()
+        self._bucket = TokenBucket(per_minute)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the circuit is open: the receiver counts as down."""
+        return self._breaker.is_open
+
+    def choose(self, wants: Sequence[Want], now: float, urgent_round: int = 0) -> Want | None:
+        """The most urgent of ``wants`` that may be sent at ``now``.
+
+        In a flush (``urgent_round`` above 0) that is anything not yet attempted in it.
+        """
+        by_urgency = sorted(wants, key=self._urgency)
+        has_token = self._bucket.ready_at(now) <= now
+        for want in by_urgency:
+            urgent = not self._has_failed_in(want, urgent_round) and want.why is not Why.REPEAT
+            # A page cannot wait for a token when the driver may be about to exit.
+            if urgent and (has_token or want.why is Why.TRIGGER):
+                return want
+        if not has_token or now < self._breaker.not_before:
+            return None
+        return next((want for want in by_urgency if self._due_at(want) <= now), None)
+
+    def next_at(self, wants: Sequence[Want], now: float) -> float | None:
+        """When ``choose`` may find something, None if there is nothing to send."""
+        if not wants:
+            return None
+        due_at = min(self._due_at(want) for want in wants)
+        return max(due_at, self._breaker.not_before, self._bucket.ready_at(now))
+
+    def is_attempted(self, wants: Sequence[Want], urgent_round: int) -> bool:
+        """Whether each of ``wants`` has failed in this flush already."""
+        return all(self._has_failed_in(want, urgent_round) for want in wants)
+
+    def knows_error(self, text: str) -> bool:
+        """Whether something still to be told has failed with this very error."""
+        return any(retry.error == text for retry in self._retries.values())
+
+    def sent(self, now: float) -> None:
+        """A request leaves."""
+        self._bucket = self._bucket.taken(now)
+
+    def answered(self, key: str) -> None:
+        """The receiver took it, or said that it never will."""
+        self._retries.pop(key, None)
+        self._close_circuit()
+
+    def failed(self, key: str, error: DeliveryError, now: float, urgent_round: int) -> float:
+        """The receiver did not take it; returns when it is tried again, if it is."""
+        if error.answer is Answer.TRANSIENT:
+            self._breaker = self._breaker.failed(now, error.retry_after)
+        else:
+            self._close_circuit()
+        asked = error.retry_after is not None
+        before = self._retries.get(key)
+        again = before is not None and (before.answer, before.asked) == (error.answer, asked)
+        failures = before.failures + 1 if before is not None and again else 1
+        at = now + _pause(error, failures)
+        retry = Retry(at, failures, urgent_round, str(error), error.answer, asked)
+        self._retries[key] = retry
+        return max(self._ready_at(retry), self._breaker.not_before)
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Forget the retries of all others."""
+        self._retries = {key: retry for key, retry in self._retries.items() if key in keys}
+
+    def _close_circuit(self) -> None:
+        """After an outage everything that waited for its end goes out."""
+        if self._breaker.is_open:
+            self._retries = {
+                key: retry
+                for key, retry in self._retries.items()
+                if retry.answer is not Answer.TRANSIENT
+            }
+        self._breaker = Breaker()
+
+    def _has_failed_in(self, want: Want, urgent_round: int) -> bool:
+        retry = self._retries.get(want.incident.key)
+        return urgent_round == 0 or (retry is not None and retry.round >= urgent_round)
+
+    def _due_at(self, want: Want) -> float:
+        retry = self._retries.get(want.incident.key)
+        return float("-inf") if retry is None else self._ready_at(retry)
+
+    def _ready_at(self, retry: Retry) -> float:
+        """An open breaker alone decides when to try again what failed for the outage."""
+        waits_for_breaker = self._breaker.is_open and retry.answer is Answer.TRANSIENT
+        return float("-inf") if waits_for_breaker else retry.at
+
+    def _urgency(self, want: Want) -> tuple[int, Why, bool, float]:
+        """New before failed, triggers before resolves, critical first, then the oldest.
+
+        Those that failed take turns in an outage: one that the receiver never takes must not
+        be the only one that is tried.
+        """
+        retry = self._retries.get(want.incident.key)
+        failures = retry.failures if retry is not None else 0
+        critical = want.incident.severity == Severity.CRITICAL.value
+        turn = failures if self._breaker.is_open else min(failures, 1)
+        return turn, want.why, not critical, want.incident.starts_at
+
+
+def _pause(error: DeliveryError, failures: int) -> float:
+    """Seconds until the next attempt, given how many have failed."""
+    if error.answer is not Answer.TRANSIENT:
+        return CONFIG_FAULT_RETRY_SECONDS
+    doubled = FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, MAX_DOUBLINGS)
+    return max(min(doubled, MAX_RETRY_SECONDS), error.retry_after or 0.0)

@@ -1,0 +1,136 @@
+"""Tells incidents to the Alertmanagers of one cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from ..alert import Incident
+from .alertmanager_alerts import (
+    RESEND_RESOLVED_SECONDS,
+    RESEND_SECONDS,
+    alerts_url,
+    api_alerts,
+)
+from .answer import Answer
+from .encoding import to_json
+from .http import TOTAL_SECONDS, HttpError, HttpPoster
+from .http_options import HttpOptions
+from .receiver import Habits
+from .secret import Secret
+
+log = logging.getLogger("querypulse")
+
+LEAST_SECONDS = 3.0
+SOONEST_FIRST = (Answer.TRANSIENT, Answer.CONFIG_FAULT, Answer.POISON, Answer.GONE)
+"""Where members refuse differently, what is worth trying again soonest decides."""
+
+
+class Alertmanager:
+    """Posts every incident to all members, whose own gossip joins what they heard.
+
+    One that accepts is enough; what another refuses is logged once, until it accepts again.
+    Alertmanager forgets, so what fires is posted again and again.
+    """
+
+    habits = Habits(
+        resend_seconds=RESEND_SECONDS,
+        resend_resolved_seconds=RESEND_RESOLVED_SECONDS,
+        reconciles=True,
+    )
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        *,
+        name: str = "alertmanager",
+        http: HttpOptions | None = None,
+        external_url: str = "",
+    ) -> None:
+        """Check the settings; ``external_url`` is where a person can look further.
+
+        Raises:
+            ValueError: there is no URL, or one cannot be used; the message names the setting.
+
+        """
+        if not urls:
+            raise ValueError("alertmanager_urls must name at least one Alertmanager")
+        self.name = name
+        self._external_url = external_url
+        self._members = [
+            HttpPoster(
+                Secret(alerts_url(url)),
+                setting="alertmanager_urls",
+                http=http,
+                total_seconds=max(LEAST_SECONDS, TOTAL_SECONDS / len(urls)),
+            )
+            for url in urls
+        ]
+        self._refused: dict[int, str] = {}
+
+    def send(self, incident: Incident, wall: float) -> None:
+        """Tell one incident; see ``Receiver.send``."""
+        alerts = api_alerts(incident, wall, self._external_url)
+        errors = [self._tell(index, alerts, wall) for index in range(len(self._members))]
+        failed = [error for error in errors if error is not None]
+        if len(failed) < len(errors):
+            return
+        failed.sort(key=lambda error: SOONEST_FIRST.index(error.answer))
+        failed[0].may_have_arrived = any(error.may_have_arrived for error in failed)
+        raise failed[0]
+
+    def close(self) -> None:
+        """Give the connections back."""
+        for member in self._members:
+            member.close()
+
+    def _tell(self, index: int, alerts: list[dict[str, Any]], wall: float) -> HttpError | None:
+        """What one member answered: its error, or None."""
+        try:
+            _post(self._members[index], alerts, wall)
+        except HttpError as error:
+            self._note(index, error)
+            return error
+        self._refused.pop(index, None)
+        return None
+
+    def _note(self, index: int, error: HttpError) -> None:
+        if len(self._members) > 1 and self._refused.get(index) != str(error):
+            self._refused[index] = str(error)
+            log.warning("querypulse: %s: a member did not take an alert: %s", self.name, error)
+
+
+def _post(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None:
+    """Post all at once; where that is refused, one by one, for one may spoil the others.
+
+    Raises:
+        HttpError: none was accepted.
+
+    """
+    try:
+        member.post(to_json(alerts), wall)
+    except HttpError as error:
+        if error.answer is not Answer.POISON or len(alerts) == 1:
+            raise
+        _post_singly(member, alerts, wall)
+
+
+def _post_singly(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None:
+    refusals = [_refusal(member, alert, wall) for alert in alerts]
+    errors = [error for error in refusals if error is not None]
+    if len(errors) == len(alerts):
+        raise errors[0]
+
+
+def _refusal(member: HttpPoster, alert: dict[str, Any], wall: float) -> HttpError | None:
+    """Why this one alert is not taken, None if it is; anything else but a refusal is raised."""
+    try:
+        member.post(to_json([alert]), wall)
+    except HttpError as error:
+        if error.answer is not Answer.POISON:
+            raise
+        name, query = alert["labels"]["alertname"], alert["labels"]["query"]
+        log.warning("querypulse: %s of %s is not taken: %s", name, query, error)
+        return error
+    return None

@@ -1,0 +1,142 @@
+"""Pings a dead man's switch for as long as the worker judges: its silence is the alarm."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from ...listener.guard import Guard
+from ...listener.loop import Loop
+from ..alert import Incident
+from .answer import Answer
+from .heartbeat_ping import START, STOPPED, Ping, due_at, ping_of, ping_url
+from .http import HttpError, HttpPoster
+from .http_options import HttpOptions
+from .secret import Secret
+
+log = logging.getLogger("querypulse")
+
+NAME = "heartbeat"
+RETRY_SECONDS = 15.0
+OUTCOMES = (*(answer.value for answer in Answer), "failed")
+PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
+
+
+class Heartbeat:
+    """Healthchecks-style pings from a thread of their own, each driven by a ``beat``.
+
+    A worker that hangs beats no more, so no ping leaves, however well this thread is.
+    ``outcomes`` counts pings by what became of them.
+    """
+
+    def __init__(
+        self,
+        url: Secret,
+        guard: Guard,
+        *,
+        interval_seconds: float = 60.0,
+        http: HttpOptions | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """Check the settings.
+
+        Raises:
+            ValueError: ``url`` cannot be used; the message names the setting.
+
+        """
+        self.name = NAME
+        self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        self._poster = HttpPoster(url, setting="heartbeat_url", http=http)
+        self._interval = interval_seconds
+        self._clock = clock
+        self._wall = wall
+        self._guard = guard
+        self._loop = Loop(NAME, self._step, guard, last=self._say_stopped)
+        self._run = str(uuid.uuid4())
+        self._pid = os.getpid()
+        self._problem = ""
+        # Shared with the worker; the condition guards them, and is not held during a ping.
+        self._changed = threading.Condition()
+        self._next: Ping | None = START
+        self._last: Ping | None = None
+        self._last_at = clock()
+        self._not_before = -math.inf
+
+    def start(self) -> None:
+        """Begin; the first ping says that the watch has started."""
+        self._loop.start()
+
+    def beat(self, incidents: Sequence[Incident]) -> None:
+        """The worker has judged, and this is all that is open. Never waits for a ping.
+
+        What is not due yet is forgotten, not kept for later: by then the worker may hang.
+        """
+        ping = ping_of(incidents)
+        with self._changed:
+            due = max(due_at(ping, self._last, self._last_at, self._interval), self._not_before)
+            if self._next is None and self._clock() >= due:
+                self._next = ping
+                self._changed.notify_all()
+
+    def close(self, timeout: float) -> None:
+        """Say that the watch has stopped, and end after at most ``timeout`` seconds."""
+        if os.getpid() != self._pid:
+            return  # in a fork of the driver there is no thread, and nothing to say
+        self._loop.stop()
+        with self._changed:
+            self._changed.notify_all()
+        self._loop.join(timeout)
+        self._guard.attempt(f"close-{NAME}", self._poster.close)
+
+    def _step(self) -> None:
+        """Send the next ping once there is one."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._next or self._loop.stopping.is_set())
+            ping = self._next
+            if ping is None or self._loop.stopping.is_set():
+                return
+            self._last_at = self._clock()
+            self._next = None
+        pause = self._send(ping)
+        with self._changed:
+            self._last = ping if pause is None else self._last
+            self._not_before = self._clock() + (pause or 0.0)
+
+    def _say_stopped(self) -> None:
+        if self._last is not None:
+            self._send(STOPPED)
+
+    def _send(self, ping: Ping) -> float | None:
+        """None when it was taken, else how long to leave the place alone."""
+        try:
+            self._poster.post(
+                ping.text.encode("utf-8", "replace"),
+                self._wall(),
+                lambda _: PLAIN_TEXT,
+                address=lambda url: ping_url(url, ping.path, self._run),
+            )
+        except HttpError as error:
+            self.outcomes[error.answer.value] += 1
+            self._note(str(error))
+            soon = error.answer is Answer.TRANSIENT
+            pause = min(RETRY_SECONDS, self._interval) if soon else self._interval
+            return max(pause, error.retry_after or 0.0)
+        except Exception:
+            self.outcomes["failed"] += 1
+            raise
+        self.outcomes[Answer.DELIVERED.value] += 1
+        self._problem = ""
+        return None
+
+    def _note(self, problem: str) -> None:
+        """Log a problem when it is news."""
+        if problem != self._problem:
+            self._problem = problem
+            log.warning("querypulse: %s was not taken: %s", NAME, problem)

@@ -1,0 +1,62 @@
+"""A key, token or secret URL: given as it is, or kept in a file that may change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+class Secret:
+    """Shown nowhere: ``repr`` and ``str`` are masked, ``reveal`` is the one way to it.
+
+    One from a file is read again when the file changes, so that a rotated key needs no
+    restart. A file that has vanished, or is empty or not UTF-8 at the moment, keeps the last
+    good value: whoever rotates it may be half way.
+    """
+
+    def __init__(self, value: str) -> None:
+        self._value = value.strip()
+        self._path: Path | None = None
+        self._seen: tuple[int, int, int] | None = None
+
+    @classmethod
+    def from_file(cls, path: str | Path, *, setting: str) -> Secret:
+        """The secret that is the file's content, without the white space around it.
+
+        Raises:
+            ValueError: the file cannot be read or is empty; the message names ``setting``.
+
+        """
+        secret = cls("")
+        secret._path = Path(path)
+        try:
+            secret._read()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8"
+            raise ValueError(f"{setting}: cannot read {path}: {reason}") from None
+        if not secret._value:
+            raise ValueError(f"{setting}: {path} is empty")
+        return secret
+
+    def reveal(self) -> str:
+        """The value as it is now; looks at the file, so not for Spark's threads."""
+        if self._path is not None:
+            try:
+                self._read()
+            except (OSError, ValueError):
+                return self._value
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret('********')"
+
+    def _read(self) -> None:
+        """Take the file's content if the file is another than the one read last."""
+        if self._path is None:
+            return
+        stat = self._path.stat()
+        # Kubernetes swaps a link: another inode, though time and size may be the same.
+        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        if seen == self._seen:
+            return
+        self._value = self._path.read_text(encoding="utf-8").strip() or self._value
+        self._seen = seen

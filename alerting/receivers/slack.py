@@ -1,0 +1,62 @@
+"""Tells incidents to a Slack channel."""
+
+from __future__ import annotations
+
+from ..alert import Incident
+from .answer import Answer
+from .encoding import to_json
+from .http import HttpError, HttpPoster
+from .http_options import HttpOptions
+from .receiver import Habits
+from .second_try import post_or_less
+from .secret import Secret
+from .slack_message import minimal_message, slack_message
+
+ACCEPTED = b"ok"
+
+
+class Slack:
+    """One message per incident through an incoming webhook, which takes one a second.
+
+    https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
+    """
+
+    habits = Habits(per_minute=60.0)
+
+    def __init__(
+        self,
+        url: Secret,
+        *,
+        name: str = "slack",
+        http: HttpOptions | None = None,
+        external_url: str = "",
+    ) -> None:
+        """Check the settings; ``external_url`` is where a person can look further.
+
+        Raises:
+            ValueError: ``url`` cannot be used; the message names the setting.
+
+        """
+        self.name = name
+        self._external_url = external_url
+        self._poster = HttpPoster(url, setting="slack_webhook_url", http=http)
+
+    def send(self, incident: Incident, wall: float) -> None:
+        """Tell one incident; see ``Receiver.send``."""
+        full = to_json(slack_message(incident, self._external_url))
+        less = to_json(minimal_message(incident))
+        post_or_less(lambda body: self._post(body, wall), full, less)
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._poster.close()
+
+    def _post(self, body: bytes, wall: float) -> bytes:
+        """A 2xx counts with the body "ok" only: what else answers so is not Slack."""
+        answer = self._poster.post(body, wall).strip()
+        if answer == ACCEPTED:
+            return answer
+        # Nothing read at all is a connection that broke; a page is another place.
+        meant = Answer.CONFIG_FAULT if answer else Answer.TRANSIENT
+        text = f"{self._poster.place} answered 2xx without Slack's 'ok'"
+        raise HttpError(text, meant, may_have_arrived=True)

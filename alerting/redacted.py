@@ -1,0 +1,39 @@
+"""A judgement without secrets: what everything after it, pages and status alike, gets. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ..listener.redaction import WITHHELD, Redactor, redact
+from .evaluate import Judgement, Verdict
+from .finding import Finding
+
+ERROR_CLASS = "error_class"
+"""The evidence that stays when all else must be withheld."""
+
+
+def redacted(judgement: Judgement, redactor: Redactor) -> Judgement:
+    """Redact every text of every finding and verdict. Labels stay: they are identities."""
+    findings = tuple(_finding(finding, redactor) for finding in judgement.findings)
+    verdicts = {label: _verdict(one, redactor) for label, one in judgement.verdicts.items()}
+    return Judgement(findings, verdicts)
+
+
+def _finding(finding: Finding, redactor: Redactor) -> Finding:
+    evidence = {name: redactor.text(text) for name, text in finding.evidence.items()}
+    reason = redactor.text(finding.reason)
+    if evidence.get(ERROR_CLASS) == WITHHELD:
+        # A page must say something, and a class was redacted by shape when it came in.
+        evidence[ERROR_CLASS] = redact(finding.evidence[ERROR_CLASS])
+        reason = f"{evidence[ERROR_CLASS]}: {WITHHELD}"
+    return replace(
+        finding,
+        reason=reason,
+        summary=redactor.text(finding.summary),
+        evidence=evidence,
+        cause=redactor.text(finding.cause),
+    )
+
+
+def _verdict(verdict: Verdict, redactor: Redactor) -> Verdict:
+    return replace(verdict, reason=redactor.text(verdict.reason)) if verdict.reason else verdict

@@ -1,0 +1,55 @@
+"""Silences: for a while nobody is to be told of what matches. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from .alert import Alert
+
+END_OF_TIME = 253_402_300_799.0
+"""The last second of the year 9999, the last that can be written."""
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """Alerts whose query and name match the patterns are not told until Unix time ``until``.
+
+    The whole driver's alerts have the query ``*``, which the pattern ``*`` alone matches.
+    """
+
+    queries: str
+    until: float
+    alertname: str = "*"
+    reason: str = ""
+
+    def covers(self, alert: Alert, wall: float) -> bool:
+        """Whether ``alert`` is not to be told at Unix time ``wall``."""
+        return (
+            wall < self.until
+            and fnmatchcase(alert.labels["query"], self.queries)
+            and fnmatchcase(alert.name, self.alertname)
+        )
+
+    def __str__(self) -> str:
+        """As people read it: ``silenced until <ISO 8601>: <reason>``."""
+        until = datetime.fromtimestamp(min(self.until, END_OF_TIME), timezone.utc)
+        text = f"silenced until {until.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+        return f"{text}: {self.reason}" if self.reason else text
+
+
+def silence_of(alert: Alert, silences: Iterable[Silence], wall: float) -> Silence | None:
+    """The silence that covers ``alert`` longest; None when it is to be told."""
+    covering = [one for one in silences if one.covers(alert, wall)]
+    return max(covering, key=lambda one: one.until, default=None)
+
+
+def why_muted(alerts: Iterable[Alert], silences: Sequence[Silence], wall: float) -> str:
+    """Why nobody is to be told of ``alerts``; empty when one of them is not silenced."""
+    found = [silence_of(alert, silences, wall) for alert in alerts]
+    known = [silence for silence in found if silence is not None]
+    if not known or len(known) < len(found):
+        return ""
+    return str(min(known, key=lambda one: one.until))

@@ -1,0 +1,187 @@
+"""Keeps the outboxes on disk, in a thread of its own, so that they outlive the driver."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ..listener.guard import Guard
+from ..listener.loop import Loop
+from .row import Row
+from .spool_file import Change, Rows, SpoolBusyError, SpoolFile, is_corruption
+
+log = logging.getLogger("querypulse")
+
+LOAD_SECONDS = 2.0
+RETRY_SECONDS = 3.0
+
+Essence = tuple[object, ...]
+
+
+class Spool:
+    """The newest rows of every receiver, written as soon as anything of weight changes.
+
+    ``problem`` says what is wrong, and is empty while all is well. Deliveries do not notice:
+    without a disk everything works as long as the process lives. Until the rows of an earlier
+    process were taken with ``load``, nothing is written over them. In a forked child nothing
+    happens.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        app: str,
+        guard: Guard,
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.problem = ""
+        self._file = SpoolFile(folder, app)
+        self._guard = guard
+        self._wall = wall
+        self._loop = Loop("spool", self._step, guard, last=self._file.close)
+        self._found: Rows | None = None
+        self._was_opened = False
+        self._fails = False
+        self._newest: dict[str, tuple[Row, ...]] = {}
+        self._offered = 0
+        self._written = 0
+        self._on_disk: dict[tuple[str, str], Essence] = {}
+        # Guards what was found and offered; never held while the disk is at work.
+        self._changed = threading.Condition()
+
+    def start(self) -> None:
+        """Begin."""
+        if not self._loop.is_forked:
+            self._loop.start()
+
+    def load(self, timeout: float = LOAD_SECONDS) -> Rows | None:
+        """Start, and return once the rows that an earlier process left, by receiver.
+
+        None when there was no spool, and also when it could not be read within ``timeout``
+        seconds: then they may come later, so ask again, with 0, as often as you like.
+        """
+        if self._loop.is_forked:
+            return None
+        self._loop.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._was_opened or self._fails, timeout)
+            found, self._found = self._found, None
+            self._changed.notify_all()
+            return found
+
+    def offer(self, receiver: str, rows: tuple[Row, ...]) -> None:
+        """Keep these rows of one receiver, and no others of it; never waits for the disk."""
+        if self._loop.is_forked:
+            return
+        with self._changed:
+            if self._newest.get(receiver) != rows:
+                self._newest[receiver] = rows
+                self._offered += 1
+                self._changed.notify_all()
+
+    def flush(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds; True when all that was offered is on the disk."""
+        if self._loop.is_forked:
+            return True
+        with self._changed:
+            due = self._offered
+            return self._changed.wait_for(lambda: self._written >= due, timeout)
+
+    def close(self, timeout: float) -> None:
+        """Write what is to be written, if that can be done in time, and let go of the file."""
+        if self._loop.is_forked:
+            return
+        began = time.monotonic()
+        if not self._fails:
+            self.flush(timeout)
+        self._loop.stop()
+        with self._changed:
+            self._changed.notify_all()
+        self._loop.join(timeout - (time.monotonic() - began))
+
+    def _step(self) -> None:
+        """Open the file, or write what is new; after a failure, wait a little."""
+        try:
+            if self._file.is_open:
+                self._write_newest()
+            else:
+                self._open()
+        except SpoolBusyError as error:
+            self._say(str(error))
+            self._wait()
+        except (OSError, sqlite3.Error) as error:
+            self._guard.report("spool", error)
+            self._say(f"{self._file.path}: {error}")
+            self._file.disconnect()
+            if is_corruption(error):
+                self._file.put_aside(self._wall(), error)
+            self._wait()
+
+    def _open(self) -> None:
+        rows = self._file.open(self._wall())
+        with self._changed:
+            if not self._was_opened:
+                self._found = rows if self._file.existed else None
+            self._on_disk = {
+                (receiver, row.incident.key): essence(row)
+                for receiver, held in rows.items()
+                for row in held
+            }
+            self._was_opened = True
+            self._offered += 1
+            self._changed.notify_all()
+
+    def _write_newest(self) -> None:
+        with self._changed:
+            if self._found is not None or self._written == self._offered:
+                if not self._loop.stopping.is_set():
+                    self._changed.wait()
+                return
+            newest, offered = dict(self._newest), self._offered
+        changes, on_disk = self._differences(newest)
+        if changes:
+            self._file.write(changes)
+        with self._changed:
+            self._on_disk = on_disk
+            self._written = offered
+            self._fails = False
+            self._changed.notify_all()
+        self._say(self._file.mishap)
+
+    def _differences(
+        self, newest: dict[str, tuple[Row, ...]]
+    ) -> tuple[list[Change], dict[tuple[str, str], Essence]]:
+        """What to write, and what is on the disk then."""
+        rows = {(name, row.incident.key): row for name, held in newest.items() for row in held}
+        kept = {key: one for key, one in self._on_disk.items() if key[0] not in newest}
+        after = {**kept, **{key: essence(row) for key, row in rows.items()}}
+        changes: list[Change] = [
+            (*key, row) for key, row in rows.items() if self._on_disk.get(key) != after[key]
+        ]
+        changes += [(*key, None) for key in self._on_disk if key not in after]
+        return changes, after
+
+    def _wait(self) -> None:
+        with self._changed:
+            self._fails = True
+            self._changed.notify_all()
+            self._changed.wait_for(self._loop.stopping.is_set, RETRY_SECONDS)
+
+    def _say(self, problem: str) -> None:
+        """Log a problem when it is news."""
+        if problem and problem != self.problem:
+            log.warning("querypulse: the alerts' spool: %s", problem)
+        self.problem = problem
+
+
+def essence(row: Row) -> Essence:
+    """What of a row is worth a write: all but its wording, which changes with every look."""
+    incident = row.incident
+    alerts = tuple((alert.key, alert.starts_at, alert.ends_at) for alert in incident.alerts)
+    knowledge = (row.told, row.told_revision, row.told_at, row.queued_at, row.dead)
+    return (alerts, incident.revision, incident.muted, incident.severity, *knowledge)

@@ -1,0 +1,161 @@
+"""The SQLite file that keeps the outboxes' rows; used by one thread."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from .row import Row
+from .spool_lock import SpoolLock
+
+VERSION = 1
+BUSY_SECONDS = 2.0
+APP_CHARACTERS = 16
+
+CREATE = "CREATE TABLE rows (receiver TEXT, key TEXT, row BLOB, PRIMARY KEY (receiver, key))"
+READ = "SELECT receiver, key, row FROM rows ORDER BY rowid"
+WRITE = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?)"
+DELETE = "DELETE FROM rows WHERE receiver = ? AND key = ?"
+
+Rows = dict[str, tuple[Row, ...]]
+"""All rows by receiver."""
+Change = tuple[str, str, Row | None]
+"""Receiver, key, and the new row; None deletes it."""
+
+
+class SpoolBusyError(Exception):
+    """Another live process has the spool."""
+
+
+class UnreadableError(Exception):
+    """The file is none of ours, or of a newer version."""
+
+
+class SpoolFile:
+    """One application's file in ``folder``: only its owner may read it, from its first byte on.
+
+    ``existed``: it was there before. ``mishap`` says what could not be read, and where it was
+    put. Errors are those of the file system (``OSError``) and of SQLite (``sqlite3.Error``).
+    """
+
+    def __init__(self, folder: Path, app: str) -> None:
+        name = f"outbox-{sha256(app.encode()).hexdigest()[:APP_CHARACTERS]}"
+        self.path = folder / f"{name}.sqlite"
+        self.existed = False
+        self.mishap = ""
+        self._lock = SpoolLock(folder / f"{name}.lock")
+        self._connection: sqlite3.Connection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be written."""
+        return self._connection is not None
+
+    def open(self, wall: float) -> Rows:
+        """Take the file and read it; a corrupt one is renamed at Unix time ``wall``.
+
+        Raises:
+            SpoolBusyError: another process has it.
+
+        """
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._lock.take():
+            raise SpoolBusyError(f"{self.path}: in use by another process")
+        try:
+            return self._connect()
+        except (sqlite3.DatabaseError, UnreadableError) as error:
+            if not is_corruption(error):
+                raise
+            self.put_aside(wall, error)
+            return self._connect()
+
+    def put_aside(self, wall: float, error: Exception) -> None:
+        """Keep what cannot be read for a person to look at, out of the way."""
+        self.disconnect()
+        target = f"{self.path}.corrupt-{wall:.0f}"
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            if os.path.lexists(f"{self.path}{suffix}"):
+                Path(f"{self.path}{suffix}").replace(f"{target}{suffix}")
+        self.mishap = f"{error}; put aside as {target}"
+
+    def write(self, changes: Iterable[Change]) -> None:
+        """Write all changes or none; they are on the disk when this returns."""
+        connection = self._connection
+        if connection is None:
+            raise sqlite3.ProgrammingError("the spool is not open")
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            for receiver, key, row in changes:
+                if row is None:
+                    connection.execute(DELETE, (receiver, key))
+                else:
+                    connection.execute(WRITE, (receiver, key, msgspec.json.encode(row)))
+
+    def disconnect(self) -> None:
+        """Close the file, but let nobody else have it."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def close(self) -> None:
+        """Close the file and let others have it."""
+        self.disconnect()
+        self._lock.give_back()
+
+    def _connect(self) -> Rows:
+        """Connect with a write-ahead log, or without where the file system has no such thing."""
+        try:
+            return self._connect_with("WAL")
+        except sqlite3.OperationalError:
+            return self._connect_with("DELETE")
+
+    def _connect_with(self, journal_mode: str) -> Rows:
+        # SQLite gives its side files the mode of the file itself.
+        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        self.path.chmod(0o600)
+        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
+        try:
+            connection.execute(f"PRAGMA journal_mode={journal_mode}")
+            connection.execute("PRAGMA synchronous=FULL")
+            rows = self._read(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return rows
+
+    def _read(self, connection: sqlite3.Connection) -> Rows:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        self.existed = version > 0
+        if version == 0 and tables == 0:
+            with connection:
+                connection.execute("BEGIN IMMEDIATE")
+                connection.execute(CREATE)
+                connection.execute(f"PRAGMA user_version={VERSION}")
+        elif version != VERSION:
+            raise UnreadableError(f"{self.path}: version {version}, this is for {VERSION}")
+        return self._decode(connection)
+
+    def _decode(self, connection: sqlite3.Connection) -> Rows:
+        """All rows; a damaged one must not cost the others."""
+        rows: Rows = {}
+        for receiver, key, text in connection.execute(READ).fetchall():
+            try:
+                row = msgspec.json.decode(text, type=Row)
+            except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+                self.mishap = f"{self.path}: {key} of {receiver} was unreadable: {error}"
+                connection.execute(DELETE, (receiver, key))
+                continue
+            rows[receiver] = (*rows.get(receiver, ()), row)
+        return rows
+
+
+def is_corruption(error: Exception) -> bool:
+    """Whether the content is at fault, and not the disk, its rights, or who else reads it."""
+    return type(error) is sqlite3.DatabaseError or isinstance(error, UnreadableError)

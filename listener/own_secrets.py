@@ -1,0 +1,44 @@
+"""Our own secrets, as they may turn up in somebody's text: exact matches only. Pure."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
+
+MIN_CHARACTERS = 4
+"""Anything shorter would be found in ordinary words."""
+_BASE64_URL = str.maketrans("+/", "-_")
+
+
+def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Every form of every secret, the longest first: plain, escaped, URL-encoded, base64."""
+    found: set[str] = set()
+    for secret in secrets:
+        plain = secret.strip()
+        if len(plain) >= MIN_CHARACTERS:
+            found |= _forms(plain)
+    return tuple(sorted(found, key=lambda form: (-len(form), form)))
+
+
+def _forms(plain: str) -> set[str]:
+    encoded = {quote(plain), quote(plain, safe=""), quote_plus(plain)}
+    encoded |= {_lower_escapes(form) for form in encoded}
+    escaped = {json.dumps(plain)[1:-1], json.dumps(plain, ensure_ascii=False)[1:-1]}
+    base64 = {_base64(plain.encode("utf-8", "replace"), shift) for shift in range(3)}
+    base64 |= {form.translate(_BASE64_URL) for form in base64}
+    return {plain} | encoded | escaped | {form for form in base64 if len(form) >= MIN_CHARACTERS}
+
+
+def _lower_escapes(encoded: str) -> str:
+    """Percent escapes may be written either way: %2F, %2f."""
+    first, *others = encoded.split("%")
+    return "%".join([first, *(other[:2].lower() + other[2:] for other in others)])
+
+
+def _base64(plain: bytes, shift: int) -> str:
+    """The characters that stand for ``plain`` and nothing else, ``shift`` bytes into a text."""
+    encoded = b64encode(bytes(shift) + plain).decode()
+    begin = -(-shift * 8 // 6)
+    return encoded[begin : (shift + len(plain)) * 8 // 6]

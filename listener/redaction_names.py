@@ -1,0 +1,53 @@
+"""Takes the values of secret names out of text: ``password=...``, in whatever language. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+# One name, then what parts it from its value. Tied to the start of a word, it is tried once
+# for each. Group 2: as options are printed; a plain colon may be prose as well.
+_NAME = re.compile(
+    r"(?<![\w.-])([\w.-]+)"
+    r"(?:(\\{0,4}[\"']\s{0,3}(?:=>?|:|->|,(?=\s{0,3}\\{0,4}[\"']))\s{0,3}"
+    r"|\s{0,3}(?:=>?|->)\s{0,3}|%3[DdAa]|>|</name>\s{0,9}<value>)"
+    r"|\s{0,3}:\s{0,3})"
+)
+# What opens a value, such as the quote in b"..." or Some("..."), stays, and so does its end.
+_OPENING = re.compile(r"(?:[\w.]{0,40}[(\[]\s?){0,2}[a-zA-Z]{0,2}(\\*)([\"'])")
+_INSIDE = {
+    (False, '"'): re.compile(r'(?s)(?:[^"\\]|\\.)+'),
+    (False, "'"): re.compile(r"(?s)(?:[^'\\]|\\.)+"),
+    (True, '"'): re.compile(r'[^"\\]+(?:\\+[^"\\]+)*'),
+    (True, "'"): re.compile(r"[^'\\]+(?:\\+[^'\\]+)*"),
+}
+"""By whether the quote is escaped, and which it is."""
+_BARE = re.compile(r"[^\s;,&\"'{}][^\s;,&\"'}]*")
+
+IsSecret = Callable[[str, bool], bool]
+"""Whether a name's value is one; True when it is written as options are."""
+
+
+def hide_values(text: str, is_secret: IsSecret, hidden: str) -> str:
+    """Replace the value of each secret name, leaving its quotes, by ``hidden``."""
+    kept: list[str] = []
+    done = at = 0
+    while (name := _NAME.search(text, at)) is not None:
+        at = name.end()
+        if is_secret(name.group(1), name.group(2) is not None):
+            begin, end = _value(text, at)
+            if end > begin:
+                kept += [text[done:begin], hidden]
+                done = at = end
+    return "".join([*kept, text[done:]])
+
+
+def _value(text: str, at: int) -> tuple[int, int]:
+    """Where the value at ``at`` begins and ends; nowhere when there is none."""
+    opening = _OPENING.match(text, at)
+    if opening is None:
+        value = _BARE.match(text, at)
+    else:
+        inside = _INSIDE[bool(opening.group(1)), opening.group(2)]
+        value = inside.match(text, opening.end())
+    return value.span() if value is not None else (at, at)

@@ -1,0 +1,83 @@
+"""Settings as they may be shown: without keys, and without the secret parts of URLs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+import msgspec
+
+from .receiver_settings import RECEIVER_TYPES
+
+HIDDEN = "********"
+SECRET = frozenset({"pagerduty_routing_key", "routing_key"})
+URLS = frozenset(
+    {
+        "alertmanager_urls",
+        "heartbeat_url",
+        "pagerduty_url",
+        "proxy_url",
+        "slack_webhook_url",
+        "url",
+        "urls",
+        "webhook_url",
+    }
+)
+TABLES = frozenset({"receivers"})
+LISTS = (list, tuple)
+_FIELDS = {"type", *(name for kind in RECEIVER_TYPES for name in kind.__struct_fields__)}
+
+
+def masked(name: str, value: object) -> object:
+    """A setting's value as it may be shown, whatever was given for it.
+
+    Keys are hidden, URLs shortened to scheme and host: the path of a webhook is its password.
+    Of a receiver only what has a known name is shown, each by the same rules.
+    """
+    if value is None:
+        return None
+    if name in SECRET:
+        return HIDDEN
+    if name in URLS:
+        return _masked_urls(value)
+    if name in TABLES:
+        return tuple(map(_masked_table, value)) if isinstance(value, LISTS) else HIDDEN
+    return value
+
+
+def _masked_urls(value: object) -> object:
+    if isinstance(value, str):
+        return _place(value)
+    if isinstance(value, LISTS):
+        return tuple(map(_masked_urls, value))
+    return value if isinstance(value, (int, float)) else HIDDEN
+
+
+def _place(text: str) -> str:
+    try:
+        url = urlsplit(text)
+    except ValueError:
+        return HIDDEN
+    host = url.netloc.rpartition("@")[2]
+    return f"{url.scheme}://{host}/..." if url.scheme and host else HIDDEN
+
+
+def _masked_table(table: object) -> object:
+    if isinstance(table, msgspec.Struct):
+        table = _given(table)
+    if not isinstance(table, Mapping):
+        return HIDDEN
+    return {str(name): _masked_field(str(name), value) for name, value in table.items()}
+
+
+def _masked_field(name: str, value: object) -> object:
+    shown = name in _FIELDS and not isinstance(value, Mapping)
+    return masked(name, value) if shown else HIDDEN
+
+
+def _given(record: msgspec.Struct) -> dict[str, object]:
+    """The fields of a receiver that are not left at their defaults, its type first."""
+    fields = {field.name: field.default for field in msgspec.structs.fields(record)}
+    values = {name: getattr(record, name) for name in fields}
+    changed = {name: value for name, value in values.items() if value != fields[name]}
+    return {"type": record.__struct_config__.tag, **changed}

@@ -1,0 +1,39 @@
+"""What of a sidecar can be made, and found wrong, before there is a Spark."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..alerting.receivers.heartbeat import Heartbeat
+from ..alerting.receivers.receiver import Receiver
+from ..listener.guard import Guard
+from . import receivers_from_settings, wiring
+from .redacting import Redacting
+from .settings import Settings
+from .silencing import Silencing
+
+
+class Outfit(msgspec.Struct, frozen=True):
+    """Whom to tell, of what not, without which words, and who may read; nothing runs yet."""
+
+    receivers: list[Receiver]
+    heartbeat: Heartbeat | None
+    access: wiring.HttpAccess
+    redacting: Redacting
+    silencing: Silencing
+
+
+def outfit(settings: Settings, guard: Guard) -> Outfit:
+    """Make all of it.
+
+    Raises:
+        SettingsError: a receiver, key, certificate or pattern cannot be used as set.
+
+    """
+    return Outfit(
+        receivers=receivers_from_settings.receivers(settings),
+        heartbeat=receivers_from_settings.heartbeat(settings, guard),
+        access=wiring.http_access(settings),
+        redacting=Redacting(settings),
+        silencing=Silencing(settings.silences, settings.silence_file, guard),
+    )

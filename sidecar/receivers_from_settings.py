@@ -1,0 +1,140 @@
+"""Settings -> receivers and the heartbeat, with their secrets and their way through the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ..alerting.receivers.alertmanager import Alertmanager
+from ..alerting.receivers.heartbeat import Heartbeat
+from ..alerting.receivers.http_options import HttpOptions
+from ..alerting.receivers.pagerduty import EVENTS_URLS, PagerDuty
+from ..alerting.receivers.receiver import Receiver
+from ..alerting.receivers.secret import Secret
+from ..alerting.receivers.slack import Slack
+from ..alerting.receivers.webhook import Webhook
+from ..alerting.routing import Route
+from ..listener.guard import Guard
+from .configured import Configured, configured
+from .receiver_settings import (
+    AlertmanagerSettings,
+    Common,
+    PagerDutySettings,
+    SlackSettings,
+    WebhookSettings,
+)
+from .settings import Settings, SettingsError
+
+
+def receivers(settings: Settings) -> list[Receiver]:
+    """One receiver for each place the settings name.
+
+    Raises:
+        SettingsError: a URL, key, secret or certificate cannot be used, or the settings
+            contradict each other.
+
+    """
+    return [_receiver(one, settings) for one in configured(settings)]
+
+
+def routes(settings: Settings) -> dict[str, Route]:
+    """What each receiver is told of, by the receiver's name."""
+    return {one.given.name: _route(one.given) for one in configured(settings)}
+
+
+def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
+    """The ping that says we are alive, where one is wanted.
+
+    Raises:
+        SettingsError: its URL cannot be used.
+
+    """
+    url, file = settings.heartbeat_url, settings.heartbeat_url_file
+    if url is None and file is None:
+        return None
+    if url is not None and file is not None:
+        raise SettingsError("give 'heartbeat_url' or 'heartbeat_url_file', not both")
+    http = _http(None, settings)
+    with _as_settings_error():
+        http.check()
+        secret = _secret(url, file, "heartbeat_url_file")
+        interval = settings.heartbeat_interval_seconds
+        return Heartbeat(secret, guard, interval_seconds=interval, http=http)
+
+
+def _receiver(one: Configured, settings: Settings) -> Receiver:
+    with _as_settings_error(one):
+        http = _http(one.given, settings)
+        http.check()
+    given = one.given
+    if isinstance(given, WebhookSettings):
+        return _webhook(one, given, http)
+    if isinstance(given, PagerDutySettings):
+        return _pagerduty(one, given, http)
+    if isinstance(given, SlackSettings):
+        url = _secret_of(one, "url", given.url, given.url_file)
+        with _as_settings_error(one):
+            return Slack(url, name=given.name, http=http)
+    return _alertmanager(one, given, http)
+
+
+def _webhook(one: Configured, given: WebhookSettings, http: HttpOptions) -> Webhook:
+    url = _secret_of(one, "url", given.url, given.url_file)
+    with _as_settings_error(one):
+        files = [
+            Secret.from_file(path, setting=one.called("secret_files"))
+            for path in given.secret_files
+        ]
+        return Webhook(url, name=given.name, secrets=files, format=given.format, http=http)
+
+
+def _pagerduty(one: Configured, given: PagerDutySettings, http: HttpOptions) -> PagerDuty:
+    key = _secret_of(one, "routing_key", given.routing_key, given.routing_key_file)
+    with _as_settings_error(one):
+        url = given.url if given.url is not None else EVENTS_URLS[given.region]
+        return PagerDuty(key, name=given.name, url=url, http=http)
+
+
+def _alertmanager(one: Configured, given: AlertmanagerSettings, http: HttpOptions) -> Alertmanager:
+    with _as_settings_error(one):
+        return Alertmanager(given.urls, name=given.name, http=http)
+
+
+def _secret_of(one: Configured, field: str, value: str | None, file: str | None) -> Secret:
+    try:
+        return _secret(value, file, one.called(f"{field}_file"))
+    except ValueError as error:
+        raise SettingsError(f"{one.place}{error}") from None
+
+
+def _secret(value: str | None, file: str | None, setting: str) -> Secret:
+    return Secret(value) if value is not None else Secret.from_file(file or "", setting=setting)
+
+
+def _http(given: Common | None, settings: Settings) -> HttpOptions:
+    """A receiver's own options, and where it has none those of all."""
+    options = {}
+    for name in HttpOptions.__struct_fields__:
+        own = getattr(given, name, None)
+        options[name] = own if own is not None else getattr(settings, name)
+    return HttpOptions(**options)
+
+
+def _route(given: Common) -> Route:
+    return Route(
+        severities=given.severities,
+        queries=given.queries,
+        fallback=given.fallback,
+        fallback_after_seconds=given.fallback_after_seconds,
+    )
+
+
+@contextmanager
+def _as_settings_error(one: Configured | None = None) -> Iterator[None]:
+    """What a receiver's constructor dislikes, as people set it."""
+    try:
+        yield
+    except SettingsError:
+        raise
+    except ValueError as error:
+        raise SettingsError(one.told(str(error)) if one else str(error)) from None

@@ -1,0 +1,118 @@
+"""``querypulse silence``: says in a file, which sidecars read, of what nobody is to be told."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import msgspec
+
+from .receiver_settings import SilenceSettings
+from .settings import SettingsError
+from .settings_sources import load_settings
+from .silence_file import Silences, add_silence, end_silences, in_force, read_silences
+
+_DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
+LONGEST = timedelta(days=366)
+
+
+class SilenceRequest(msgspec.Struct, frozen=True):
+    """What was asked for on the command line; nothing is a list of what is silenced."""
+
+    queries: str | None = None
+    lasting: timedelta | None = None
+    end: str | None = None
+    alertname: str = "*"
+    reason: str = ""
+    file: str | None = None
+
+
+def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
+    """Tell the parser what can be asked for: the fields of a ``SilenceRequest``."""
+    parser.add_argument(
+        "queries", nargs="?", metavar="PATTERN", help="names of queries, such as 'bronze*'"
+    )
+    parser.add_argument(
+        "--for", type=_duration, dest="lasting", metavar="TIME", help="such as 90s, 30m, 2h, 1d12h"
+    )
+    parser.add_argument("--alertname", default="*", metavar="PATTERN", help="of these alerts only")
+    parser.add_argument("--reason", default="", help="for whoever wonders why it is quiet")
+    parser.add_argument("--end", metavar="PATTERN", help="end the silences of this pattern")
+    parser.add_argument("--file", help="in place of the setting silence_file")
+
+
+def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
+    """Add, end or list silences; 1 when there was none to end.
+
+    Raises:
+        SettingsError: it is not clear what is wanted, or the file cannot be used.
+
+    """
+    _require_sense(request)
+    path = _path(request, environment)
+    now = datetime.now(timezone.utc)
+    try:
+        if request.end is not None:
+            return _end(path, request.end, now)
+        if request.queries is not None and request.lasting is not None:
+            one = SilenceSettings(
+                queries=request.queries,
+                until=(now + request.lasting).replace(microsecond=0),
+                alertname=request.alertname,
+                reason=request.reason,
+            )
+            add_silence(path, one, now)
+            return _say((one,), now)
+        return _say(in_force(read_silences(path), now), now)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"silence: {error}") from None
+
+
+def _require_sense(request: SilenceRequest) -> None:
+    if request.end is not None and (request.queries is not None or request.lasting is not None):
+        raise SettingsError("silence: --end takes its own pattern and nothing else")
+    if (request.queries is None) != (request.lasting is None):
+        raise SettingsError("silence: PATTERN and --for go together: every silence has an end")
+
+
+def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path:
+    file = request.file or load_settings({}, environment, {}).settings.silence_file
+    if file is None:
+        raise SettingsError("silence: name the file by --file or by the setting 'silence_file'")
+    return Path(file)
+
+
+def _end(path: Path, queries: str, now: datetime) -> int:
+    ended = end_silences(path, queries, now)
+    if not ended:
+        known = sorted({one.queries for one in in_force(read_silences(path), now)})
+        sys.stderr.write(f"querypulse: no silence of {queries!r} in {path}; there are: {known}\n")
+        return 1
+    sys.stdout.write(f"ended: {len(ended)} of {queries}\n")
+    return 0
+
+
+def _say(silences: Silences, now: datetime) -> int:
+    if not silences:
+        sys.stdout.write("nothing is silenced\n")
+    for one in silences:
+        left = timedelta(seconds=round((one.until - now).total_seconds()))
+        why = f": {one.reason}" if one.reason else ""
+        until = one.until.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        sys.stdout.write(f"{one.queries}  {one.alertname}  until {until} ({left} left){why}\n")
+    return 0
+
+
+def _duration(text: str) -> timedelta:
+    found = _DURATION.fullmatch(text)
+    days, hours, minutes, seconds = (
+        (int(part or 0) for part in found.groups()) if found else [0] * 4
+    )
+    lasting = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if not timedelta() < lasting <= LONGEST:
+        raise argparse.ArgumentTypeError(f"such as 90s, 30m, 2h or 1d12h, given {text!r}")
+    return lasting

@@ -1,0 +1,112 @@
+"""Everything by which a driver tells: the deliveries, the spool behind them, the heartbeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from ..alerting.alert import Incident
+from ..alerting.dispatch import Dispatch
+from ..alerting.receivers.heartbeat import Heartbeat
+from ..alerting.receivers.receiver import Receiver
+from ..alerting.row import Row
+from ..listener.guard import Guard
+from . import wiring
+from .deadline import Deadline
+from .settings import Settings
+
+
+class Telling:
+    """Takes the open incidents after each judging; starts, flushes and ends what tells them.
+
+    ``inherited`` is what an earlier process of the same app left open. Where the spool cannot
+    be read at once, ``inherit`` is given that later, by the thread that offers.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        app: str,
+        guard: Guard,
+        *,
+        receivers: Sequence[Receiver],
+        heartbeat: Heartbeat | None,
+        inherit: Callable[[tuple[Incident, ...]], None] = lambda _: None,
+    ) -> None:
+        self._spool = wiring.spool(settings, app, guard)
+        self.deliveries = wiring.deliveries(settings, guard, receivers=receivers, spool=self._spool)
+        self._dispatch = Dispatch(self.deliveries, spool=self._spool)
+        self._heartbeat = heartbeat
+        self._inherit = inherit
+        self.inherited = self._adopt(self._spool.load()) if self._spool is not None else ()
+
+    @property
+    def spool_problem(self) -> str:
+        """Why nothing would outlive the driver, though it should."""
+        return self._spool.problem if self._spool is not None else ""
+
+    @property
+    def outcomes(self) -> dict[str, Mapping[str, int]]:
+        """How attempts went, by the name of a receiver, or of the heartbeat."""
+        found: dict[str, Mapping[str, int]] = {one.name: one.outcomes for one in self.deliveries}
+        if self._heartbeat is not None:
+            found[self._heartbeat.name] = self._heartbeat.outcomes
+        return found
+
+    def start(self) -> None:
+        """Begin to tell."""
+        for delivery in self.deliveries:
+            delivery.start()
+        if self._heartbeat is not None:
+            self._heartbeat.start()
+
+    def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
+        """Hand over all open incidents, and what may be ended; never waits."""
+        late = self._adopt(self._spool.load(0.0)) if self._spool is not None else ()
+        if late:
+            self._inherit(late)
+            incidents += _others(late, incidents)
+        self._dispatch.offer(incidents, closings)
+        if self._heartbeat is not None:
+            self._heartbeat.beat(incidents)
+
+    def flush(self, deadline: Deadline) -> bool:
+        """Attempt all that is pending, each receiver within its share of the time.
+
+        A receiver that hangs must not keep a page from the others.
+        """
+        waiting = range(len(self.deliveries), 0, -1)
+        delivered = [
+            delivery.flush(deadline.left / left)
+            for delivery, left in zip(self.deliveries, waiting, strict=True)
+        ]
+        if self._spool is not None and not self._spool.problem:
+            # Killed after this, the driver's successor knows what was told.
+            self._spool.flush(deadline.left)
+        return all(delivered)
+
+    def close(self, deadline: Deadline) -> None:
+        """End every thread; what was not told stays in the spool, if there is one."""
+        self._ask_fallbacks(deadline)
+        for delivery in self.deliveries:
+            delivery.close(deadline.left)
+        if self._heartbeat is not None:
+            self._heartbeat.close(deadline.left)
+        if self._spool is not None:
+            self._spool.close(deadline.left)
+
+    def _ask_fallbacks(self, deadline: Deadline) -> None:
+        """Let them have what was not taken: there will be no later."""
+        self._dispatch.hand_over()
+        fallbacks = {delivery.route.fallback for delivery in self.deliveries}
+        for delivery in self.deliveries:
+            if delivery.name in fallbacks and delivery.pending:
+                delivery.flush(deadline.left / 2)
+
+    def _adopt(self, rows: Mapping[str, tuple[Row, ...]] | None) -> tuple[Incident, ...]:
+        """Go on with the rows that the spool has kept; the incidents among them still open."""
+        return self._dispatch.adopt(rows) if rows is not None else ()
+
+
+def _others(found: Iterable[Incident], known: Iterable[Incident]) -> tuple[Incident, ...]:
+    keys = {one.key for one in known}
+    return tuple(one for one in found if one.key not in keys)

@@ -1,0 +1,97 @@
+"""Secrets of every kind, in the words in which they turn up. None of them opens anything."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Planted(NamedTuple):
+    """``secret`` is what must not be left of ``text``."""
+
+    kind: str
+    text: str
+    secret: str
+
+
+HUNTER = "hunter2hunter2"
+AWS_ID = "AKIA" + "IOSFODNN7EXAMPLE"
+AWS_SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfi" + "CYEXAMPLEKEY"
+AZURE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+AZURE_APP = "abc8Q~" + "0123456789abcdefghijklmnopqrstuv-Z"
+JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0" + ".dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"
+PEM = "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEowIBAAKCAQEA7\n-----END RSA PRIVATE KEY-----"
+GITHUB = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+DATABRICKS = "dapi" + "0123456789abcdef" * 2
+
+PLANTED = (
+    Planted("password", f"could not connect: password={HUNTER}", HUNTER),
+    Planted("json", f'{{"user": "u", "api_key": "{HUNTER} and more"}}', HUNTER),
+    Planted("escaped json", f'{{\\"password\\": \\"{HUNTER}\\"}}', HUNTER),
+    Planted("twice escaped json", f'\\\\\\"client_secret\\\\\\":\\\\\\"{HUNTER}\\\\\\"', HUNTER),
+    Planted("python dict", f"{{'user': 'u', 'password': '{HUNTER}'}}", HUNTER),
+    Planted("python pairs", f"[('user', 'u'), ('password', '{HUNTER}')]", HUNTER),
+    Planted("python bytes", f"connect(password=b'{HUNTER}')", HUNTER),
+    Planted("scala map", f"Map(user -> u, password -> {HUNTER})", HUNTER),
+    Planted("scala option", f'Conf(token=Some("{HUNTER}"))', HUNTER),
+    Planted("ruby", f":password=>'{HUNTER}'", HUNTER),
+    Planted("xml", f"<sas-token>{HUNTER}</sas-token>", HUNTER),
+    Planted("hadoop xml", f"<name>fs.s3a.secret.key</name>\n <value>{HUNTER}</value>", HUNTER),
+    Planted("yaml", f"passphrase: {HUNTER}", HUNTER),
+    Planted("url encoded", f"?next=%2Fx%3Fpassword%3D{HUNTER}", HUNTER),
+    Planted("command line", f"run --db-password {HUNTER} --verbose", HUNTER),
+    Planted("sql", f"CREATE USER u IDENTIFIED BY '{HUNTER}'", HUNTER),
+    Planted("url", f"https://user:{HUNTER}@host/path", HUNTER),
+    Planted("url, at", f"https://user:p@{HUNTER}@host/path", HUNTER),
+    Planted("url, slash", f"s3a://user:p/{HUNTER}@bucket/path", HUNTER),
+    Planted("url, token only", f"https://{HUNTER}@sentry.example/4", HUNTER),
+    Planted("jdbc", f"jdbc:postgresql://h/db?user=u&password={HUNTER}&ssl=true", HUNTER),
+    Planted("jdbc, semicolons", f"jdbc:sqlserver://h:1433;user=u;password={HUNTER};", HUNTER),
+    Planted("jdbc, oracle", f"jdbc:oracle:thin:scott/{HUNTER}@host:1521:orcl", HUNTER),
+    Planted("mongodb", f"mongodb+srv://app:{HUNTER}@cluster0.example.net/db", HUNTER),
+    Planted("aws id", f"InvalidAccessKeyId {AWS_ID} does not exist", AWS_ID),
+    Planted("aws secret, named", f"fs.s3a.secret.key={AWS_SECRET}", AWS_SECRET),
+    Planted("aws secret, told", f"the AWS secret key is {AWS_SECRET}", AWS_SECRET),
+    Planted("aws url", f"https://b.s3.amazonaws.com/k?X-Amz-Signature={HUNTER}&X-Amz-Expires=3", HUNTER),
+    Planted("aws session", f"x-amz-security-token: {HUNTER}", HUNTER),
+    Planted("azure account key", f"AccountName=a;AccountKey={AZURE_KEY};EndpointSuffix=x", AZURE_KEY),
+    Planted("azure account key, bare", f"key {AZURE_KEY} is wrong", AZURE_KEY),
+    Planted("azure conf", f"fs.azure.account.key.acc.dfs.core.windows.net={HUNTER}", HUNTER),
+    Planted("azure oauth", f"fs.azure.account.oauth2.client.secret.acc: {HUNTER}", HUNTER),
+    Planted("azure sas", f"https://acc.blob.core.windows.net/c?sv=1&sig={HUNTER}%3D&se=2", HUNTER),
+    Planted("azure sas conf", f"fs.azure.sas.container.acc={HUNTER}", HUNTER),
+    Planted("azure event hubs", f"Endpoint=sb://x/;SharedAccessKeyName=n;SharedAccessKey={HUNTER}=", HUNTER),
+    Planted("azure application", f"client {AZURE_APP} expired", AZURE_APP),
+    Planted("gcp api key", "key AIza" + "SyD-0123456789abcdefghijklmnopqrstu is bad", "SyD-0123456789"),
+    Planted("gcp oauth", "ya29." + "a0AfH6SMBx-0123456789abcdef", "a0AfH6SMBx"),
+    Planted("gcp service account", f'"private_key": "{PEM.replace(chr(10), chr(92) + "n")}"', "MIIEowIBAAKCAQEA7"),
+    Planted("databricks", f"token {DATABRICKS}-3 was revoked", DATABRICKS),
+    Planted("jwt", f"id_token is {JWT}", ".eyJzdWIiOiIxMjM0NTY3ODkwIn0"),
+    Planted("jwt, cut short", f"id {JWT[:60]}", ".eyJzdWIiOiIxMjM0NTY3ODkwIn0"),
+    Planted("bearer", f"Authorization: Bearer {HUNTER}", HUNTER),
+    Planted("basic", "Authorization: Basic dXNlcjpodW50ZXIy", "dXNlcjpodW50ZXIy"),
+    Planted("header of its own kind", f"'Authorization': 'GenieKey {HUNTER}'", HUNTER),
+    Planted("cookie", f"Set-Cookie: id=a; session={HUNTER}; HttpOnly", HUNTER),
+    Planted("pem", f"bad key {PEM} in file", "MIIEowIBAAKCAQEA7"),
+    Planted("pem, cut short", PEM[:50], "MIIEowIBAAKC"),
+    Planted("slack webhook", f"https://hooks.slack.com/services/T0/B0/{HUNTER}", HUNTER),
+    Planted("slack workflow", f"https://hooks.slack.com/workflows/T0/A0/{HUNTER}", HUNTER),
+    Planted("slack token", f"xoxb-123456789012-{HUNTER}", HUNTER),
+    Planted("slack app token", f"xapp-1-A0-{HUNTER}", HUNTER),
+    Planted("github", f"clone with {GITHUB}", GITHUB),
+    Planted("github, fine", "github_" + f"pat_11ABCDEFG0123456789_{HUNTER}", HUNTER),
+    Planted("gitlab", f"glpat-{HUNTER}-01", HUNTER),
+    Planted("grafana", f"glsa_{HUNTER}_6d0b1c2e", HUNTER),
+    Planted("grafana cloud", f"glc_{HUNTER}==", HUNTER),
+    Planted("vault", f"hvs.CAESI{HUNTER}0123456789", HUNTER),
+    Planted("kafka jaas", f'sasl.jaas.config=org.apache.kafka.PlainLoginModule required username="u" password="{HUNTER}";', HUNTER),
+    Planted("kafka registry", f"basic.auth.user.info=user:{HUNTER}", HUNTER),
+    Planted("kafka ssl", f"ssl.keystore.password -> {HUNTER}", HUNTER),
+    Planted("pagerduty", f'"routing_key":"{HUNTER}"', HUNTER),
+    Planted("discord", f"https://discord.com/api/webhooks/1/{HUNTER}", HUNTER),
+    Planted("healthchecks", f"https://hc-ping.com/{HUNTER}/fail", HUNTER),
+    Planted("urllib3", f"Max retries exceeded with url: /hook/{HUNTER} (Caused by X)", HUNTER),
+    Planted("requests", f"404 Client Error: Not Found for url: https://x.example/{HUNTER}", HUNTER),
+    Planted("urllib3 debug", f'https://x.example:443 "POST /hook/{HUNTER} HTTP/1.1" 200 2', HUNTER),
+)  # fmt: skip

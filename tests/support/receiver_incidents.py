@@ -1,0 +1,44 @@
+"""Incidents as receivers are told them."""
+
+from __future__ import annotations
+
+from querypulse.alerting.alert import Alert, Incident
+
+STARTED = 1795251728.119
+ENDED = 1795251788.5
+FIVE = ("bronze", "silver", "gold", "alerts", "audit")
+
+
+def alert(
+    query: str = "bronze",
+    *,
+    name: str = "QueryFailed",
+    severity: str = "critical",
+    ends_at: float | None = None,
+    starts_at: float = STARTED,
+    **annotations: str,
+) -> Alert:
+    """One alert; further annotations replace or join the usual ones."""
+    return Alert(
+        labels={"alertname": name, "app": "etl", "query": query, "severity": severity},
+        annotations={
+            "summary": f"{query} failed",
+            "reason": "ConcurrentAppendException",
+            "runbook_url": "https://x/QueryFailed.md",
+            **annotations,
+        },
+        starts_at=starts_at,
+        ends_at=ends_at,
+    )
+
+
+def incident(*queries: str, revision: int = 0, **words) -> Incident:
+    """One alert for each query, of bronze if none is named."""
+    names = queries or ("bronze",)
+    return Incident(tuple(alert(name, **words) for name in names), revision=revision)
+
+
+ONE = incident()
+ENDED_ONE = incident(ends_at=ENDED)
+SEVERAL = incident(*FIVE)
+"""Five queries that died together."""

@@ -1,0 +1,31 @@
+"""Certificates for servers and clients on loopback, by an authority of the tests' own."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+import trustme
+
+
+class Authority:
+    """``ca_file`` is what a client trusts; ``cert_file`` and ``key_file`` say who a client is."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ca = trustme.CA()
+        self.ca_file = str(folder / "ca.pem")
+        self.cert_file = str(folder / "client.pem")
+        self.key_file = str(folder / "client.key")
+        self._ca.cert_pem.write_to_path(self.ca_file)
+        client = self._ca.issue_cert("driver@example.test")
+        client.cert_chain_pems[0].write_to_path(self.cert_file)
+        client.private_key_pem.write_to_path(self.key_file)
+
+    def server(self, *names: str, client_needed: bool = False) -> ssl.SSLContext:
+        """What a server with these names says; 127.0.0.1 if none is given."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self._ca.issue_cert(*(names or ("127.0.0.1",))).configure_cert(context)
+        if client_needed:
+            self._ca.configure_trust(context)
+            context.verify_mode = ssl.CERT_REQUIRED
+        return context

@@ -1,0 +1,171 @@
+"""Queries that fall sick and get well on a fake clock, and what a receiver would be told of it.
+
+A story is a list of (second, query, condition). A condition is the names of what is found of
+the query from then on, joined by ``+``; or one of
+
+* ``commits``: well, a batch every 5 s; ``idle``: well, and proven idle every second;
+* ``starts``: alive, and no sign of it yet;
+* ``ends``: it stopped, and nobody has said that it would;
+* ``stopped``: somebody had said so; ``completed``; ``forgotten``; ``expected``: not seen yet.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.evaluate import Judgement, Verdict
+from querypulse.alerting.finding import WHOLE_DRIVER, Finding, Severity, State
+from querypulse.alerting.lifecycle import Lifecycle, Terms
+from querypulse.alerting.silences import Silence
+from querypulse.listener.probing import RunFacts, parse_trigger
+from querypulse.listener.query import Ended, Outcome, Query
+from querypulse.listener.snapshot import Pause, Snapshot
+
+WALL = 1_700_000_000.0
+"""Unix seconds when the story begins."""
+COMMIT_EVERY_SECONDS = 5
+
+STATES = {
+    "QueryFailed": State.FAILED,
+    "QueryGone": State.MISSING,
+    "QueryMissing": State.MISSING,
+    "CommitStalled": State.STALLED,
+    "OffsetStalled": State.STALLED,
+    "QueryFlapping": State.FLAPPING,
+    "OffsetRewound": State.REWOUND,
+    "BatchSlow": State.SLOW,
+    "QueryLagging": State.LAGGING,
+    "WatermarkStuck": State.LAGGING,
+    "ListenerDeaf": State.RUNNING,
+    "MonitorBlind": State.RUNNING,
+}
+WARNINGS = {
+    "OffsetRewound", "BatchSlow", "QueryLagging", "WatermarkStuck", "ListenerDeaf", "MonitorBlind",
+}  # fmt: skip
+CALM_STATES = {
+    "commits": State.RUNNING,
+    "idle": State.IDLE,
+    "starts": State.STARTING,
+    "ends": State.STOPPED,
+    "stopped": State.STOPPED,
+    "completed": State.COMPLETED,
+    "expected": State.STARTING,
+}
+FACTS = RunFacts("id", "run", "name", parse_trigger("ProcessingTimeTrigger(0)"), "noop", "/cp")
+
+
+class Ward:
+    """One driver's queries; ``told`` is what a receiver heard, as ``"12 + QueryFailed a"``.
+
+    ``+``: it was told of an incident; ``^``: told again; ``-``: told that it is over.
+    """
+
+    def __init__(self, **terms: float) -> None:
+        self.lifecycle = Lifecycle("etl", "https://runbooks.example", Terms(**terms))
+        self.now = 0.0
+        self.told: list[str] = []
+        self.ended: list[Incident] = []
+        self.closed: list[str] = []
+        self.incidents: tuple[Incident, ...] = ()
+        self.silences: list[Silence] = []
+        self.pauses: tuple[Pause, ...] = ()
+        self.wall_jump = 0.0
+        self.reason = "as found"
+        self._conditions: dict[str, str] = {}
+        self._queries: dict[str, Query] = {}
+        self._known: dict[str, int] = {}
+
+    def condition(self, query: str, what: str) -> Ward:
+        """How a query fares from now on."""
+        self._conditions[query] = what
+        if what in {"forgotten", "expected"} or query == WHOLE_DRIVER:
+            self._queries.pop(query, None)
+            if what == "forgotten":
+                del self._conditions[query]
+        elif query not in self._queries:
+            self._queries[query] = Query(
+                query_id=f"id-{query}", run_id="1", name=query, started_at=self.now, facts=FACTS
+            )
+        return self
+
+    def tick(self) -> tuple[Incident, ...]:
+        """Judge once, at ``now``."""
+        for label, query in self._queries.items():
+            self._queries[label] = self._live(query, self._conditions[label])
+        judgement = Judgement(tuple(self._findings()), self._verdicts())
+        snapshot = Snapshot(self.now, 0.0, tuple(self._queries.values()), pauses=self.pauses)
+        wall = WALL + self.now + self.wall_jump
+        self.incidents = self.lifecycle.update(judgement, snapshot, self.now, wall, self.silences)
+        self._tell()
+        self.closed += [f"{self.now:g} {one.key}" for one in self.lifecycle.closings]
+        return self.incidents
+
+    def play(self, story: list[tuple[float, str, str]], until: int, every: float = 1.0) -> Ward:
+        """Judge every second up to ``until``."""
+        story = sorted(story, key=lambda entry: entry[0])
+        while self.now <= until:
+            while story and story[0][0] <= self.now:
+                _, query, what = story.pop(0)
+                self.condition(query, what)
+            self.tick()
+            self.now += every
+        return self
+
+    def _live(self, query: Query, what: str) -> Query:
+        # Somebody starts it anew whenever it is not at an end.
+        query = replace(query, ended=None, stop_expected=what == "stopped")
+        if what == "commits" and self.now % COMMIT_EVERY_SECONDS == 0:
+            commits = query.totals.commits + 1
+            return replace(query, totals=replace(query.totals, commits=commits))
+        if what == "idle":
+            return replace(query, last_idle_at=self.now)
+        if what in {"ends", "stopped", "completed"}:
+            outcome = Outcome.COMPLETED if what == "completed" else Outcome.STOPPED
+            return replace(query, ended=Ended(self.now, outcome, "event"))
+        return query
+
+    def _findings(self) -> list[Finding]:
+        return [
+            Finding(
+                alertname=name,
+                query=query,
+                severity=Severity.WARNING if name in WARNINGS else Severity.CRITICAL,
+                state=STATES[name],
+                reason=self.reason,
+                summary=f"{query} is sick",
+                evidence={"at": f"{self.now:g}"},
+            )
+            for query, what in self._conditions.items()
+            for name in what.split("+")
+            if name in STATES
+        ]
+
+    def _verdicts(self) -> dict[str, Verdict]:
+        return {
+            query: Verdict(CALM_STATES.get(what) or STATES[what.split("+")[0]])
+            for query, what in self._conditions.items()
+            if query != WHOLE_DRIVER
+        }
+
+    def _tell(self) -> None:
+        """As a receiver that is told at once: what is new, told again, and then what is over."""
+        before = self._known
+        self._known = {}
+        for incident in sorted(self.incidents, key=lambda one: one.ends_at is not None):
+            known = before.pop(incident.key, None)
+            if incident.ends_at is not None:
+                self.ended.append(incident)
+                if known is not None:
+                    self._say("-", incident)
+                continue
+            if not incident.muted and (known is None or incident.revision > known):
+                self._say("+" if known is None else "^", incident)
+                known = incident.revision
+            if known is not None:
+                self._known[incident.key] = known
+        assert before == {}, "nothing told is over without a word"
+
+    def _say(self, what: str, incident: Incident) -> None:
+        names = ",".join(alert.labels["query"] for alert in incident.alerts)
+        self.told.append(f"{self.now:g} {what} {incident.name} {names}")

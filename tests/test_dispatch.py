@@ -1,0 +1,287 @@
+"""Several receivers at once: each has its own, and a fallback when it does not listen."""
+
+import threading
+
+import pytest
+from support.clock import Clock
+from support.telling import (
+    PATIENCE_SECONDS,
+    WALL,
+    Recorder,
+    gone,
+    incident,
+    outage,
+    over,
+    poison,
+    wrong_token,
+)
+
+from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.dispatch import Dispatch
+from querypulse.alerting.receivers.receiver import Habits
+from querypulse.alerting.routing import Route
+from querypulse.listener.guard import Guard
+
+
+class House:
+    """Receivers by name, each with a route, and the dispatch before them."""
+
+    def __init__(self, routes, **recorders):
+        self.clock, self.wall = Clock(), Clock(WALL)
+        self.recorders = {name: recorders.get(name) or Recorder(name) for name in routes}
+        for name, recorder in self.recorders.items():
+            recorder.name = name
+        self.deliveries = {
+            name: Delivery(
+                self.recorders[name], Guard(), route=route, clock=self.clock, wall=self.wall
+            )
+            for name, route in routes.items()
+        }
+        self.dispatch = Dispatch(tuple(self.deliveries.values()), wall=self.wall)
+        for delivery in self.deliveries.values():
+            delivery.start()
+
+    def offer(self, *incidents, after=0.0, closings=()):
+        """Offer, ``after`` seconds later, and let every receiver be told or fail."""
+        self.clock.now += after
+        self.wall.now += after
+        self.dispatch.offer(incidents, closings)
+        return self.settle()
+
+    def settle(self):
+        for delivery in self.deliveries.values():
+            delivery.flush(PATIENCE_SECONDS)
+        return self
+
+    def told(self, name):
+        """What that receiver was told, repeated failures left out."""
+        return list(dict.fromkeys(self.recorders[name].sent))
+
+    def close(self):
+        for delivery in self.deliveries.values():
+            delivery.close(PATIENCE_SECONDS)
+
+
+@pytest.fixture
+def house():
+    houses = []
+
+    def build(routes, **recorders):
+        houses.append(House(routes, **recorders))
+        return houses[-1]
+
+    yield build
+    for one in houses:
+        one.close()
+    assert not [one for one in threading.enumerate() if one.name.startswith("querypulse-deliver")]
+
+
+def failing(error):
+    recorder = Recorder()
+    recorder.always = error
+    return recorder
+
+
+PAGER = Route(fallback="phone")
+PHONE = Route(severities=())
+
+
+def test_each_receiver_is_told_what_is_its_own(house):
+    one = house(
+        {
+            "pager": Route(severities=("critical",)),
+            "chat": Route(),
+            "bronze": Route(queries=("bronze*",)),
+        }
+    )
+    one.offer(incident("a"), incident("bronze_b", severity="warning"), incident("*"))
+
+    assert sorted(one.told("pager")) == [("*", "firing"), ("a", "firing")]
+    assert len(one.told("chat")) == 3
+    assert sorted(one.told("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
+
+
+def test_a_fallback_is_told_when_the_first_has_not_taken_it_in_time(house):
+    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
+    one.offer(incident())
+    one.offer(incident(), after=59.0)
+    assert one.told("phone") == []
+
+    one.offer(incident(), after=1.0).settle()
+    assert one.told("phone") == [("a", "firing")]
+
+
+def test_a_fallback_is_not_told_of_what_was_taken(house):
+    one = house({"pager": PAGER, "phone": PHONE})
+    one.offer(incident())
+    one.offer(incident(), incident("b"), after=3600.0)
+    one.offer(after=3600.0).settle()
+
+    assert one.told("pager")[-1] in {("a", "resolved"), ("b", "resolved")}
+    assert one.told("phone") == []
+
+
+@pytest.mark.parametrize("error", [poison(), gone()])
+def test_a_fallback_is_told_at_once_of_what_will_never_be_taken(house, error):
+    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(error))
+    one.offer(incident())
+    one.offer(incident(), after=0.25).settle()
+
+    assert one.told("phone") == [("a", "firing")]
+
+
+def test_a_fallback_has_everything_once_the_first_is_gone(house):
+    """What was pending then, and what comes later."""
+    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
+    one.offer(incident("a"), incident("b"))
+    one.offer(incident("a"), incident("b"), incident("c"), after=0.25)
+    one.settle()
+
+    assert sorted(one.told("phone")) == [("a", "firing"), ("b", "firing"), ("c", "firing")]
+
+
+def test_a_fallback_goes_on_being_told_until_the_end(house):
+    """Also when the first takes everything again meanwhile."""
+    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
+    one.offer(incident())
+    one.offer(incident(), after=60.0)
+    one.recorders["pager"].always = None
+    one.offer(incident(revision=1), after=60.0)
+    one.offer(after=60.0)
+
+    assert one.recorders["phone"].sent == [("a", "firing"), ("a", "firing"), ("a", "resolved")]
+    assert one.told("pager")[-1] == ("a", "resolved")
+
+
+def test_a_page_that_is_over_before_the_first_took_it_is_not_lost(house):
+    """The fallback hears that it was, and that it is over, once."""
+    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
+    one.offer(incident())
+    one.offer(over(incident(), WALL + 5), after=5.0)
+    for _ in range(5):
+        one.offer(after=30.0)
+
+    assert one.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")]
+    assert one.deliveries["pager"].pending == 1
+
+
+def test_the_next_occurrence_is_handed_over_too(house):
+    """The first is still down, and still has not told of the one before."""
+    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
+    for start in (0.0, 200.0):
+        firing = incident(starts_at=WALL + start)
+        one.offer(firing, after=40.0)
+        one.offer(firing, after=60.0)
+        one.offer(after=100.0)
+
+    assert one.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")] * 2
+
+
+def test_a_muted_incident_is_no_fallbacks_business(house):
+    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
+    for _ in range(3):
+        one.offer(incident(muted="silenced until noon"), after=60.0)
+
+    assert one.told("phone") == []
+
+
+def test_a_chain_of_fallbacks_is_gone_down_link_by_link(house):
+    routes = {"a": Route(fallback="b"), "b": Route((), fallback="c"), "c": PHONE}
+    one = house(routes, a=failing(outage()), b=failing(outage()))
+    one.offer(incident())
+    one.offer(incident(), after=60.0)
+    assert one.told("c") == []
+    one.offer(incident(), after=60.0)
+
+    assert one.told("c") == [("a", "firing")]
+
+
+@pytest.mark.parametrize("loop", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "b"}])
+def test_a_loop_of_fallbacks_ends(house, loop):
+    """Everybody is told, nobody twice, and nothing hangs."""
+    routes = {name: Route(fallback=fallback) for name, fallback in loop.items()}
+    one = house(routes, **{name: failing(wrong_token()) for name in loop})
+    for _ in range(4):
+        one.offer(incident(), after=60.0)
+    for recorder in one.recorders.values():
+        recorder.always = None
+        recorder.incidents.clear()
+    one.offer(incident(), after=60.0)
+
+    assert all(recorder.sent == [("a", "firing")] for recorder in one.recorders.values())
+
+
+def test_before_the_driver_exits_the_fallback_has_everything_at_once(house):
+    """There will be no 60 seconds."""
+    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
+    one.offer(incident())
+    one.dispatch.hand_over()
+    one.settle()
+
+    assert one.told("phone") == [("a", "firing")]
+
+
+def test_a_fallback_that_is_no_receiver_is_an_error():
+    delivery = Delivery(Recorder("pager"), Guard(), route=Route(fallback="phnoe"))
+
+    with pytest.raises(ValueError, match=r"'pager'.*'phnoe' is no receiver \(pager\)"):
+        Dispatch((delivery,))
+
+
+def test_closings_go_to_those_that_reconcile(house):
+    one = house({"pager": Route(), "chat": Route()}, pager=Recorder(habits=Habits(reconciles=True)))
+    one.offer(closings=(over(incident(), WALL),))
+
+    assert (one.told("pager"), one.told("chat")) == ([("a", "resolved")], [])
+
+
+# -- successors -------------------------------------------------------------------------------
+
+
+class Shelf:
+    """A spool in memory."""
+
+    def __init__(self):
+        self.rows = {}
+
+    def offer(self, receiver, rows):
+        self.rows[receiver] = rows
+
+
+def rows_of(house):
+    return {name: delivery._outbox.rows for name, delivery in house.deliveries.items()}
+
+
+def test_a_successor_has_each_receivers_rows_and_says_what_is_open(house):
+    """The newest revision of each; what is over is none of them, yet it is resolved."""
+    earlier = house({"pager": Route(), "chat": Route()}, chat=failing(outage()))
+    earlier.offer(incident("a"), incident("b"))
+    earlier.offer(incident("a", revision=1))
+    successor = house({"pager": Route(), "chat": Route()})
+    inherited = successor.dispatch.adopt(rows_of(earlier))
+    successor.offer(*inherited)
+
+    assert [(one.key, one.revision) for one in inherited] == [(incident("a").key, 1)]
+    assert successor.told("pager") == []
+    assert sorted(successor.told("chat")) == [("a", "firing"), ("b", "firing"), ("b", "resolved")]
+
+
+def test_rows_of_a_receiver_that_is_no_more_are_forgotten(house):
+    """Kept, they would be inherited again at every start, and told to all others."""
+    earlier = house({"pager": Route(), "chat": Route()})
+    earlier.offer(incident())
+    shelf = Shelf()
+    delivery = Delivery(Recorder("chat"), Guard(), spool=shelf)
+    rows = {"pager": rows_of(earlier)["pager"]}
+
+    assert Dispatch((delivery,), spool=shelf).adopt(rows) == ()
+    assert shelf.rows == {"pager": (), "chat": ()}
+
+
+def test_a_page_that_a_receiver_that_is_no_more_was_not_told_is_told_to_the_others(house):
+    earlier = house({"pager": Route()}, pager=failing(outage()))
+    earlier.offer(incident())
+    successor = house({"chat": Route()})
+    successor.offer(*successor.dispatch.adopt(rows_of(earlier)))
+
+    assert successor.told("chat") == [("a", "firing")]

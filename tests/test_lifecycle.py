@@ -1,0 +1,284 @@
+"""What becomes of findings: who is told, once, and when it is over."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from support.lifecycle_table import SILENT, SILENT_BESIDES, TELLING, WELL, all_of, cycles
+from support.ward import WALL, Ward
+
+from querypulse.alerting.alert import Alert, Incident
+from querypulse.listener.snapshot import Pause
+
+DAY = 24 * 3600
+
+
+def named(rows):
+    return [pytest.param(*row[1:], id=row[0]) for row in rows]
+
+
+@pytest.mark.parametrize(("story", "until", "told"), named(SILENT))
+def test_nobody_is_told_for_nothing(story, until, told):
+    assert Ward().play(story, until).told == told == []
+
+
+@pytest.mark.parametrize(("story", "until", "told"), named(SILENT_BESIDES))
+def test_nobody_is_told_more_than_once_of_one_misery(story, until, told):
+    assert Ward().play(story, until).told == told
+
+
+@pytest.mark.parametrize(("story", "until", "told"), named(TELLING))
+def test_somebody_is_told(story, until, told):
+    assert Ward().play(story, until).told == told
+
+
+def test_more_stories_stay_silent_than_tell():
+    assert len(SILENT) + len(SILENT_BESIDES) > len(TELLING)
+
+
+# -- what an alert says -----------------------------------------------------------------------
+
+
+def test_an_alert_begins_when_its_finding_first_held():
+    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 30)
+
+    assert ward.incidents[0].starts_at == WALL + 10
+
+
+def test_the_words_are_the_newest_and_stay_while_it_recovers():
+    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 29)
+    ward.reason = "found anew"
+    ward.play([(35, "a", "starts")], 60)
+    (alert,) = ward.incidents[0].alerts
+
+    assert (alert.annotations["reason"], alert.annotations["at"]) == ("found anew", "34")
+
+
+def test_new_words_alone_are_no_reason_to_tell_again():
+    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 3600)
+
+    assert ward.incidents[0].revision == 0
+
+
+def test_what_is_over_is_returned_once_with_its_end():
+    ward = Ward().play([WELL, (10, "a", "QueryFailed"), (20, "a", "idle")], 50)
+
+    assert ward.incidents[0].ends_at == WALL + 50
+    assert ward.lifecycle.alerts == ()
+    assert ward.tick() == ()
+
+
+def test_an_end_is_never_before_the_beginning_though_the_wall_clock_goes_back():
+    ward = Ward(resolve_after_seconds=0.0).play([WELL, (10, "a", "QueryFailed")], 10)
+    ward.wall_jump = -3600.0
+    ward.play([(11, "a", "idle")], 12)
+
+    assert ward.ended[-1].ends_at == ward.ended[-1].starts_at == WALL + 10
+
+
+def test_what_was_superseded_says_by_what():
+    ward = Ward().play([WELL, (10, "a", "CommitStalled"), (20, "a", "QueryFailed")], 20)
+    over = [one for one in ward.incidents if one.ends_at is not None]
+
+    assert [one.alerts[0].annotations["superseded_by"] for one in over] == ["QueryFailed"]
+
+
+def test_a_flapping_alert_says_that_it_is_held():
+    ward = Ward().play(cycles("QueryFailed", 0, 100), 110)
+    assert "flapping" not in ward.incidents[0].alerts[0].annotations
+    ward.play([(200, "a", "QueryFailed"), (205, "a", "idle")], 300)
+
+    assert "15 min of calm" in ward.incidents[0].alerts[0].annotations["flapping"]
+
+
+def test_all_that_is_open_is_shown_as_firing_and_nothing_else():
+    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 10)
+    assert ward.lifecycle.alerts == ()
+    ward.tick()
+    assert [alert.name for alert in ward.lifecycle.alerts] == ["CommitStalled"]
+    ward.play([(20, "a", "BatchSlow")], 30)
+
+    assert [alert.name for alert in ward.lifecycle.alerts] == ["CommitStalled"]
+
+
+# -- time -------------------------------------------------------------------------------------
+
+
+def test_time_in_which_we_were_frozen_is_no_health():
+    ward = Ward().play([WELL, (10, "a", "QueryFailed"), (20, "a", "idle")], 25)
+    ward.now = 625.0
+    ward.pauses = (Pause(at=625.0, seconds=598.0),)
+    ward.tick()
+    assert ward.incidents[0].ends_at is None
+    ward.now = 660.0
+    ward.tick()
+
+    assert ward.incidents[0].ends_at is not None
+
+
+# -- what an earlier driver left open ---------------------------------------------------------
+
+
+def left(query="a", name="QueryFailed", *, revision=2, severity="critical", **fields) -> Incident:
+    labels = {"alertname": name, "app": "etl", "query": query, "severity": severity}
+    return Incident((Alert(labels, {"reason": "before"}, WALL - 500, **fields),), revision)
+
+
+def heir(*incidents, **terms) -> Ward:
+    ward = Ward(**terms)
+    ward.lifecycle.inherit(incidents, 0.0)
+    return ward
+
+
+def test_an_inherited_alert_fires_from_the_start_with_its_own_words_and_beginning():
+    (incident,) = heir(left()).tick()
+
+    assert incident == left()
+
+
+def test_an_inherited_alert_ends_once_its_query_is_well():
+    ward = heir(left()).play([(10, "a", "starts"), (20, "a", "commits")], 100)
+
+    assert (ward.told, ward.incidents) == (["0 + QueryFailed a", "40 - QueryFailed a"], ())
+
+
+def test_an_inherited_alert_outlasts_a_query_that_is_not_seen():
+    ward = heir(left()).play([], DAY - 60, every=60)
+
+    assert ward.incidents[0].ends_at is None
+
+
+def test_an_inherited_alert_of_the_whole_driver_waits_for_a_query():
+    ward = heir(left("*")).play([(100, "b", "starts")], 131)
+
+    assert ward.told == ["0 + QueryFailed *", "130 - QueryFailed *"]
+
+
+def test_an_inherited_alert_holds_nothing_back_that_is_worse_or_of_others():
+    ward = heir(left("*", "CommitStalled"), left("b", "BatchSlow", severity="warning"))
+    ward.play([(5, "a", "QueryFailed"), (5, "b", "CommitStalled")], 6)
+
+    assert ward.told[2:] == ["5 + QueryFailed a", "6 + CommitStalled b", "6 - BatchSlow b"]
+
+
+def test_an_inherited_alert_that_is_found_again_has_new_words_and_is_not_told_anew():
+    ward = heir(left()).play([(10, "a", "QueryFailed")], 20)
+    (alert,) = ward.incidents[0].alerts
+
+    assert ward.told == ["0 + QueryFailed a"]
+    assert (alert.annotations["reason"], alert.starts_at) == ("as found", WALL - 500)
+
+
+def test_an_inherited_alert_is_superseded_by_what_is_found_of_its_query():
+    ward = heir(left()).play([(0, "a", "expected"), (120, "a", "QueryMissing")], 121)
+
+    assert ward.told[1:] == ["121 + QueryMissing a", "121 - QueryFailed a"]
+
+
+def test_an_inherited_alert_whose_query_never_comes_expires_after_a_day():
+    ward = heir(left()).play([], DAY, every=60)
+    ended = ward.incidents[0]
+
+    assert ward.told[-1] == "86400 - QueryFailed a"
+    assert "expired" in ended.alerts[0].annotations
+    assert ward.tick() == ()
+
+
+def test_an_inherited_alert_is_told_again_when_a_reminder_is_due():
+    ward = heir(left(), repeat_interval_seconds=100.0).play([], 150)
+
+    assert ward.told == ["0 + QueryFailed a", "100 ^ QueryFailed a"]
+    assert ward.incidents[0].revision == 3
+
+
+def test_of_one_incident_that_several_receivers_kept_the_newest_counts():
+    ward = heir(left(revision=1), left(revision=4), left(revision=2))
+
+    assert [incident.revision for incident in ward.tick()] == [4]
+
+
+def test_what_was_over_is_not_inherited():
+    assert heir(left(ends_at=WALL - 100)).tick() == ()
+
+
+def test_a_group_is_inherited_with_those_that_are_over():
+    a, b = left("a").alerts[0], replace(left("b").alerts[0], ends_at=WALL - 10)
+    group = Incident((b, a), 1)
+    ward = heir(group).play([(0, "a", "idle")], 29)
+    assert ward.incidents == (group,)
+    ward.play([], 31)
+
+    assert ward.told == ["0 + QueryFailed b,a", "30 - QueryFailed b,a"]
+
+
+def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():
+    group = replace(left("b"), alerts=(*left("b").alerts, *left("a").alerts))
+    ward = heir(left("a", revision=1), group)
+
+    assert [incident.key for incident in ward.tick()] == [group.key]
+
+
+# -- what an earlier driver without a spool may have left open --------------------------------
+
+NAMES = ["QueryFailed", "QueryGone", "QueryMissing", "CommitStalled", "OffsetStalled", "QueryFlapping"]  # fmt: skip
+CLOSED = [f"a/{name}" for name in NAMES]
+DRIVER_CLOSED = ["*/QueryGone", "*/CommitStalled"]
+
+
+@pytest.mark.parametrize(("calm", "at"), [("commits", 30), ("idle", 30), ("completed", 30)])
+def test_a_query_that_is_well_from_the_start_is_closed_once(calm, at):
+    ward = Ward().play([(0, "a", calm)], 600)
+
+    assert ward.closed == [f"{at} querypulse/etl/{key}" for key in (*CLOSED, *DRIVER_CLOSED)]
+    assert ward.incidents == ()
+
+
+def test_the_whole_driver_is_closed_with_its_first_query_alone():
+    ward = Ward().play([(0, "a", "idle"), (20, "b", "idle")], 600)
+
+    assert [closed for closed in ward.closed if "*" in closed] == [
+        f"30 querypulse/etl/{key}" for key in DRIVER_CLOSED
+    ]
+    assert len(ward.closed) == 2 * len(CLOSED) + len(DRIVER_CLOSED)
+
+
+def test_a_driver_that_was_ill_is_not_closed():
+    ward = Ward().play([(0, "a", "idle"), (0, "*", "CommitStalled"), (10, "*", "well")], 600)
+
+    assert ward.closed == [f"30 querypulse/etl/{key}" for key in CLOSED]
+
+
+def test_a_closing_is_over_and_as_loud_as_what_it_closes():
+    ward = Ward().play([(0, "a", "idle")], 30)
+    closing = ward.lifecycle.closings[0]
+
+    assert (closing.ends_at, closing.severity, closing.muted) == (WALL + 30, "critical", "")
+
+
+@pytest.mark.parametrize("what", ["starts", "ends", "QueryFailed", "BatchSlow", "QueryFlapping"])
+def test_a_query_that_was_not_seen_to_be_well_is_not_closed(what):
+    assert Ward().play([(0, "a", what)], 600).closed == []
+
+
+def test_a_query_that_had_an_alert_is_never_closed():
+    ward = Ward().play([(0, "a", "CommitStalled"), (10, "a", "idle")], 600)
+
+    assert (len(ward.told), ward.closed) == (2, [])
+
+
+def test_a_query_of_which_an_alert_was_inherited_is_never_closed():
+    ward = heir(left("a", "BatchSlow")).play([(0, "a", "idle")], 600)
+
+    assert (len(ward.told), ward.closed) == (2, [])
+
+
+def test_a_query_that_needs_long_to_begin_is_closed_at_its_first_proof_of_health():
+    ward = Ward().play([*all_of(0, "starts", "ab"), (100, "a", "idle")], 600)
+
+    assert ward.closed == [f"100 querypulse/etl/{key}" for key in (*CLOSED, *DRIVER_CLOSED)]
+
+
+def test_a_query_with_a_glitch_is_closed_when_it_has_been_well_long_enough():
+    story = [(0, "a", "idle"), (20, "a", "CommitStalled"), (21, "a", "idle")]
+
+    assert Ward().play(story, 600).closed[0] == "51 querypulse/etl/a/QueryFailed"

@@ -1,0 +1,580 @@
+"""The account of one receiver: what is due, in which order, when again, and what is given up."""
+
+import pytest
+from support.telling import (
+    WALL,
+    gone,
+    incident,
+    lost_answer,
+    outage,
+    over,
+    poison,
+    said,
+    wrong_token,
+)
+
+from querypulse.alerting.outbox import LOSSES, Outbox, Row, Told
+from querypulse.alerting.receivers.receiver import Habits
+
+DAY = 24 * 3600.0
+
+
+class Desk:
+    """An outbox, a clock, and what was sent of it."""
+
+    def __init__(self, *told, habits=None):
+        self.outbox = Outbox(habits)
+        self.now = 0.0
+        if told:
+            self.offer(*told)
+            self.send_all()
+
+    @property
+    def wall(self):
+        return WALL + self.now
+
+    def offer(self, *incidents, closings=()):
+        self.outbox.offer(incidents, self.wall, closings)
+        return self
+
+    def begin(self, urgent_round=0):
+        return self.outbox.begin(self.now, self.wall, urgent_round)
+
+    def send(self, error=None, urgent_round=0):
+        """Send what is due, if anything, and let it fail with ``error``."""
+        sent = self.begin(urgent_round)
+        if sent is None:
+            return None
+        if error is None:
+            self.outbox.delivered(sent, self.wall)
+        else:
+            self.outbox.failed(sent, error, self.now, self.wall, urgent_round)
+        return said(sent)
+
+    def send_all(self):
+        """All that is due, delivered."""
+        return list(iter(self.send, None))
+
+    def at(self, seconds):
+        self.now = float(seconds)
+        return self
+
+    @property
+    def losses(self):
+        return {why: count for why, count in self.outbox.losses.items() if count}
+
+    def row(self, key=None) -> Row:
+        (row,) = self.outbox.rows
+        return row
+
+    def crash(self):
+        """The driver is killed; its successor has the rows."""
+        successor = Desk(habits=self.outbox._habits).at(self.now)
+        successor.outbox.adopt(self.outbox.rows, self.wall)
+        return successor
+
+
+# -- triggers and resolves --------------------------------------------------------------------
+
+
+def test_a_firing_incident_is_due_until_it_was_delivered():
+    """Success is recorded afterwards, so a crash repeats rather than loses."""
+    desk = Desk().offer(incident())
+    assert desk.send(outage()) == ("a", "firing")
+    assert desk.at(1).send() == ("a", "firing")
+    assert desk.at(9e6).send() is None
+
+
+def test_other_words_are_not_another_incident():
+    """Annotations change with every look; nobody is told again for that."""
+    desk = Desk(incident(summary="60 s without a commit"))
+    desk.offer(incident(summary="61 s without a commit"))
+
+    assert desk.send() is None
+
+
+def test_a_new_revision_is_told_once():
+    """A member joined, or a reminder is due."""
+    desk = Desk(incident())
+    desk.offer(incident("a", "b", revision=1))
+
+    assert desk.send_all() == [("a+b", "firing")]
+
+
+@pytest.mark.parametrize("ended", ["left out", "offered with its end"])
+def test_an_incident_that_ended_is_resolved_with_its_end(ended):
+    """Whenever the resolve gets through; returned once as ended, or absent."""
+    desk = Desk(incident()).at(60)
+    desk.offer(*([over(incident(), WALL + 60)] if ended != "left out" else []))
+    desk.send(outage())
+    desk.at(90).offer()
+    resolve = desk.begin()
+
+    assert (resolve.starts_at, resolve.ends_at) == (WALL, WALL + 60)
+
+
+def test_a_member_that_ended_before_keeps_its_end():
+    """Only those that fire end with the incident."""
+    desk = Desk(incident("a", "b"))
+    first, second = incident("a", "b").alerts
+    ended_first = over(incident("a"), WALL + 5).alerts[0]
+    both = incident("a", "b")
+    desk.offer(type(both)((ended_first, second))).at(60).offer()
+
+    assert [one.ends_at for one in desk.begin().alerts] == [WALL + 5, WALL + 60]
+    assert first.ends_at is None
+
+
+def test_an_end_is_never_before_the_beginning():
+    """Wall clocks are set back now and then."""
+    desk = Desk(incident()).at(-500).offer()
+
+    assert desk.begin().ends_at == WALL
+
+
+def test_a_warning_that_came_and_went_unheard_is_not_told():
+    """During an outage nothing arrived, so there is nothing to resolve; it is counted."""
+    desk = Desk().offer(incident(severity="warning"))
+    desk.send(outage())
+    desk.at(60).offer()
+
+    assert desk.at(999).send() is None
+    assert desk.losses == {"obsolete": 1}
+    assert desk.outbox.rows == ()
+
+
+def test_a_critical_one_that_came_and_went_unheard_is_told_and_then_resolved():
+    """Somebody should know that a query died in the night, also when it came back."""
+    desk = Desk().offer(incident())
+    desk.send(outage())
+    desk.at(60).offer()
+
+    assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
+    assert (desk.losses, desk.outbox.rows) == ({}, ())
+
+
+def test_a_trigger_of_a_warning_that_may_have_arrived_is_resolved():
+    """Or the incident would stay open for ever."""
+    desk = Desk().offer(incident(severity="warning"))
+    desk.send(lost_answer())
+    desk.at(60).offer()
+
+    assert desk.send_all() == [("a", "resolved")]
+
+
+def test_a_critical_trigger_that_may_not_have_arrived_is_sent_again_before_its_resolve():
+    """A repetition costs nothing, a lost page does."""
+    desk = Desk().offer(incident())
+    desk.send(lost_answer())
+    desk.at(60).offer()
+
+    assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
+
+
+def test_a_trigger_that_may_have_arrived_is_sent_again_while_it_fires():
+    desk = Desk().offer(incident())
+    desk.send(lost_answer())
+
+    assert desk.at(1).send() == ("a", "firing")
+
+
+@pytest.mark.parametrize("severity", ["critical", "warning"])
+def test_a_trigger_that_lands_after_its_incident_ended_is_resolved(severity):
+    """The set changed while the request was under way."""
+    desk = Desk().offer(incident(severity=severity))
+    sent = desk.begin()
+    desk.at(5).offer()
+    desk.outbox.delivered(sent, desk.wall)
+
+    assert desk.send_all() == [("a", "resolved")]
+
+
+def test_a_resolve_that_lands_after_its_incident_came_back_is_followed_by_a_trigger():
+    """The receiver believes that all is well."""
+    desk = Desk(incident()).at(60).offer()
+    sent = desk.begin()
+    desk.offer(incident(starts_at=WALL + 60))
+    desk.outbox.delivered(sent, desk.wall)
+
+    assert desk.send_all() == [("a", "firing")]
+
+
+def test_firing_again_before_the_resolve_left_needs_no_telling():
+    """The receiver never heard of the pause."""
+    desk = Desk(incident(revision=3)).at(60).offer()
+    desk.send(outage())
+    desk.at(70).offer(incident(starts_at=WALL + 70))
+    assert desk.at(999).send() is None
+
+    desk.offer(incident(starts_at=WALL + 70, revision=1))
+    assert desk.send_all() == [("a", "firing")], "its own first reminder is news"
+
+
+def test_firing_again_after_a_resolve_that_may_have_arrived_is_told():
+    """And however short it fires: it is another occurrence, and a critical one."""
+    desk = Desk(incident()).at(60).offer()
+    desk.send(lost_answer())
+    desk.at(70).offer(incident(starts_at=WALL + 70)).at(80).offer()
+
+    assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
+
+
+def test_a_trigger_is_sent_before_a_resolve_of_another():
+    """What supersedes is told before what is superseded ends."""
+    desk = Desk(incident("slow", severity="warning")).at(60)
+    desk.offer(incident("dead", starts_at=WALL + 60))
+
+    assert desk.send_all() == [("dead", "firing"), ("slow", "resolved")]
+
+
+# -- muted ------------------------------------------------------------------------------------
+
+
+def test_a_muted_incident_is_not_told_and_not_lost():
+    desk = Desk().offer(incident(muted="silenced until noon"))
+    assert desk.send() is None
+    desk.at(60).offer()
+
+    assert desk.send() is None
+    assert (desk.losses, desk.outbox.rows) == ({}, ())
+
+
+def test_a_muted_incident_is_told_when_the_silence_ends():
+    """It was queued only then: it is no late page, and no fallback's business."""
+    desk = Desk().offer(incident(muted="silenced until noon")).at(7200).offer(incident())
+
+    assert desk.outbox.overdue(desk.wall, 60.0) == ()
+    assert "delivery_delay_seconds" not in desk.begin().alerts[0].annotations
+
+
+def test_what_was_told_before_it_was_muted_is_resolved_and_not_repeated():
+    desk = Desk(incident()).offer(incident(revision=1, muted="silenced until noon"))
+    assert desk.send() is None
+    desk.at(60).offer()
+
+    assert desk.send_all() == [("a", "resolved")]
+
+
+# -- failures ---------------------------------------------------------------------------------
+
+
+def test_new_before_failed_then_critical_then_oldest():
+    """A failing incident never stands in the way of one that was not tried yet."""
+    desk = Desk().offer(failing := incident("failing"))
+    desk.send(outage())
+    fresh = [
+        incident("warning", severity="warning", starts_at=WALL - 9),
+        incident("later", starts_at=WALL - 3),
+        incident("earlier", starts_at=WALL - 5),
+    ]
+    desk.at(10).offer(failing, *fresh)
+
+    assert [query for query, _ in desk.send_all()] == ["earlier", "later", "warning", "failing"]
+
+
+def test_a_wrong_token_keeps_the_page_and_tries_it_every_five_minutes():
+    """It is put right in the end."""
+    desk = Desk().offer(incident())
+    for attempt in range(50):
+        assert desk.at(attempt * 300).send(wrong_token()) == ("a", "firing")
+        assert desk.at(attempt * 300 + 299.9).send() is None
+
+    assert desk.at(50 * 300).send() == ("a", "firing")
+    assert desk.losses == {}
+
+
+def test_a_warning_that_comes_back_does_not_inherit_its_pause():
+    """It is a new occurrence, and due at once."""
+    desk = Desk()
+    for seconds in (0, 60):
+        desk.at(seconds).offer(incident(severity="warning", starts_at=desk.wall))
+        assert desk.send(wrong_token()) == ("a", "firing")
+        desk.at(seconds + 1).offer()
+
+    assert desk.outbox.next_at(desk.now, desk.wall) is None
+
+
+def test_a_message_that_is_not_taken_is_not_sent_again():
+    desk = Desk().offer(incident())
+    desk.send(poison())
+
+    assert desk.at(9e4).offer(incident(summary="other words")).send() is None
+    assert desk.losses == {"poison": 1}
+    assert desk.outbox.pending(desk.wall) == 0
+
+
+def test_a_message_that_was_not_taken_is_tried_once_more_when_it_is_another():
+    """Its revision grew, or it ended."""
+    desk = Desk().offer(incident())
+    desk.send(poison())
+    desk.offer(incident(revision=1))
+    assert desk.send(poison()) == ("a", "firing")
+    desk.at(60).offer()
+    assert desk.send(poison()) == ("a", "firing")
+
+    assert desk.send() is None
+    assert desk.losses == {"poison": 3}
+
+
+def test_a_message_that_changed_while_it_was_refused_is_tried():
+    desk = Desk().offer(incident())
+    sent = desk.begin()
+    desk.offer(incident(revision=1))
+    desk.outbox.failed(sent, poison(), desk.now, desk.wall)
+
+    assert desk.send_all() == [("a", "firing")]
+
+
+def test_a_resolve_that_is_not_taken_is_given_up():
+    desk = Desk(incident()).at(60).offer()
+    desk.send(poison())
+
+    assert (desk.outbox.rows, desk.losses) == ((), {"poison": 1})
+
+
+def test_a_receiver_that_is_gone_is_told_nothing_any_more():
+    """Each page it did not get is counted, those that come later too."""
+    desk = Desk(incident("told")).offer(incident("told"), incident("b"), incident("c"))
+    desk.send(gone())
+    desk.offer(incident("told"), incident("b"), incident("c"), incident("d"))
+
+    assert desk.outbox.disabled
+    assert desk.at(9e4).send(urgent_round=1) is None
+    assert desk.outbox.pending(desk.wall) == 0
+    assert desk.losses == {"gone": 3}
+    overdue = {said(one) for one in desk.outbox.overdue(desk.wall, 1e9)}
+    assert overdue == {("b", "firing"), ("c", "firing"), ("d", "firing")}
+
+
+def test_a_flush_overrides_every_pause_once():
+    """It attempts what is pending at once, and each only once."""
+    desk = Desk().offer(incident())
+    desk.send(wrong_token())
+    assert not desk.outbox.is_attempted(desk.wall, 1)
+    assert desk.send(wrong_token(), urgent_round=1) == ("a", "firing")
+
+    assert desk.send(urgent_round=1) is None
+    assert desk.outbox.is_attempted(desk.wall, 1)
+
+
+# -- late -------------------------------------------------------------------------------------
+
+
+def test_a_page_told_late_says_how_late_and_stays_the_same_page():
+    """Told at the end of an outage of an hour; the revision, so the message's id, is its own."""
+    desk = Desk().offer(incident())
+    desk.send(outage())
+    sent = desk.at(3600).begin()
+
+    assert sent.alerts[0].annotations["delivery_delay_seconds"] == "3600"
+    assert (sent.key, sent.starts_at, sent.revision) == (incident().key, WALL, 0)
+    desk.outbox.delivered(sent, desk.wall)
+    assert "delivery_delay_seconds" not in desk.row().incident.alerts[0].annotations
+
+
+def test_a_reminder_and_a_resolve_are_not_late():
+    desk = Desk(incident()).at(14_400).offer(incident(revision=1))
+    reminder = desk.begin()
+    desk.outbox.delivered(reminder, desk.wall)
+    resolve = desk.at(20_000).offer().begin()
+
+    for sent in (reminder, resolve):
+        assert "delivery_delay_seconds" not in sent.alerts[0].annotations
+
+
+def test_what_is_over_for_a_day_is_given_up():
+    """And only what is over: what fires is told however long it took."""
+    desk = Desk().offer(incident("dead"), incident("back"))
+    desk.at(60).offer(incident("dead"))
+    for _ in range(2):
+        desk.send(wrong_token())
+    desk.at(60 + DAY).offer(incident("dead"))
+    assert desk.losses == {}
+    desk.at(61 + DAY).offer(incident("dead"))
+
+    assert desk.losses == {"expired": 1}
+    assert desk.send_all() == [("dead", "firing")]
+
+
+# -- habits -----------------------------------------------------------------------------------
+
+FORGETFUL = Habits(resend_seconds=60.0, resend_resolved_seconds=300.0)
+
+
+def test_a_receiver_that_forgets_is_told_again_and_again():
+    """Every minute what fires, and for five minutes what has ended."""
+    desk = Desk(incident(), habits=FORGETFUL)
+    assert desk.at(59).send() is None
+    assert desk.at(60).send_all() == [("a", "firing")]
+    assert desk.outbox.pending(desk.wall) == 0
+    desk.at(100).offer()
+    assert desk.send_all() == [("a", "resolved")]
+    told = [desk.at(seconds).offer().send_all() for seconds in range(101, 900)]
+
+    assert sum(map(len, told)) == 4
+    assert desk.outbox.rows == ()
+
+
+def test_a_repetition_does_not_wait_for_ever_when_the_clock_was_set_back():
+    desk = Desk(incident(), habits=FORGETFUL)
+
+    assert desk.at(-3600).send_all() == [("a", "firing")]
+    assert desk.at(-3590).send() is None
+
+
+def test_a_repetition_that_fails_is_no_difference():
+    """Nobody waits for it in a flush, and it is tried again."""
+    desk = Desk(incident(), habits=FORGETFUL).at(60)
+    assert desk.send(lost_answer()) == ("a", "firing")
+    assert desk.outbox.pending(desk.wall) == 0
+    assert desk.send(urgent_round=1) is None
+
+    assert desk.at(61).send_all() == [("a", "firing")]
+
+
+def test_what_ends_and_comes_back_is_told_to_a_receiver_that_still_repeats_its_end():
+    desk = Desk(incident(), habits=FORGETFUL).at(60).offer()
+    assert desk.send_all() == [("a", "resolved")]
+    desk.at(70).offer(incident(starts_at=WALL + 70))
+
+    assert desk.send_all() == [("a", "firing")]
+
+
+def test_a_full_minute_of_pages_waits_for_tokens_and_that_is_no_failure():
+    """A fifth of them at once, then they flow."""
+    desk = Desk(habits=Habits(per_minute=60.0))
+    desk.offer(*[incident(f"q{number}") for number in range(20)])
+    assert len(desk.send_all()) == 12
+    assert desk.outbox.next_at(desk.now, desk.wall) == pytest.approx(1.25)
+    assert desk.at(1.3).send() is not None
+    assert desk.send() is None
+
+    assert desk.at(60).offer(*[incident(f"q{number}") for number in range(20)]).send_all()
+    assert desk.outbox.pending(desk.wall) == 0
+
+
+def test_a_flush_does_not_let_a_page_wait_for_a_token():
+    """The driver may be about to exit; a resolve may wait."""
+    told = [incident(f"t{number}") for number in range(12)]
+    desk = Desk(*told, habits=Habits(per_minute=60.0)).offer(incident("new"))
+
+    assert desk.send(urgent_round=1) == ("new", "firing")
+    assert desk.send(urgent_round=1) is None
+
+
+# -- successors -------------------------------------------------------------------------------
+
+
+def test_what_an_earlier_driver_told_is_not_told_again():
+    desk = Desk(incident(revision=2)).crash()
+    desk.offer(incident(revision=0))
+
+    assert desk.send() is None
+
+
+def test_what_an_earlier_driver_could_not_tell_is_told():
+    desk = Desk().offer(incident())
+    desk.send(outage())
+
+    assert desk.crash().send_all() == [("a", "firing")]
+
+
+def test_what_an_earlier_driver_left_open_is_resolved_when_it_is_over():
+    desk = Desk(incident()).crash()
+
+    assert desk.offer().send_all() == [("a", "resolved")]
+
+
+@pytest.mark.parametrize("severity", ["critical", "warning"])
+def test_a_driver_killed_while_a_trigger_was_under_way_leaves_a_doubt(severity):
+    """The successor tells it again while it fires, and never leaves it open."""
+    desk = Desk().offer(incident(severity=severity))
+    desk.begin()
+    assert desk.row().told is Told.UNSURE
+    assert desk.crash().offer(incident(severity=severity)).send_all() == [("a", "firing")]
+
+    assert desk.crash().offer().send_all()[-1] == ("a", "resolved")
+
+
+def test_a_driver_killed_while_a_resolve_was_under_way_leaves_a_doubt():
+    """Firing again in the successor is told: the receiver may believe that all is well."""
+    desk = Desk(incident()).at(60).offer()
+    desk.begin()
+    assert desk.crash().offer(incident(starts_at=WALL + 60)).send_all() == [("a", "firing")]
+
+    assert desk.crash().offer().send_all() == [("a", "resolved")]
+
+
+def test_rows_that_come_late_do_not_undo_what_is_known():
+    """Another process had the spool; meanwhile this one has told things itself."""
+    earlier = Desk(incident("open"), incident("both"))
+    desk = Desk(incident("both", revision=1)).offer(
+        incident("both", revision=1), incident("open", summary="newer words")
+    )
+    desk.outbox.adopt(earlier.outbox.rows, desk.wall)
+
+    assert desk.send() is None
+    assert {row.incident.alerts[0].annotations["summary"] for row in desk.outbox.rows} == {
+        "newer words",
+        "both failed",
+    }
+
+
+CLOSING = over(incident(), WALL)
+RECONCILES = Habits(reconciles=True)
+
+
+def test_what_an_earlier_driver_without_a_spool_may_have_left_open_is_resolved():
+    desk = Desk(habits=RECONCILES).offer(closings=[CLOSING])
+
+    assert desk.send_all() == [("a", "resolved")]
+    assert (desk.losses, desk.outbox.rows) == ({}, ())
+
+
+def test_a_closing_that_could_not_be_sent_pages_nobody():
+    """It is critical and over, and yet no page that was missed."""
+    desk = Desk(habits=RECONCILES).offer(closings=[CLOSING])
+    desk.send(outage())
+
+    assert desk.at(9).send_all() == [("a", "resolved")]
+
+
+@pytest.mark.parametrize("why", ["no habit", "open", "spool"])
+def test_nothing_is_closed_without_need(why):
+    """The receiver does not ask for it, it fires, or the spool knows what was left open."""
+    desk = Desk(habits=Habits() if why == "no habit" else RECONCILES)
+    if why == "spool":
+        desk.outbox.adopt((), desk.wall)
+    fires = [incident()] if why == "open" else []
+    desk.offer(*fires, closings=[CLOSING])
+
+    assert ("a", "resolved") not in desk.send_all()
+
+
+def test_a_query_that_falls_sick_before_its_closing_was_sent_is_told():
+    desk = Desk(habits=RECONCILES).offer(closings=[CLOSING])
+    desk.send(outage())
+    desk.at(5).offer(incident(starts_at=WALL + 5))
+
+    assert desk.send_all() == [("a", "firing")]
+
+
+def test_every_loss_is_counted_from_zero():
+    assert Outbox().losses == dict.fromkeys(LOSSES, 0)
+
+
+def test_a_warning_offered_only_when_it_is_over_is_nothing_to_tell():
+    """It found no room while it fired, and was counted then."""
+    desk = Desk().offer(over(incident(severity="warning"), WALL + 1))
+
+    assert (desk.send(), desk.losses) == (None, {})
+
+
+def test_what_is_overdue_is_what_nobody_surely_heard_of_in_time():
+    desk = Desk(incident("told")).offer(
+        incident("told"), incident("b"), incident("muted", muted="x")
+    )
+    desk.send(outage())
+    assert desk.at(59).outbox.overdue(desk.wall, 60.0) == ()
+
+    assert [said(one) for one in desk.at(60).outbox.overdue(desk.wall, 60.0)] == [("b", "firing")]

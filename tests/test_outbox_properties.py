@@ -1,0 +1,240 @@
+"""Whatever happens on the way, nobody misses a page: played by chance.
+
+Random incidents, failures of every kind, lost answers, clocks that run on, and drivers that are
+killed at any moment, also while a request is under way; the successor has the spool's rows.
+"""
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from support.telling import (
+    WALL,
+    incident,
+    lost_answer,
+    outage,
+    over,
+    poison,
+    said,
+    wrong_token,
+)
+
+from querypulse.alerting.outbox import Outbox, Row
+from querypulse.alerting.receivers.receiver import Habits
+
+QUERIES = ("a", "b", "c")
+SEVERITIES = {"a": "critical", "b": "critical", "c": "warning"}
+OUTAGES = {
+    "down": (outage(), False),
+    "busy": (outage(retry_after=3.0), False),
+    "wrong token": (wrong_token(), False),
+    "lost on the way": (lost_answer(), False),
+    "taken but unanswered": (lost_answer(), True),
+}
+LONG = 2000.0
+
+
+class Wire(RuleBasedStateMachine):
+    """One outbox and one receiver; ``fires`` is the truth, ``open`` what the receiver believes."""
+
+    habits = Habits()
+
+    def __init__(self):
+        super().__init__()
+        self.outbox = Outbox(self.habits)
+        self.now = 0.0
+        self.fires = {}
+        self.open = set()
+        self.heard = set()
+        self.must_hear = set()
+        self.surely = {}
+        self.under_way = None
+
+    @property
+    def wall(self):
+        return WALL + self.now
+
+    # -- what happens -------------------------------------------------------------------------
+
+    @rule(query=st.sampled_from(QUERIES))
+    def fall_sick(self, query):
+        if query not in self.fires:
+            self.now += 1.0
+            severity = SEVERITIES[query]
+            self.fires[query] = incident(query, severity=severity, starts_at=self.wall)
+            self.offer()
+            if severity == "critical" and query not in self.open:
+                self.must_hear.add((query, self.fires[query].starts_at))
+
+    @rule(query=st.sampled_from(QUERIES))
+    def remind(self, query):
+        if query in self.fires:
+            one = self.fires[query]
+            self.fires[query] = msgspec.structs.replace(one, revision=one.revision + 1)
+            self.offer()
+
+    @rule(query=st.sampled_from(QUERIES), with_end=st.booleans())
+    def recover(self, query, with_end):
+        ended = self.fires.pop(query, None)
+        if ended is not None:
+            self.now += 1.0
+            self.offer(*([over(ended, self.wall)] if with_end else []))
+
+    @rule(seconds=st.sampled_from([0.3, 2.0, 70.0, 400.0]))
+    def time_passes(self, seconds):
+        self.now += seconds
+        self.offer()
+
+    @precondition(lambda self: self.under_way is None)
+    @rule(flushing=st.booleans())
+    def leave(self, flushing):
+        """A request leaves, if one is due."""
+        self.under_way = self.outbox.begin(self.now, self.wall, int(flushing))
+
+    @precondition(lambda self: self.under_way is not None)
+    @rule()
+    def arrive(self):
+        sent, self.under_way = self.under_way, None
+        self.receive(sent)
+        self.note(sent)
+        self.outbox.delivered(sent, self.wall)
+
+    @precondition(lambda self: self.under_way is not None)
+    @rule(kind=st.sampled_from(sorted(OUTAGES)))
+    def fail(self, kind):
+        sent, self.under_way = self.under_way, None
+        error, taken = OUTAGES[kind]
+        if taken:
+            self.receive(sent)
+        self.outbox.failed(sent, error, self.now, self.wall)
+
+    @rule(arrived=st.booleans())
+    def be_killed(self, arrived):
+        """The rows are on disk; what was under way has arrived, or not."""
+        if self.under_way is not None and arrived:
+            self.receive(self.under_way)
+        self.under_way = None
+        text = msgspec.json.encode(self.outbox.rows)
+        self.outbox = Outbox(self.habits)
+        self.outbox.adopt(msgspec.json.decode(text, type=tuple[Row, ...]), self.wall)
+
+    # -- what must hold -----------------------------------------------------------------------
+
+    def offer(self, *ended):
+        self.outbox.offer([*self.fires.values(), *ended], self.wall)
+
+    def receive(self, sent):
+        (query, state) = said(sent)
+        if state == "firing":
+            self.open.add(query)
+            self.heard.add(query)
+            self.must_hear = {one for one in self.must_hear if one[0] != query}
+        else:
+            assert query in self.heard, "a resolve came before its trigger"
+            self.open.discard(query)
+            self.surely.pop(query, None)
+
+    def note(self, sent):
+        """A revision that was surely told is told once."""
+        (query, state) = said(sent)
+        if state == "firing":
+            told = (sent.starts_at, sent.revision)
+            assert self.surely.get(query) != told, f"{query} was told {told} twice"
+            self.surely[query] = told
+
+    @invariant()
+    def nothing_more_than_one_row_each(self):
+        keys = [row.incident.key for row in self.outbox.rows]
+        assert len(keys) == len(set(keys)) <= len(QUERIES)
+
+    def teardown(self):
+        """When the failures stop, the receiver learns the truth, and nobody was missed."""
+        if self.under_way is not None:
+            self.outbox.failed(self.under_way, outage(), self.now, self.wall)
+        for _ in range(20):
+            self.now += LONG
+            self.offer()
+            while (sent := self.outbox.begin(self.now, self.wall)) is not None:
+                self.receive(sent)
+                self.outbox.delivered(sent, self.wall)
+        assert self.open == set(self.fires)
+        assert self.must_hear == set()
+        assert self.outbox.pending(self.wall) == 0
+        assert not any(self.outbox.losses[why] for why in ("evicted", "poison", "gone"))
+
+
+class TestOneReceiver(Wire.TestCase):
+    settings = settings(max_examples=120, stateful_step_count=40, deadline=None)
+
+
+class SlowWire(Wire):
+    """The same with a receiver that takes few requests a minute."""
+
+    habits = Habits(per_minute=20.0, reconciles=True)
+
+
+class TestOneSlowReceiver(SlowWire.TestCase):
+    settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
+
+
+class Crowd(RuleBasedStateMachine):
+    """Far more incidents than there is room for."""
+
+    MAX_ROWS, MAX_BYTES = 4, 4000
+
+    def __init__(self):
+        super().__init__()
+        self.outbox = Outbox(max_rows=self.MAX_ROWS, max_bytes=self.MAX_BYTES)
+        self.now = 0.0
+        self.fires = {}
+
+    @rule(
+        number=st.integers(0, 11),
+        severity=st.sampled_from(["critical", "warning"]),
+        size=st.sampled_from([1, 900]),
+    )
+    def fall_sick(self, number, severity, size):
+        query = f"{severity}-{number}"
+        one = incident(query, severity=severity, summary="x" * size, starts_at=WALL + self.now)
+        self.fires.setdefault(query, one)
+        self.offer()
+
+    @rule(number=st.integers(0, 11), severity=st.sampled_from(["critical", "warning"]))
+    def recover(self, number, severity):
+        self.fires.pop(f"{severity}-{number}", None)
+        self.offer()
+
+    @rule(error=st.sampled_from([None, outage(), poison(), lost_answer()]))
+    def send(self, error):
+        sent = self.outbox.begin(self.now, WALL + self.now)
+        if sent is None:
+            return
+        if error is None:
+            self.outbox.delivered(sent, WALL + self.now)
+        else:
+            self.outbox.failed(sent, error, self.now, WALL + self.now)
+
+    def offer(self):
+        self.now += 1.0
+        untold = {row.incident.key for row in self.outbox.rows if must_stay(row)}
+        self.outbox.offer(self.fires.values(), WALL + self.now)
+        left = {row.incident.key for row in self.outbox.rows}
+        for key in untold - left:
+            rest = [row for row in self.outbox.rows if not must_stay(row)]
+            assert rest == [], f"{key} went, and a lesser one stayed"
+
+    @invariant()
+    def there_is_room(self):
+        rows = self.outbox.rows
+        assert len(rows) <= self.MAX_ROWS
+        assert (
+            len(rows) <= 1 or sum(map(len, map(msgspec.json.encode, rows))) <= self.MAX_BYTES + 99
+        )
+
+
+def must_stay(row):
+    return row.is_critical and row.is_untold and not row.dead
+
+
+class TestCrowd(Crowd.TestCase):
+    settings = settings(max_examples=60, stateful_step_count=40, deadline=None)

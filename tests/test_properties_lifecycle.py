@@ -1,0 +1,198 @@
+"""However queries fare: nothing sick is over, nothing told is forgotten, nobody told too often."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.ward import STATES, WALL, WARNINGS, Ward
+
+from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.silences import Silence
+from querypulse.listener.snapshot import Pause
+
+QUERIES = ("a", "b", "c", "d")
+DRIVER_NAMES = ("CommitStalled", "QueryGone", "MonitorBlind", "ListenerDeaf")
+OWN_NAMES = tuple(sorted(set(STATES) - {"ListenerDeaf", "MonitorBlind", "QueryFlapping"}))
+CONDITIONS = (
+    *OWN_NAMES,
+    *(f"{name}+QueryFlapping" for name in ("QueryFailed", "CommitStalled")),
+    *("QueryFlapping", "commits", "commits", "idle", "idle", "starts", "ends", "stopped"),
+    *("completed", "forgotten", "expected"),
+)
+SILENCES = (
+    (),
+    (Silence("*", WALL + 1e9),),
+    (Silence("[ab]", WALL + 300),),
+    (Silence("*", WALL + 900, "QueryFailed"),),
+)
+
+falls = st.one_of(
+    st.tuples(st.sampled_from(QUERIES), st.sampled_from(CONDITIONS)),
+    st.tuples(st.just("*"), st.sampled_from((*DRIVER_NAMES, "well", "well"))),
+)
+changes = st.lists(falls, max_size=4)
+seconds = st.sampled_from((0.0, 0.25, 1.0, 1.0, 5.0, 31.0, 200.0, 1900.0))
+steps = st.lists(st.tuples(seconds, changes, st.sampled_from(SILENCES)), max_size=40)
+left_open = st.lists(
+    st.tuples(
+        st.lists(st.sampled_from((*QUERIES, "*")), min_size=1, max_size=4, unique=True),
+        st.sampled_from(("QueryFailed", "CommitStalled", "BatchSlow")),
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    max_size=4,
+)
+
+
+class Watch:
+    """A ward under which nothing may go wrong, whatever happens."""
+
+    def __init__(self) -> None:
+        self.ward = Ward(repeat_interval_seconds=120.0)
+        self.open: dict[str, Incident] = {}
+        self.ripe: Counter[str] = Counter()
+
+    def step(self, after, falls, silences) -> None:
+        ward = self.ward
+        ward.now += after
+        if after > 1000:
+            ward.pauses = (*ward.pauses, Pause(ward.now, after - 100))[-3:]
+        ward.silences = list(silences)
+        for query, what in falls:
+            if what != "forgotten" or query in ward._conditions:
+                ward.condition(query, what)
+        ward.tick()
+        self.look()
+
+    def found(self) -> set[str]:
+        return {
+            f"querypulse/etl/{query}/{name}"
+            for query, what in self.ward._conditions.items()
+            for name in what.split("+")
+            if name in STATES
+        }
+
+    def look(self) -> None:
+        incidents = {one.key: one for one in self.ward.incidents}
+        assert len(incidents) == len(self.ward.incidents), "a key is one incident's"
+        assert self.open.keys() <= incidents.keys(), "none goes without its end"
+        for key, incident in incidents.items():
+            self.look_at(incident, self.open.get(key))
+        self.open = {key: one for key, one in incidents.items() if one.ends_at is None}
+        members = [alert for one in self.open.values() for alert in one.alerts]
+        firing = [alert.key for alert in members if alert.ends_at is None]
+        assert sorted(firing) == sorted(alert.key for alert in self.ward.lifecycle.alerts)
+        assert len({alert.key for alert in members}) == len(members), "one home for each"
+
+    def look_at(self, incident, before) -> None:
+        found = self.found()
+        over = [alert for alert in incident.alerts if alert.ends_at is not None]
+        ended = {alert.key for alert in over} - ended_before(before)
+        assert not found & ended, "nothing found is over"
+        assert all(alert.ends_at >= alert.starts_at for alert in over)
+        assert len({alert.name for alert in incident.alerts}) == 1
+        if before is None:
+            assert incident.ends_at is None, "an end has a beginning"
+            return
+        known = [alert.key for alert in before.alerts]
+        assert [alert.key for alert in incident.alerts][: len(known)] == known
+        assert incident.starts_at == before.starts_at
+        assert before.revision <= incident.revision <= before.revision + 1
+        assert not incident.muted or incident.revision == before.revision
+
+    def all_get_well(self) -> None:
+        self.step(0.0, [(query, "idle") for query in QUERIES] + [("*", "well")], ())
+        for _ in range(20):
+            self.step(60.0, (), ())
+
+
+def ended_before(incident: Incident | None) -> set[str]:
+    alerts = () if incident is None else incident.alerts
+    return {alert.key for alert in alerts if alert.ends_at is not None}
+
+
+@given(steps)
+def test_nothing_goes_wrong_however_queries_fare(story):
+    watch = Watch()
+    for step in story:
+        watch.step(*step)
+
+
+@given(steps)
+def test_when_all_are_well_all_is_over_and_each_that_was_told_was_told_so_once(story):
+    watch = Watch()
+    for step in story:
+        watch.step(*step)
+    watch.all_get_well()
+    said = Counter(told.split(" ", 1)[1][:1] for told in watch.ward.told)
+
+    assert watch.ward.incidents == watch.ward.lifecycle.alerts == ()
+    assert said["+"] == said["-"]
+
+
+@given(steps)
+def test_at_most_one_alert_of_a_query_is_open_besides_that_it_flaps(story):
+    watch = Watch()
+    for step in story:
+        watch.step(*step)
+        alerts = watch.ward.lifecycle.alerts
+        own = [alert for alert in alerts if alert.name != "QueryFlapping"]
+        each = Counter(alert.labels["query"] for alert in own)
+        del each["*"]
+        assert all(count == 1 for count in each.values()), each
+
+
+@given(steps)
+def test_what_is_critical_at_two_looks_is_told_unless_the_whole_driver_is_ill(story):
+    watch = Watch()
+    before = set()
+    for step in story:
+        watch.step(*step)
+        found = watch.found()
+        alerts = watch.ward.lifecycle.alerts
+        speaks_for_all = any(
+            alert.labels["query"] == "*" and alert.labels["severity"] == "critical"
+            for alert in alerts
+        )
+        sure = {key for key in found if key in before or key.endswith("/QueryFailed")}
+        grave = {key for key in sure if key.rsplit("/", 1)[1] not in WARNINGS}
+        if not speaks_for_all:
+            assert grave <= {alert.key for alert in alerts}
+        before = found
+
+
+@given(left_open, steps)
+def test_what_was_inherited_ends_like_all_else(inherited, story):
+    watch = Watch()
+    watch.ward.lifecycle.inherit([incident(*one) for one in inherited], 0.0)
+    watch.step(0.0, (), ())
+    for step in story:
+        watch.step(*step)
+    watch.all_get_well()
+
+    assert watch.ward.incidents == ()
+
+
+def incident(queries, name, revision, first_is_over) -> Incident:
+    alerts = [
+        Alert(
+            {"alertname": name, "app": "etl", "query": query, "severity": "critical"}, {}, WALL - 9
+        )
+        for query in queries
+    ]
+    if first_is_over:
+        alerts[0] = Alert(alerts[0].labels, {}, WALL - 9, WALL - 5)
+    return Incident(tuple(alerts), revision)
+
+
+@given(left_open)
+def test_what_is_never_seen_again_is_over_after_a_day(inherited):
+    watch = Watch()
+    watch.ward.lifecycle.inherit([incident(*one) for one in inherited], 0.0)
+    for _ in range(24):
+        watch.step(3600.0, (), ())
+    watch.ward.tick()
+
+    assert watch.ward.incidents == ()

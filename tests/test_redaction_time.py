@@ -1,0 +1,125 @@
+"""However hostile a text, redacting it takes time by its length: while the worker redacts,
+nobody is told of anything, and no other thread of the driver's Python runs.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as effort
+from hypothesis import strategies as st
+from support.planted import PLANTED
+
+from querypulse.listener.checkpoint import short_reason
+from querypulse.listener.failure import describe_failure, died_of_stopped_context
+from querypulse.listener.redaction import CUT_CHARACTERS, MAX_CHARACTERS, REDACTED, Redactor
+from querypulse.listener.redaction_names import hide_values
+from querypulse.listener.redaction_shapes import PREFIXED, SECRET_NAME, WHOLE
+
+LARGE = MAX_CHARACTERS - CUT_CHARACTERS
+ALLOWED = 9.0
+"""For four times the text, two doublings: what is linear takes 4 times as long, what is
+quadratic 16 times."""
+TOO_FAST_TO_MEASURE = 0.003
+
+HOSTILE = (
+    *["a", "A", "1", ".", "-", "_", " ", "\n", "\t", "=", ":", "/", "@", '"', "'", "\\", "+", "%", "("],
+    *["a ", "a=", "a:", "a->", "a %", "a.b-c_", 'a"', "a\\", 'a" , "', 'a\\"', "a%3D", "a</name> ", "é="],
+    *["password", "password=", "password: ", 'password="', "password='\\'", 'password=\\"', "pwd '"],
+    *["password=((", "password=a(b(", "password= ", "token->", "token", "sig", "sas=", "--token", "--a"],
+    *["-----BEGIN ", "-----BEGIN PRIVATE KEY", "-----BEGIN PRIVATE KEY-----END", "-----END"],
+    *["ey", "eyaaaaaaaa.", "eyaaaaaaaaa.eyaaaaaaaa.", "AKIA", "AIza", "AIza" + "a" * 34 + "!", "ya29.", "1Q~"],
+    *["aaa1Q~", "aaa1Q~" + "a" * 30 + "!", "dapi" + "a" * 31 + "g", "gh", "ghp_", "xoxb-", "xapp-", "glc_", "hvs."],
+    *["://", "://a:", "://a:b", "://a:b/", "https://a", "https://a:b/", "://:", ":a:", "://a:1/", "@://a:"],
+    *["jdbc:oracle:thin:a/", "jdbc:oracle:a:" + "a" * 100, "aws", "aws secret ", "awssecret", "secret"],
+    *["authorization: ", "authorization", "authorization:a ", "bearer ", "basic aaaaaaa ", "cookie: ", "cookie"],
+    *["hooks.slack.com/", "with url: ", '"GET ', '"GET a', "identified by 'a", "a" * 85 + "=", "a" * 86 + "="],
+    *[REDACTED, f"{REDACTED}=", f"a={REDACTED}", f"token={REDACTED}a ", "[", "]", "<", ">", "<a>", "{"],
+)  # fmt: skip
+LAST_WORDS = (
+    "SparkException: ",
+    "Job aborted due to stage failure: ",
+    "Job aborted due to stage failure:  executor ",
+    "Job aborted due to stage failure: " + " executor " * 50,
+    "because the return value of ",
+    'because the return value of "org.apache.spark.',
+    'because the return value of "org.apache.spark.a()',
+    "Caused by: a.b",
+    "[A",
+    "Traceback (most recent call last):",
+    "Traceback (most recent call last):\n",
+    "\n: ",
+    "\tat ",
+    "Caused by: ",
+)
+
+
+def fill(unit, size):
+    return (unit * (size // len(unit) + 1))[:size]
+
+
+def seconds(work, text):
+    """The best of a few, in the CPU time of this thread: the machine is busy with others."""
+    taken = []
+    for _ in range(3):
+        began = time.thread_time()
+        work(text)
+        taken.append(time.thread_time() - began)
+    return min(taken)
+
+
+def growth(work, unit, size=LARGE):
+    """How much longer four times the text takes; 0 when both are too short to measure."""
+    for _ in range(3):
+        large = seconds(work, fill(unit, size))
+        if large < TOO_FAST_TO_MEASURE:
+            return 0.0
+        grown = large / seconds(work, fill(unit, size // 4))
+        if grown < ALLOWED:
+            break
+    return grown
+
+
+def hide(pattern):
+    return lambda text: pattern.sub(REDACTED, text)
+
+
+def slow_units(work, units):
+    return {unit: grown for unit in units if (grown := growth(work, unit)) >= ALLOWED}
+
+
+def test_the_yardstick_knows_a_quadratic_pattern():
+    assert growth(hide(re.compile("a*b")), "a", LARGE // 8) >= ALLOWED
+
+
+@pytest.mark.parametrize("pattern", [*WHOLE, *PREFIXED], ids=lambda pattern: pattern.pattern[:40])
+def test_no_shape_takes_more_than_its_share_of_hostile_text(pattern):
+    assert slow_units(hide(pattern), HOSTILE) == {}
+
+
+def test_no_hostile_name_or_value_takes_more_than_its_share():
+    def work(text):
+        hide_values(text, lambda name, _: SECRET_NAME.search(name) is not None, REDACTED)
+
+    assert slow_units(work, HOSTILE) == {}
+
+
+@pytest.mark.parametrize("work", [describe_failure, died_of_stopped_context, short_reason])
+def test_finding_the_cause_takes_no_more_than_its_share_of_hostile_text(work):
+    assert slow_units(work, LAST_WORDS) == {}
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_a_whole_redaction_of_hostile_text_takes_no_more_than_its_share(unit):
+    assert slow_units(Redactor(["own-secret-value"])._replace, [unit]) == {}
+
+
+@given(st.sampled_from(PLANTED), st.data())
+@effort(max_examples=60)
+def test_beginnings_of_secrets_without_their_ends_take_no_more_than_their_share(planted, data):
+    begun = planted.text[: data.draw(st.integers(1, len(planted.text)))]
+
+    assert slow_units(Redactor()._replace, [begun]) == {}

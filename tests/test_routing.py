@@ -1,0 +1,40 @@
+"""Who is told of what."""
+
+import pytest
+from support.telling import incident
+
+from querypulse.alerting.routing import Route
+
+BRONZE = Route(queries=("bronze*",))
+
+
+@pytest.mark.parametrize(
+    ("route", "one"),
+    [
+        (Route(), incident("a")),
+        (Route(), incident("a", severity="warning")),
+        (Route(severities=("warning",)), incident("a", severity="warning")),
+        (BRONZE, incident("bronze_orders")),
+        (BRONZE, incident("gold", "bronze_orders")),
+        (BRONZE, incident("*")),
+    ],
+)
+def test_taken(route, one):
+    assert route.takes(one)
+
+
+@pytest.mark.parametrize(
+    ("route", "one"),
+    [
+        (Route(severities=()), incident("a")),
+        (Route(severities=()), incident("*")),
+        (Route(severities=("critical",)), incident("a", severity="warning")),
+        (Route(severities=("warning",)), incident("*")),
+        (BRONZE, incident("gold")),
+        (BRONZE, incident("Bronze_orders")),
+        (BRONZE, incident("x.bronze")),
+        (Route(queries=()), incident("a")),
+    ],
+)
+def test_left_to_others(route, one):
+    assert not route.takes(one)

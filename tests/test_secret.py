@@ -1,0 +1,91 @@
+"""A secret shows itself to nobody, and follows its file."""
+
+import os
+
+import pytest
+
+from querypulse.alerting.receivers.secret import Secret
+
+SETTING = "webhook_secret_file"
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = tmp_path / "secret"
+    path.write_text("first\n")
+    return path
+
+
+def test_a_literal_is_what_was_given():
+    assert Secret(" hunter2\n").reveal() == "hunter2"
+
+
+def test_a_file_is_read_without_the_white_space_around(path):
+    assert Secret.from_file(path, setting=SETTING).reveal() == "first"
+
+
+def test_a_rotated_file_is_read_again(path):
+    secret = Secret.from_file(path, setting=SETTING)
+    path.write_text("second one\n")
+
+    assert secret.reveal() == "second one"
+
+
+def test_a_swapped_link_is_another_file_though_size_and_time_are_the_same(tmp_path):
+    """As Kubernetes rotates a mounted secret."""
+    link = tmp_path / "secret"
+    for name in ("first", "other"):
+        (tmp_path / name).write_text(name)
+        os.utime(tmp_path / name, (1, 1))
+    link.symlink_to(tmp_path / "first")
+    secret = Secret.from_file(link, setting=SETTING)
+    link.unlink()
+    link.symlink_to(tmp_path / "other")
+
+    assert secret.reveal() == "other"
+
+
+@pytest.mark.parametrize("broken", [b"", b" \n", b"\xff\xfe\xfa"])
+def test_a_file_that_is_broken_for_a_while_keeps_the_last_good_value(path, broken):
+    secret = Secret.from_file(path, setting=SETTING)
+    path.write_bytes(broken)
+    assert secret.reveal() == "first"
+    path.write_text("the next one")
+
+    assert secret.reveal() == "the next one"
+
+
+def test_a_file_that_vanished_keeps_the_last_good_value(path):
+    secret = Secret.from_file(path, setting=SETTING)
+    path.unlink()
+    assert secret.reveal() == "first"
+    path.write_text("back again")
+
+    assert secret.reveal() == "back again"
+
+
+def test_an_unchanged_file_is_not_read_again(path, monkeypatch):
+    """A look at the file is all that a post pays."""
+    secret = Secret.from_file(path, setting=SETTING)
+    monkeypatch.setattr(type(path), "read_text", lambda *_, **__: pytest.fail("read again"))
+
+    assert secret.reveal() == "first"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "No such file"), (b"", "is empty"), (b"\n", "is empty"), (b"\xff", "not UTF-8")],
+)
+def test_a_file_without_a_secret_is_refused_at_the_start(tmp_path, content, says):
+    path = tmp_path / "secret"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ValueError, match=says) as caught:
+        Secret.from_file(path, setting=SETTING)
+
+    assert str(caught.value).startswith(SETTING)
+
+
+def test_it_is_masked_wherever_it_is_printed(path):
+    for secret in (Secret("first"), Secret.from_file(path, setting=SETTING)):
+        assert "first" not in f"{secret!r} {secret} {[secret]}"

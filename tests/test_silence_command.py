@@ -1,0 +1,167 @@
+"""``querypulse silence``: adds, ends and lists; and every silence has an end."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from querypulse.sidecar import cli
+from querypulse.sidecar.silence_file import read_silences
+
+COULD_NOT_BEGIN, USAGE = 2, 2
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    """No setting of whoever runs the tests."""
+    for key in os.environ:
+        if key.startswith("QUERYPULSE_"):
+            monkeypatch.delenv(key)
+
+
+@pytest.fixture
+def path(tmp_path, monkeypatch):
+    """The file that the setting names."""
+    monkeypatch.setenv("QUERYPULSE_SILENCE_FILE", str(tmp_path / "silences"))
+    return tmp_path / "silences"
+
+
+@pytest.fixture
+def silence(capsys):
+    """Runs the command; the answer is exit code, output, errors."""
+
+    def run(*arguments):
+        code = cli.main(["silence", *arguments])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_a_pattern_is_silenced_for_a_while(path, silence):
+    before = datetime.now(timezone.utc)
+    code, output, errors = silence("bronze*", "--for", "2h", "--reason", "backfill")
+    (one,) = read_silences(path)
+
+    assert (code, errors) == (0, "")
+    assert (one.queries, one.alertname, one.reason) == ("bronze*", "*", "backfill")
+    assert (
+        timedelta(hours=2) - timedelta(seconds=2)
+        < one.until - before
+        <= timedelta(hours=2, seconds=5)
+    )
+    assert output.startswith(f"bronze*  *  until {one.until:%Y-%m-%dT%H:%M:%SZ} (")
+    assert output.endswith("left): backfill\n")
+
+
+def test_one_alert_of_it_may_be_silenced_alone(path, silence):
+    silence("*", "--for", "1h", "--alertname", "QueryLagging")
+
+    assert read_silences(path)[0].alertname == "QueryLagging"
+
+
+def test_the_file_may_be_named_on_the_command_line(path, tmp_path, silence):
+    silence("a", "--for", "1h", "--file", str(tmp_path / "other"))
+
+    assert not path.exists()
+    assert len(read_silences(tmp_path / "other")) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86400), ("1d12h", 129600), ("1h30m5s", 5405)],
+)
+def test_a_duration_is_days_hours_minutes_and_seconds(path, silence, text, seconds):
+    silence("a", "--for", text)
+    left = read_silences(path)[0].until - datetime.now(timezone.utc)
+
+    assert seconds - 5 <= left.total_seconds() <= seconds
+
+
+@pytest.mark.parametrize("text", ["", "2", "h", "2 h", "-2h", "0s", "1.5h", "30m2h", "400d", "9999999h", "soon", "٣h"])  # fmt: skip
+def test_a_duration_of_anything_else_is_refused(path, silence, capsys, text):
+    with pytest.raises(SystemExit) as refused:
+        silence("a", f"--for={text}")
+
+    assert refused.value.code == USAGE
+    assert repr(text) in capsys.readouterr().err
+    assert not path.exists()
+
+
+def test_nothing_silenced_is_said(path, silence):
+    assert silence() == (0, "nothing is silenced\n", "")
+
+
+def test_a_list_shows_what_is_in_force(path, silence):
+    silence("a", "--for", "1h")
+    silence("b", "--for", "2h", "--reason", "why")
+    code, output, _ = silence()
+
+    assert code == 0
+    assert [line.split()[0] for line in output.splitlines()] == ["a", "b"]
+
+
+def test_what_has_ended_is_not_in_force(path, silence):
+    path.write_text('{"queries": "a", "until": "2020-01-01T00:00:00Z"}\n')
+
+    assert silence()[1] == "nothing is silenced\n"
+
+
+def test_a_silence_may_be_ended_early(path, silence):
+    silence("a*", "--for", "1h")
+    silence("b", "--for", "1h")
+
+    assert silence("--end", "a*") == (0, "ended: 1 of a*\n", "")
+    assert [one.queries for one in read_silences(path)] == ["b"]
+
+
+def test_ending_what_is_not_silenced_says_what_is(path, silence):
+    silence("b", "--for", "1h")
+    code, output, errors = silence("--end", "a")
+
+    assert (code, output) == (1, "")
+    assert "no silence of 'a'" in errors
+    assert "['b']" in errors
+
+
+UNCLEAR = [
+    (["a"], "every silence has an end"),
+    (["--for", "1h"], "PATTERN and --for go together"),
+    (["a", "--end", "a"], "--end"),
+    (["--end", "a", "--for", "1h"], "--end"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "word"), UNCLEAR)
+def test_what_is_not_clear_is_refused(path, silence, arguments, word):
+    code, output, errors = silence(*arguments)
+
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert word in errors
+    assert not path.exists()
+
+
+def test_without_a_file_nobody_would_hear_it(silence):
+    code, _, errors = silence("a", "--for", "1h")
+
+    assert code == COULD_NOT_BEGIN
+    assert "--file" in errors
+    assert "'silence_file'" in errors
+
+
+@pytest.mark.parametrize("file", ["/nowhere/silences", "/"])
+def test_a_file_that_cannot_be_written_is_told_in_one_line(silence, file):
+    code, output, errors = silence("a", "--for", "1h", "--file", file)
+
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert errors.startswith("querypulse: silence: ")
+    assert errors.count("\n") == 1
+
+
+def test_a_file_that_cannot_be_understood_is_told(path, silence):
+    path.write_text("be quiet\n")
+    code, _, errors = silence()
+
+    assert code == COULD_NOT_BEGIN
+    assert f"{path}, line 1" in errors

@@ -1,0 +1,146 @@
+"""The file of silences: who adds to it loses nobody else's, who reads it sees whole lines."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from querypulse.sidecar.receiver_settings import SilenceSettings
+from querypulse.sidecar.silence_file import add_silence, end_silences, in_force, read_silences
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
+
+
+def silence(queries, hours=1.0, **more):
+    return SilenceSettings(queries=queries, until=NOW + timedelta(hours=hours), **more)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "silences"
+
+
+def patterns(path):
+    return [one.queries for one in read_silences(path)]
+
+
+def test_no_file_is_no_silence(path):
+    assert read_silences(path) == ()
+
+
+def test_what_was_added_is_read_in_order(path):
+    one = silence("bronze*", alertname="QueryLagging", reason='backfill, "ours"\nuntil 7')
+    add_silence(path, one, NOW)
+    add_silence(path, silence("silver"), NOW)
+
+    assert read_silences(path) == (one, silence("silver"))
+    assert len(path.read_text().splitlines()) == 2
+
+
+def test_whoever_runs_the_driver_can_read_it(path):
+    add_silence(path, silence("a"), NOW)
+
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_what_has_ended_leaves_when_something_is_added(path):
+    add_silence(path, silence("old", hours=1), NOW)
+    add_silence(path, silence("new", hours=3), NOW + timedelta(hours=2))
+
+    assert patterns(path) == ["new"]
+
+
+@pytest.mark.parametrize(("hours", "alive"), [(-1, False), (0, False), (0.001, True)])
+def test_a_silence_ends_at_its_end(hours, alive):
+    assert bool(in_force([silence("a", hours)], NOW)) is alive
+
+
+def test_ending_takes_the_silences_of_that_very_pattern_only(path):
+    for queries in ("bronze*", "bronze", "*", "bronze*"):
+        add_silence(path, silence(queries), NOW)
+
+    assert [one.queries for one in end_silences(path, "bronze*", NOW)] == ["bronze*", "bronze*"]
+    assert patterns(path) == ["bronze", "*"]
+
+
+def test_ending_what_is_not_there_changes_nothing(path):
+    add_silence(path, silence("a"), NOW)
+
+    assert end_silences(path, "b", NOW) == ()
+    assert patterns(path) == ["a"]
+
+
+def test_blank_lines_are_nothing(path):
+    path.write_text('\n{"queries": "a", "until": "2026-11-21T20:00:00Z"}\n\n')
+
+    assert patterns(path) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("bronze", "malformed"),
+        ('{"queries": "a"}', "until"),
+        ('{"queries": "a", "until": "tomorrow"}', "until"),
+        ('{"queries": "a", "until": "2026-11-21T20:00:00"}', "timezone"),
+        ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "query": "b"}', "query"),
+        ('{"until": "2026-11-21T20:00:00Z"}', "queries"),
+        ("\udcff", "line 2"),
+    ],
+)
+def test_a_line_that_is_no_silence_is_told_with_file_and_line(path, line, why):
+    good = '{"queries": "a", "until": "2026-11-21T20:00:00Z"}\n'
+    path.write_bytes((good + line + "\n").encode(errors="surrogateescape"))
+
+    with pytest.raises(ValueError, match=why) as refused:
+        read_silences(path)
+
+    assert f"{path}, line 2" in str(refused.value)
+
+
+def test_a_file_with_a_wrong_line_is_not_overwritten(path):
+    path.write_text("bronze\n")
+    with pytest.raises(ValueError):
+        add_silence(path, silence("a"), NOW)
+
+    assert path.read_text() == "bronze\n"
+
+
+def test_a_link_stays_a_link(path, tmp_path):
+    real = tmp_path / "real"
+    path.symlink_to(real)
+    add_silence(path, silence("a"), NOW)
+
+    assert path.is_symlink()
+    assert patterns(real) == ["a"]
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    with pytest.raises(OSError):
+        add_silence(tmp_path / "nowhere" / "silences", silence("a"), NOW)
+
+
+def test_nothing_else_is_left_in_the_folder(path):
+    add_silence(path, silence("a"), NOW)
+    end_silences(path, "a", NOW)
+
+    assert [found.name for found in path.parent.iterdir()] == [path.name]
+
+
+def test_of_many_who_write_at_once_nobody_loses_a_silence(path):
+    script = (
+        "import sys; from querypulse.sidecar.cli import main\n"
+        "for i in range(5): main(['silence', f'{sys.argv[1]}-{i}', '--for', '1h', '--file', sys.argv[2]])"
+    )
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-Ic", script, str(n), str(path)], stdout=subprocess.DEVNULL
+        )
+        for n in range(3)
+    ]
+
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert sorted(patterns(path)) == sorted(f"{n}-{i}" for n in range(3) for i in range(5))

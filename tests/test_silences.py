@@ -1,0 +1,155 @@
+"""A silence keeps quiet what it names, for as long as it says, and nothing more."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from support.lifecycle_table import WELL, all_of
+from support.ward import WALL, Ward
+
+from querypulse.alerting.alert import Alert
+from querypulse.alerting.silences import Silence, silence_of, why_muted
+
+
+def alert(query="bronze", name="CommitStalled"):
+    labels = {"alertname": name, "app": "etl", "query": query, "severity": "critical"}
+    return Alert(labels, {}, WALL)
+
+
+COVERED = [
+    ("its name", Silence("bronze", WALL + 1)),
+    ("a pattern", Silence("bro*", WALL + 1)),
+    ("everything", Silence("*", WALL + 1)),
+    ("its name and the alert's", Silence("bronze", WALL + 1, "CommitStalled")),
+    ("a pattern of alerts", Silence("*", WALL + 1, "*Stalled")),
+    ("for ever, as JSON can say", Silence("*", math.inf)),
+]
+NOT_COVERED = [
+    ("another name", Silence("silver", WALL + 1)),
+    ("a part of the name", Silence("bro", WALL + 1)),
+    ("another case", Silence("Bronze", WALL + 1)),
+    ("another alert", Silence("bronze", WALL + 1, "QueryFailed")),
+    ("a silence that has just ended", Silence("*", WALL)),
+    ("a silence long over", Silence("*", 0.0)),
+    ("a silence whose end is no number", Silence("*", math.nan)),
+    ("an empty pattern", Silence("", WALL + 1)),
+]
+
+
+@pytest.mark.parametrize("silence", [pytest.param(one, id=why) for why, one in COVERED])
+def test_what_matches_is_covered(silence):
+    assert silence_of(alert(), [silence], WALL) == silence
+
+
+@pytest.mark.parametrize("silence", [pytest.param(one, id=why) for why, one in NOT_COVERED])
+def test_what_does_not_match_is_not(silence):
+    assert silence_of(alert(), [silence], WALL) is None
+
+
+@pytest.mark.parametrize("pattern", ["bronze", "nightly*", "[a-z]*"])
+def test_a_silence_of_queries_does_not_cover_the_whole_driver(pattern):
+    assert silence_of(alert("*"), [Silence(pattern, WALL + 1)], WALL) is None
+
+
+def test_of_several_the_one_that_ends_last_counts():
+    first, last = Silence("*", WALL + 1), Silence("bronze", WALL + 9)
+
+    assert silence_of(alert(), [first, last, Silence("*", WALL + 5)], WALL) == last
+
+
+def test_why_it_is_quiet_is_said_in_words():
+    assert str(Silence("*", WALL)) == "silenced until 2023-11-14T22:13:20Z"
+    assert str(Silence("*", WALL, reason="deploy")) == "silenced until 2023-11-14T22:13:20Z: deploy"
+
+
+@pytest.mark.parametrize("until", [math.inf, 1e30])
+def test_no_end_is_too_far_to_be_written(until):
+    assert str(Silence("*", until)) == "silenced until 9999-12-31T23:59:59Z"
+
+
+def test_several_alerts_are_quiet_when_each_is_and_until_the_first_silence_ends():
+    silences = [Silence("a", WALL + 5), Silence("b", WALL + 3)]
+
+    assert why_muted([alert("a"), alert("b")], silences, WALL) == str(silences[1])
+    assert why_muted([alert("a"), alert("c")], silences, WALL) == ""
+    assert why_muted([], silences, WALL) == ""
+
+
+# -- in the life of an incident ---------------------------------------------------------------
+
+
+def quiet(until, queries="*", alertname="*"):
+    ward = Ward(repeat_interval_seconds=100.0)
+    ward.silences = [Silence(queries, WALL + until, alertname)]
+    return ward
+
+
+SICK = [WELL, (10, "a", "QueryFailed")]
+
+
+def test_what_falls_sick_and_gets_well_in_silence_is_never_told():
+    assert quiet(100).play([*SICK, (20, "a", "idle")], 300).told == []
+
+
+def test_what_still_fires_when_the_silence_ends_is_told():
+    assert quiet(60).play(SICK, 90).told == ["60 + QueryFailed a"]
+
+
+def test_what_the_silence_does_not_name_is_told():
+    assert quiet(60, "b").play(SICK, 30).told == ["10 + QueryFailed a"]
+    assert quiet(60, "a", "CommitStalled").play(SICK, 30).told == ["10 + QueryFailed a"]
+
+
+def test_what_was_told_before_the_silence_is_still_told_to_be_over():
+    ward = Ward().play(SICK, 15)
+    ward.silences = [Silence("*", WALL + 1000)]
+    ward.play([(20, "a", "idle")], 60)
+
+    assert ward.told == ["10 + QueryFailed a", "50 - QueryFailed a"]
+
+
+def test_a_silenced_incident_has_no_reminders_and_one_that_was_due_comes_after():
+    ward = quiet(0).play(SICK, 50)
+    ward.silences = [Silence("*", WALL + 350)]
+    ward.play([], 460)
+
+    assert ward.told == ["10 + QueryFailed a", "350 ^ QueryFailed a", "450 ^ QueryFailed a"]
+
+
+def test_after_a_silence_the_first_reminder_comes_an_interval_later():
+    assert quiet(350).play(SICK, 449).told == ["350 + QueryFailed a"]
+
+
+def test_a_group_of_which_one_is_silenced_is_told():
+    story = [*all_of(0, "commits", "abc"), *all_of(10, "QueryFailed", "abc")]
+
+    assert quiet(1000, "a").play(story, 60).told == ["10 + QueryFailed a,b,c"]
+
+
+def test_a_group_is_told_when_one_joins_that_is_not_silenced():
+    story = [*all_of(10, "QueryFailed", "abc"), (15, "d", "QueryFailed")]
+
+    assert quiet(1000, "[abc]").play(story, 60).told == ["15 + QueryFailed a,b,c,d"]
+
+
+def test_who_joins_a_group_in_silence_is_told_when_the_silence_ends():
+    ward = Ward().play(all_of(10, "QueryFailed", "abc"), 12)
+    ward.silences = [Silence("*", WALL + 60)]
+    ward.play([(15, "d", "QueryFailed")], 90)
+
+    assert ward.told == ["10 + QueryFailed a,b,c", "60 ^ QueryFailed a,b,c,d"]
+
+
+def test_the_revision_does_not_grow_in_silence():
+    ward = quiet(1000).play([*all_of(10, "QueryFailed", "abc"), (15, "d", "QueryFailed")], 900)
+
+    assert [incident.revision for incident in ward.incidents] == [0]
+
+
+def test_a_silenced_alert_is_shown_with_its_silence_and_another_without():
+    ward = quiet(1000, "a").play([*SICK, (10, "b", "QueryFailed")], 10)
+    shown = {one.labels["query"]: one.annotations.get("muted") for one in ward.lifecycle.alerts}
+
+    assert shown == {"a": "silenced until 2023-11-14T22:30:00Z", "b": None}
+    assert all("muted" not in one.alerts[0].annotations for one in ward.incidents)

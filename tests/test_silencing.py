@@ -1,0 +1,185 @@
+"""What is silenced now: by settings, by word of the driver, by the file; nothing beyond its end."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from support.clock import Clock
+
+from querypulse.listener.guard import Guard
+from querypulse.sidecar import Settings, Sidecar
+from querypulse.sidecar.receiver_settings import SilenceSettings
+from querypulse.sidecar.silence_file import add_silence
+from querypulse.sidecar.silencing import LOOK_EVERY_SECONDS, Silencing, until_of
+
+NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
+
+
+def silence(queries, minutes=60.0, **more):
+    return SilenceSettings(queries=queries, until=NOW + timedelta(minutes=minutes), **more)
+
+
+class Room:
+    """A ``Silencing`` whose clock is in the test's hand; it shows 0 at ``NOW``."""
+
+    def __init__(self, *silences, path=None):
+        self.clock = Clock(0.0)
+        self.guard = Guard()
+        self.silencing = Silencing(
+            silences,
+            str(path) if path else None,
+            self.guard,
+            clock=self.clock,
+            wall=lambda: NOW.timestamp() + self.clock.now,
+        )
+
+    def after(self, seconds):
+        self.clock.now += seconds
+        return self
+
+    @property
+    def quiet(self):
+        return [one.queries for one in self.silencing()]
+
+
+def test_nothing_is_silenced_unless_somebody_said_so():
+    assert Room().quiet == []
+
+
+def test_a_silence_of_the_settings_holds_until_its_end():
+    room = Room(silence("a", minutes=1), silence("b", minutes=2))
+
+    assert room.quiet == ["a", "b"]
+    assert room.after(60).quiet == ["b"]
+    assert room.after(60).quiet == []
+
+
+def test_a_silence_of_the_settings_that_is_long_over_keeps_no_job_from_starting(caplog):
+    with caplog.at_level("WARNING", "querypulse"):
+        room = Room(silence("a", minutes=-60))
+
+    assert room.quiet == []
+    assert "the silence of 'a' ended" in caplog.text
+
+
+def test_a_silence_tells_what_it_was_given():
+    (one,) = Room(silence("a*", alertname="QueryLagging", reason="backfill")).silencing()
+
+    assert (one.queries, one.alertname, one.reason) == ("a*", "QueryLagging", "backfill")
+    assert one.until == NOW.timestamp() + 3600
+
+
+def test_a_driver_may_silence_while_it_runs():
+    room = Room(silence("a"))
+    room.silencing.add(silence("b", minutes=1))
+
+    assert room.quiet == ["a", "b"]
+    assert room.after(60).quiet == ["a"]
+
+
+def test_a_silence_that_has_ended_cannot_be_added():
+    with pytest.raises(ValueError, match=r"'a'.*past"):
+        Room().silencing.add(silence("a", minutes=0))
+
+
+def test_a_file_that_is_written_later_is_heard_within_two_seconds(tmp_path):
+    room = Room(path=tmp_path / "file")
+    assert room.quiet == []
+    add_silence(tmp_path / "file", silence("a"), NOW)
+
+    assert room.after(LOOK_EVERY_SECONDS - 0.1).quiet == []
+    assert room.after(0.1).quiet == ["a"]
+
+
+def test_a_file_that_is_gone_silences_nothing(tmp_path):
+    add_silence(tmp_path / "file", silence("a"), NOW)
+    room = Room(path=tmp_path / "file")
+    assert room.quiet == ["a"]
+    (tmp_path / "file").unlink()
+
+    assert room.after(LOOK_EVERY_SECONDS).quiet == []
+
+
+def test_a_silence_of_the_file_ends_by_itself(tmp_path):
+    add_silence(tmp_path / "file", silence("a", minutes=1), NOW)
+
+    assert Room(path=tmp_path / "file").after(61).quiet == []
+
+
+@pytest.mark.contains_errors
+def test_a_file_that_cannot_be_understood_is_said_once_and_what_it_said_last_holds(tmp_path):
+    add_silence(tmp_path / "file", silence("a"), NOW)
+    room = Room(path=tmp_path / "file")
+    assert room.quiet == ["a"]
+    (tmp_path / "file").write_text("be quiet")
+
+    assert room.after(LOOK_EVERY_SECONDS).quiet == ["a"]
+    assert room.after(LOOK_EVERY_SECONDS).quiet == ["a"]
+    assert room.guard.errors["silence-file"] == 1
+
+
+@pytest.mark.contains_errors
+def test_a_folder_in_the_files_place_silences_nothing(tmp_path):
+    assert Room(path=tmp_path).quiet == []
+
+
+# -- the end, which is mandatory ----------------------------------------------------------------
+
+LATER = NOW + timedelta(hours=1)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "until", "end"),
+    [
+        (60, None, LATER),
+        (0.5, None, NOW + timedelta(seconds=30)),
+        (None, LATER, LATER),
+        (None, LATER.astimezone(timezone(timedelta(hours=5))), LATER),
+    ],
+)
+def test_a_silence_ends_after_minutes_or_at_a_moment(minutes, until, end):
+    assert until_of(minutes, until, NOW) == end
+
+
+@pytest.mark.parametrize(
+    ("minutes", "until", "word"),
+    [
+        (None, None, "must end"),
+        (60, LATER, "not both"),
+        (0, None, "later than now"),
+        (-1, None, "later than now"),
+        (float("nan"), None, "minutes"),
+        (float("inf"), None, "minutes"),
+        (1e300, None, "minutes"),
+        ("60", None, "minutes"),
+        (None, LATER.replace(tzinfo=None), "time zone"),
+        (None, NOW, "later than now"),
+        (None, NOW - timedelta(days=1), "later than now"),
+    ],
+)
+def test_a_silence_without_a_sensible_end_is_refused(minutes, until, word):
+    with pytest.raises(ValueError, match=word):
+        until_of(minutes, until, NOW)
+
+
+def test_a_sidecar_is_silenced_by_pattern_even_before_it_runs():
+    sidecar = Sidecar(Settings(http_port=-1))
+    sidecar.silence("bronze*", minutes=30, reason="backfill")
+
+    (one,) = sidecar._outfit.silencing()
+    assert (one.queries, one.alertname, one.reason) == ("bronze*", "*", "backfill")
+
+
+@pytest.mark.parametrize("mistake", [{}, {"minutes": -1}, {"minutes": 1, "until": LATER}])
+def test_a_sidecar_is_not_silenced_without_end(mistake):
+    sidecar = Sidecar(Settings(http_port=-1))
+    with pytest.raises(ValueError):
+        sidecar.silence("bronze*", **mistake)
+
+    assert sidecar._outfit.silencing() == ()
+
+
+def test_a_pattern_that_is_no_text_is_refused_on_the_users_own_line():
+    with pytest.raises(ValueError, match="queries"):
+        Sidecar(Settings(http_port=-1)).silence(7, minutes=1)

@@ -1,0 +1,200 @@
+"""All that tells together: deliveries, their spool, fallbacks, the heartbeat."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.http_double import HttpDouble, reply
+from support.queries import until
+from support.receiver_incidents import incident
+
+from querypulse.listener.guard import Guard
+from querypulse.sidecar import Settings
+from querypulse.sidecar.deadline import Deadline
+from querypulse.sidecar.receivers_from_settings import heartbeat, receivers
+from querypulse.sidecar.telling import Telling
+
+FIRING = incident("bronze")
+
+
+@pytest.fixture
+def server():
+    with HttpDouble() as double:
+        yield double
+
+
+@pytest.fixture
+def tell():
+    """Makes and starts a ``Telling``; ``heir`` is what it inherits, ``late`` what it does later."""
+    made = []
+
+    def telling(**settings):
+        settings = Settings(**settings)
+        heir = []
+        one = Telling(
+            settings,
+            "etl",
+            Guard(),
+            receivers=receivers(settings),
+            heartbeat=heartbeat(settings, Guard()),
+            inherit=heir.extend,
+        )
+        one.heir = [*one.inherited]
+        one.late = heir
+        one.start()
+        made.append(one)
+        return one
+
+    yield telling
+    for one in made:
+        one.close(Deadline(1.0))
+
+
+def statuses(server):
+    return [json.loads(request.body)["status"] for request in server.requests]
+
+
+def test_what_is_offered_is_told_and_when_it_is_no_more_its_end(tell, server):
+    telling = tell(webhook_url=server.url)
+    telling.offer((FIRING,), ())
+    assert telling.flush(Deadline(5))
+    telling.offer((), ())
+
+    assert telling.flush(Deadline(5))
+    assert statuses(server) == ["firing", "resolved"]
+
+
+def test_without_receivers_all_is_told_at_once(tell):
+    telling = tell()
+    telling.offer((FIRING,), ())
+
+    assert telling.flush(Deadline(0))
+    assert telling.outcomes == {}
+
+
+def test_a_receiver_that_hangs_does_not_use_up_the_time_of_the_others(tell, server):
+    with HttpDouble(otherwise=lambda handler: handler.double.closing.wait(30)) as hanging:
+        tables = [
+            {"type": "webhook", "name": "hangs", "url": hanging.url},
+            {"type": "webhook", "name": "works", "url": server.url},
+        ]
+        telling = tell(receivers=tables)
+        telling.offer((FIRING,), ())
+
+        assert not telling.flush(Deadline(1.0))
+        assert statuses(server) == ["firing"]
+
+
+def test_at_the_end_the_fallback_is_told_what_was_not_taken(tell, server):
+    """Whatever its time is: there will be no later."""
+    with HttpDouble(otherwise=reply(503)) as failing:
+        tables = [
+            {"type": "webhook", "name": "a", "url": failing.url, "fallback": "b"},
+            {"type": "webhook", "name": "b", "url": server.url, "severities": []},
+        ]
+        telling = tell(receivers=tables)
+        telling.offer((FIRING,), ())
+        telling.flush(Deadline(1))
+        assert server.requests == []
+        telling.close(Deadline(2))
+
+    assert statuses(server) == ["firing"]
+
+
+def test_at_the_end_the_fallback_is_not_told_what_was_taken(tell, server):
+    with HttpDouble() as working:
+        tables = [
+            {"type": "webhook", "name": "a", "url": working.url, "fallback": "b"},
+            {"type": "webhook", "name": "b", "url": server.url, "severities": []},
+        ]
+        telling = tell(receivers=tables)
+        telling.offer((FIRING,), ())
+        telling.flush(Deadline(5))
+        telling.close(Deadline(2))
+
+    assert server.requests == []
+
+
+def test_a_heartbeat_beats_with_the_offers_and_is_counted(tell, server):
+    telling = tell(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
+    server.wait_for(1)
+    until(lambda: telling.outcomes["heartbeat"]["delivered"], "it is counted")
+    telling.offer((), ())
+    server.wait_for(2)
+    telling.close(Deadline(5))
+
+    paths = [request.path.partition("?")[0] for request in server.requests]
+    assert paths == ["/start", "/", "/log"]
+
+
+# -- what outlives the driver ---------------------------------------------------------------------
+
+
+def test_what_an_earlier_driver_told_is_inherited_and_ended_once_it_is_over(tell, server, tmp_path):
+    settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
+    first = tell(**settings)
+    first.offer((FIRING,), ())
+    assert first.flush(Deadline(5))
+    first.close(Deadline(5))
+
+    second = tell(**settings)
+    assert [one.key for one in second.heir] == [FIRING.key]
+    second.offer((FIRING,), ())
+    assert second.flush(Deadline(5))
+    second.offer((), ())
+    assert second.flush(Deadline(5))
+
+    assert first.heir == []
+    assert statuses(server) == ["firing", "resolved"]
+
+
+def test_without_a_spool_nothing_is_inherited(tell, server):
+    first = tell(webhook_url=server.url)
+    first.offer((FIRING,), ())
+    first.flush(Deadline(5))
+    first.close(Deadline(5))
+
+    assert tell(webhook_url=server.url).heir == []
+
+
+def test_a_spool_in_use_is_said_and_what_is_in_it_is_taken_over_later(tell, server, tmp_path):
+    """As when a new driver starts while the old one still dies."""
+    settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
+    first = tell(**settings)
+    first.offer((FIRING,), ())
+    assert first.flush(Deadline(5))
+
+    second = tell(**settings)
+    other = incident("silver")
+    second.offer((other,), ())
+    assert second.flush(Deadline(5))
+    assert second.spool_problem
+    assert second.heir == []
+    first.close(Deadline(5))
+
+    def inherited():
+        second.offer((other,), ())
+        return second.late
+
+    until(inherited, "it is inherited")
+    assert [one.key for one in second.late] == [FIRING.key]
+    assert second.flush(Deadline(5))
+    assert statuses(server) == ["firing", "firing"]
+    until(lambda: not second.spool_problem, "nothing is in the way any more")
+
+
+def test_without_trouble_there_is_no_problem_to_show(tell, tmp_path):
+    assert tell().spool_problem == ""
+    assert tell(spool_dir=str(tmp_path / "spool")).spool_problem == ""
+
+
+@pytest.mark.contains_errors
+def test_a_spool_that_cannot_be_kept_keeps_nobody_from_being_told(tell, server, tmp_path):
+    (tmp_path / "file").write_text("")
+    telling = tell(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
+    telling.offer((FIRING,), ())
+
+    assert telling.flush(Deadline(5))
+    assert statuses(server) == ["firing"]
+    assert str(tmp_path / "file") in telling.spool_problem

@@ -1,0 +1,162 @@
+"""``querypulse test-alert`` tells every receiver, and tells people what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from support.http_double import HttpDouble, raw, reply
+
+from querypulse.sidecar import cli
+from querypulse.sidecar.try_receivers import TEST_NAME
+
+KEY = "R0123456789abcdefghijklmnopqrstu"
+COULD_NOT_BEGIN = 2
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch):
+    """No setting of whoever runs the tests."""
+    for key in os.environ:
+        if key.startswith("QUERYPULSE_"):
+            monkeypatch.delenv(key)
+
+
+@pytest.fixture
+def try_them(monkeypatch, capsys):
+    """Runs ``querypulse test-alert`` under settings; the answer is exit code, output, errors."""
+
+    def run(**settings):
+        for name, value in settings.items():
+            text = value if isinstance(value, str) else json.dumps(value)
+            monkeypatch.setenv(f"QUERYPULSE_{name.upper()}", text)
+        return cli.main(["test-alert"]), *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def server():
+    with HttpDouble(otherwise=reply(202, body=b"ok")) as double:
+        yield double
+
+
+def told(server):
+    """What a webhook was told: (status, name, severity) of each alert."""
+    alerts = [alert for one in server.requests for alert in json.loads(one.body)["alerts"]]
+    return [(a["status"], a["labels"]["alertname"], a["labels"]["severity"]) for a in alerts]
+
+
+def test_a_test_alert_wakes_nobody_and_ends_at_once(try_them, server):
+    assert try_them(webhook_url=server.url)[0] == 0
+    assert told(server) == [
+        ("firing", TEST_NAME, "warning"),
+        ("resolved", TEST_NAME, "warning"),
+    ]
+
+
+def test_it_says_that_nothing_is_wrong(try_them, server):
+    try_them(webhook_url=server.url, app_name="etl")
+    (alert,) = json.loads(server.requests[0].body)["alerts"]
+
+    assert "nothing is wrong" in alert["annotations"]["summary"]
+    assert alert["labels"]["app"] == "etl"
+
+
+def test_every_receiver_is_told_whatever_its_route(try_them, server):
+    tables = [
+        {"type": "webhook", "name": "oncall", "url": server.url, "severities": ["critical"]},
+        {"type": "slack", "name": "team", "url": server.url, "queries": ["bronze*"]},
+        {"type": "pagerduty", "name": "pd", "routing_key": KEY, "url": server.url},
+        {"type": "alertmanager", "name": "am", "urls": [server.url]},
+    ]
+    code, output, _ = try_them(receivers=tables, webhook_url=server.url)
+
+    assert code == 0
+    assert len(server.requests) == 10
+    lines = output.splitlines()
+    assert [line.split()[0] for line in lines] == ["webhook", "oncall", "team", "pd", "am"]
+    assert all(line.endswith("took the test alert and its end") for line in lines)
+
+
+PROBLEMS = [
+    (reply(403), "config_fault", "403"),
+    (reply(404), "config_fault", "404"),
+    (reply(302, {"Location": "http://127.0.0.1:1/"}), "config_fault", "302"),
+    (reply(400), "poison", "400"),
+    (reply(410), "gone", "410"),
+    (reply(429, {"Retry-After": "90"}), "transient", "wait 90 s"),
+]
+
+
+@pytest.mark.parametrize(("answer", "word", "more"), PROBLEMS)
+def test_it_says_in_plain_words_what_was_answered(try_them, answer, word, more):
+    with HttpDouble(otherwise=answer) as server:
+        code, output, _ = try_them(webhook_url=f"{server.url}/hidden")
+
+    assert code == 1
+    assert output.startswith("webhook  did NOT take the test alert: ")
+    assert word in output
+    assert more in output
+    assert output.count("\n") == 1
+    assert "hidden" not in output
+
+
+def test_nobody_there_is_an_answer_too(try_them):
+    code, output, _ = try_them(webhook_url="http://127.0.0.1:1/hidden")
+
+    assert code == 1
+    assert "did NOT take the test alert" in output
+    assert "hidden" not in output
+
+
+def test_what_was_not_taken_is_not_ended(try_them):
+    with HttpDouble(otherwise=reply(403)) as server:
+        try_them(webhook_url=server.url)
+
+        assert {status for status, *_ in told(server)} == {"firing"}
+
+
+def test_what_may_have_arrived_is_ended_all_the_same(try_them):
+    with HttpDouble(raw(), raw(), raw(), otherwise=reply(200)) as server:
+        code, output, _ = try_them(webhook_url=server.url)
+
+        assert told(server)[-1][0] == "resolved"
+    assert code == 1
+    assert "NOT surely" in output
+
+
+def test_an_end_that_is_not_taken_is_told(try_them):
+    with HttpDouble(reply(202), otherwise=reply(403)) as server:
+        code, output, _ = try_them(webhook_url=server.url)
+
+    assert code == 1
+    assert "took the test alert, but NOT its end" in output
+
+
+def test_one_that_fails_keeps_no_other_from_being_told(try_them, server):
+    tables = [
+        {"type": "webhook", "name": "bad", "url": "http://127.0.0.1:1"},
+        {"type": "webhook", "name": "good", "url": server.url},
+    ]
+    code, output, _ = try_them(receivers=tables)
+
+    assert code == 1
+    assert len(told(server)) == 2
+    assert output.splitlines()[1] == "good  took the test alert and its end"
+
+
+def test_without_a_receiver_there_is_nothing_to_try(try_them):
+    code, output, errors = try_them()
+
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert "no receiver is configured" in errors
+
+
+def test_settings_that_cannot_be_used_are_refused_before_anybody_is_told(try_them, server):
+    code, _, errors = try_them(webhook_url=server.url, slack_webhook_url="nowhere")
+
+    assert code == COULD_NOT_BEGIN
+    assert "slack_webhook_url" in errors
+    assert server.requests == []
