@@ -105,12 +105,11 @@ def make_watcher(
         SettingsError: there is nothing to watch, or a file of the request is no good.
 
     """
+    targets = Targets(request.urls, request.targets, request.dns)
     hosts = receiver_hosts(settings)
-    if not hosts:
-        log.warning(ALONE)
     silencing = Silencing(settings.silences, settings.silence_file, guard)
-    return Watcher(
-        targets=Targets(request.urls, request.targets, request.dns),
+    watcher = Watcher(
+        targets=targets,
         judge=judge,
         access=access(request),
         interval_seconds=request.interval,
@@ -119,6 +118,9 @@ def make_watcher(
         guard=guard,
         muted=lambda alert: why_muted((alert,), silencing(), time.time()),
     )
+    if not hosts:
+        log.warning(ALONE)
+    return watcher
 
 
 def close(watcher: Watcher, telling: Telling) -> None:
