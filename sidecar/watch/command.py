@@ -13,8 +13,10 @@ from types import FrameType
 from ...alerting.alert import Incident
 from ...alerting.silences import why_muted
 from ...listener.guard import Guard
+from ...listener.redacted_log import RedactedLog
 from .. import receivers_from_settings
 from ..deadline import Deadline
+from ..redacting import Redacting
 from ..secret_files import read_secret
 from ..settings import Settings, SettingsError
 from ..settings_sources import load_settings
@@ -32,10 +34,6 @@ log = logging.getLogger("querypulse")
 
 APP = "querypulse-watch"
 """Under this name a watcher keeps what it has to tell, if it has a ``spool_dir``."""
-ALONE = (
-    "querypulse: no receiver on another machine: a driver that cannot be reached is told only "
-    "while another driver on the network answers"
-)
 CLOSING_SECONDS = 6.0
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -50,12 +48,13 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     """
     arguments = {} if request.webhook_url is None else {"webhook_url": request.webhook_url}
     settings = load_settings(arguments, environment, {}).settings
-    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
-    guard = Guard()
+    redacting, guard = Redacting(settings), Guard()
     roll = Roll(request.gone_after, request.interval)
     judge = Judge(roll, Terms(**{n: getattr(settings, n) for n in Terms.__struct_fields__}))
     telling = make_telling(settings, judge, guard)
     watcher = make_watcher(request, settings, telling, judge, guard)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    log.addFilter(RedactedLog(redacting.text))
     ended = threading.Event()
 
     def end(*_: int | FrameType | None) -> None:
@@ -105,22 +104,17 @@ def make_watcher(
         SettingsError: there is nothing to watch, or a file of the request is no good.
 
     """
-    targets = Targets(request.urls, request.targets, request.dns)
-    hosts = receiver_hosts(settings)
     silencing = Silencing(settings.silences, settings.silence_file, guard)
-    watcher = Watcher(
-        targets=targets,
+    return Watcher(
+        targets=Targets(request.urls, request.targets, request.dns),
         judge=judge,
         access=access(request),
         interval_seconds=request.interval,
-        hosts=hosts,
+        hosts=receiver_hosts(settings),
         teller=telling,
         guard=guard,
         muted=lambda alert: why_muted((alert,), silencing(), time.time()),
     )
-    if not hosts:
-        log.warning(ALONE)
-    return watcher
 
 
 def close(watcher: Watcher, telling: Telling) -> None:

@@ -23,6 +23,10 @@ from .targets import TargetError, Targets
 
 log = logging.getLogger("querypulse")
 
+ALONE = (
+    "querypulse: no receiver on another machine: a driver that cannot be reached is told only "
+    "while another driver on the network answers"
+)
 TICK_SECONDS = 0.5
 PROOF_SECONDS = 1.0
 
@@ -86,6 +90,8 @@ class Watcher:
 
     def start(self) -> None:
         """Begin to watch."""
+        if not self._hosts:
+            log.warning(ALONE)
         for loop in self._loops:
             loop.start()
 
