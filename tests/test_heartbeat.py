@@ -240,6 +240,20 @@ def test_a_check_that_is_unknown_is_tried_once_an_interval(heartbeat, double, cl
     assert heartbeat.outcomes["config_fault"] == 2
 
 
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(202, "delivered"), (301, "config_fault"), (400, "poison"), (410, "gone"), (429, "transient")],
+)
+def test_every_answer_is_counted_and_none_ends_the_pings(heartbeat, double, clock, status, outcome):
+    """A switch that is gone today may be made anew tomorrow."""
+    double.script.append(reply(status))
+    beaten(heartbeat, clock, 60)
+    beaten(heartbeat, clock, 60)
+
+    assert heartbeat.outcomes[outcome] == (3 if outcome == "delivered" else 1)
+    assert len(double.requests) == 3
+
+
 def test_throttling_is_obeyed(heartbeat, double, clock):
     double.script.append(reply(429, {"Retry-After": "200"}))
     beaten(heartbeat, clock, 60)

@@ -10,6 +10,7 @@ import pytest
 import requests
 from support.http_double import PATIENCE_SECONDS, HttpDouble, drip, held, raw, reply
 
+from querypulse.alerting.receivers import http
 from querypulse.alerting.receivers.answer import Answer
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
 from querypulse.alerting.receivers.secret import Secret
@@ -50,6 +51,15 @@ def test_one_connection_serves_many_posts(double):
 
     assert [post(b"{}", NOW), post(b"{}", NOW)] == [b"ok", b"ok"]
     assert len(double._connections) == 1
+
+
+def test_a_connection_that_stood_still_is_not_used_again(double, monkeypatch):
+    """A firewall may have forgotten it without a word."""
+    monkeypatch.setattr(http, "MAX_IDLE_SECONDS", 0.0)
+    post = poster(double).post
+
+    assert [post(b"{}", NOW), post(b"{}", NOW)] == [b"", b""]
+    assert len(double._connections) == 2
 
 
 def test_credentials_of_the_environment_stay_there(double, tmp_path, monkeypatch):
