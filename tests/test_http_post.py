@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from email.utils import formatdate
 
 import pytest
 import requests
@@ -125,13 +126,15 @@ def test_a_short_retry_after_is_waited_for(double):
     assert len(double.requests) == 2
 
 
-def test_a_long_retry_after_is_handed_on(double):
+@pytest.mark.parametrize("form", ["120", formatdate(NOW + 120, usegmt=True)])
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_long_retry_after_is_handed_on(double, status, form):
     """The schedule waits, not the thread."""
-    double.otherwise = reply(503, {"Retry-After": "120"})
+    double.otherwise = reply(status, {"Retry-After": form})
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
 
-    assert caught.value.retry_after == 120.0
+    assert caught.value.retry_after == pytest.approx(120.0, abs=1.0)
     assert len(double.requests) == 1
 
 

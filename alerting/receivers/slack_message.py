@@ -15,6 +15,7 @@ from .encoding import shorten
 from .headline import headline
 
 MAX_SECTION_CHARACTERS = 3000
+MAX_TITLE_CHARACTERS = 1024
 MAX_FIELD_CHARACTERS = 500
 MAX_EVIDENCE_CHARACTERS = 1200
 """Together less than a section, so that no mark that ends something is cut off."""
@@ -31,13 +32,14 @@ TOLD_ELSEWHERE = {"summary", "description", "reason", "runbook_url"}
 def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
     """The text is what a notification shows, the blocks what the channel shows."""
     more = len(incident.alerts) - MAX_ALERTS
-    blocks = [_section(f"*{_title(incident)}*")]
+    title = shorten(_title(incident), MAX_TITLE_CHARACTERS)
+    blocks = [_section(f"*{title}*")]
     told = incident.alerts[:MAX_ALERTS]
     blocks += [_section(_story(alert, alone=len(told) == 1)) for alert in told]
     if more > 0:
         blocks.append(_section(f"and {more} more"))
     blocks.append(_context(incident, external_url))
-    return {"text": shorten(_title(incident), MAX_SECTION_CHARACTERS), "blocks": blocks}
+    return {"text": title, "blocks": blocks}
 
 
 def minimal_message(incident: Incident) -> dict[str, Any]:
