@@ -9,8 +9,7 @@ import pytest
 import requests
 from support.queries import until
 
-from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.alerting.alert import Alert
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.exporter.status import QueryStatus
 from querypulse.sidecar.demo import telemetry as telemetry_module
@@ -109,16 +108,15 @@ def receiver():
     receiver.close()
 
 
-def incident(query, *, ends_at=None):
+def alert(query, *, ends_at=None):
     labels = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": "critical"}
-    words = {"summary": f"{query} is dead", "reason": "boom"}
-    return Incident((Alert(labels, words, 1000.0, ends_at),))
+    return Alert(labels, {"summary": f"{query} is dead", "reason": "boom"}, 1000.0, ends_at)
 
 
 def test_our_own_webhook_arrives_as_a_page(receiver):
-    webhook = Webhook(Secret(receiver.url))
-    webhook.send(incident("bronze"), 2000.0)
-    webhook.send(incident("bronze", ends_at=1500.0), 2000.0)
+    webhook = Webhook(receiver.url)
+    webhook.send(alert("bronze"), 2000.0)
+    webhook.send(alert("bronze", ends_at=1500.0), 2000.0)
     webhook.close()
 
     assert [(page.status, page.labels["query"]) for page in receiver.pages] == [
