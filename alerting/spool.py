@@ -97,7 +97,7 @@ class Spool:
         if self._loop.is_forked:
             return
         began = time.monotonic()
-        if not self._fails:
+        if not self._fails and self._found is None:
             self.flush(timeout)
         self._loop.stop()
         with self._changed:
