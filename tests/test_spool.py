@@ -79,6 +79,13 @@ def database(folder):
     return path
 
 
+def is_sound(path):
+    connection = sqlite3.connect(path)
+    (answer,) = connection.execute("PRAGMA integrity_check").fetchone()
+    connection.close()
+    return answer == "ok"
+
+
 def mode(path):
     return oct(stat.S_IMODE(path.stat().st_mode))
 
@@ -215,7 +222,7 @@ def test_a_process_that_is_killed_leaves_its_rows(child, spool):
     assert told(spool().load()) == {"pager": ["nothing", "firing"]}
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, spool):
+def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, spool, folder):
     """At any moment: what is read is what was once offered, for both receivers."""
     seen = set()
     for seed in range(5):
@@ -228,6 +235,7 @@ def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, s
         rows = one.load() or {}
         one.close(PATIENCE_SECONDS)
         assert one.problem == ""
+        assert is_sound(database(folder))
         for held in told(rows).values():
             assert len(held) == 20
             assert len(set(held)) == 1
@@ -334,7 +342,9 @@ def test_a_file_that_breaks_while_it_is_used_is_replaced(spool, folder, monkeypa
     assert spool().load() == {"pager": (row(1), row(2))}
 
 
-def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(child, spool, monkeypatch):
+def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(
+    child, spool, folder, monkeypatch
+):
     """Two drivers of one name, or one that is slow to die: the file has one owner."""
     monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     process = child("holds")
@@ -349,6 +359,11 @@ def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(child, s
     late = until(lambda: one.load(0.0), "the lock is free")
     assert told(late) == {"pager": ["nothing", "firing"]}
 
+    assert one.flush(PATIENCE_SECONDS)
+    with sqlite3.connect(database(folder)) as connection:
+        kept = connection.execute("SELECT count(*) FROM rows").fetchone()
+    connection.close()
+    assert kept == (2,), "what was offered before the lock was free must not replace them"
     one.offer("pager", (*late["pager"], row(3)))
     assert one.flush(PATIENCE_SECONDS)
     until(lambda: one.problem == "", "all is well")
