@@ -53,6 +53,8 @@ SILENT_BESIDES = [
     ("a slow batch is held back while a stall recovers", [WELL, (10, A, "CommitStalled"), (20, A, "BatchSlow")], 45, ["11 + CommitStalled a"]),
     ("a lag is held back while a failure recovers, and vanishes untold", [WELL, (10, A, "QueryFailed"), (20, A, "QueryLagging"), (30, A, "commits")], 600,
      ["10 + QueryFailed a", "50 - QueryFailed a"]),
+    ("a stall while the query flaps", [WELL, (10, A, "QueryFlapping"), (20, A, "CommitStalled")], 600, ["11 + QueryFlapping a", "21 + CommitStalled a"]),
+    ("a query that flaps while a stall recovers", [WELL, (10, A, "CommitStalled"), (20, A, "QueryFlapping")], 600, ["11 + CommitStalled a", "21 + QueryFlapping a"]),
     ("a lag held back while the query flaps", [WELL, (10, A, "QueryFlapping"), (30, A, "QueryLagging"), (40, A, "commits")], 600,
      ["11 + QueryFlapping a", "60 - QueryFlapping a"]),
     ("siblings of a driver that does not answer", [*all_of(0, "commits"), (10, "*", "CommitStalled"), *all_of(12, "OffsetStalled"), *all_of(100, "commits"), (101, "*", "well")], 600,
