@@ -53,15 +53,6 @@ class Steady(DataSourceStreamReader):
         raise NotImplementedError
 
 
-class Refusing(Steady):
-    """Cannot reach its broker while Spark initialises it."""
-
-    def __init__(self, switch):
-        super().__init__(switch)
-        self.sick()
-        raise ConnectionError("no broker at broker-7.internal:9092")
-
-
 class Hanging(Steady):
     """Gives no answer when it is asked for its offsets."""
 
@@ -113,7 +104,7 @@ class Backlog(Steady):
         return offsets(first + self.step, second + self.step)
 
 
-READERS = {kind.__name__: kind for kind in (Steady, Refusing, Hanging, Frozen, Rewound, Backlog)}
+READERS = {kind.__name__: kind for kind in (Steady, Hanging, Frozen, Rewound, Backlog)}
 
 
 class Staged(DataSource):

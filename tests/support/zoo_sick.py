@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 from support.queries import Boom, until
-from support.sources import Frozen, Hanging, Refusing, Rewound, staged
+from support.sources import Frozen, Hanging, Rewound, staged
 from support.zoo import Cage
 
 FLOOR, START_GRACE, GONE_GRACE, TREND = 8, 12, 4, 15
@@ -25,6 +27,8 @@ SETTINGS = {
 }
 BRISK = {"processingTime": "500 milliseconds"}
 TRIES = 4
+START_SECONDS = 3
+"""What Spark itself may take to begin a query while others begin."""
 
 
 class Told(NamedTuple):
@@ -101,12 +105,15 @@ def dies_in_first_batch(cage):
 
 
 def dies_initialising(cage):
-    name, switch = "dies_initialising", Switch(cage, "dies_initialising")
-    switch.path.touch()
-    told = Told("QueryFailed", name, switch.began_at, reason="PYTHON_DATA_SOURCE_ERROR: ")
-    return Patient(
-        None, lambda: cage.start(staged(cage.spark, Refusing, switch.path), name), (told,)
-    )
+    """Its checkpoint was written by a Spark to come."""
+    name = "dies_initialising"
+    checkpoint = cage.checkpoint(name)
+    (checkpoint / "offsets").mkdir(parents=True)
+    (checkpoint / "offsets" / "0").write_text("v99\n{}\n-\n")
+    (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid4())}))
+    start = Moment(lambda: cage.start(cage.rate(), name))
+    told = Told("QueryFailed", name, lambda: start.at, START_SECONDS, "IllegalStateException: ")
+    return Patient(None, start, (told,))
 
 
 def stopped_and_not_back(cage):
