@@ -84,5 +84,6 @@ class HttpServer:
         self._loop.stop()
         self._loop.join(timeout)
         if heard:
-            server.finish_requests(min(timeout, SENDING_SECONDS))
+            # However little time is left: a farewell that is not heard is taken for a death.
+            server.finish_requests(SENDING_SECONDS)
         server.server_close()

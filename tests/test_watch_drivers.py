@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import signal
+import socket
 import threading
 import time
 
+import pytest
 from support.queries import until
 from support.watching import ServedDriver, address, is_seen, serving, watching
+
+from querypulse.sidecar.watch import targets
+from querypulse.sidecar.watch.network import answers
 
 GONE_AFTER = 1.0
 OURS = {f"querypulse-{name}" for name in ("look", "await", "watch", "targets", "network")}
@@ -27,14 +32,14 @@ def waits_for_farewell(server):
 # -- processes --------------------------------------------------------------------------------
 
 
-def test_a_driver_killed_is_told_within_the_time_and_a_second():
+def test_a_driver_killed_is_told_within_the_time_and_a_little():
     with ServedDriver() as driver, watching(driver.url, interval=5.0) as told:
         seen(told)
         time.sleep(0.5)
         driver.signal(signal.SIGKILL)
         killed_at = time.monotonic()
 
-        assert GONE_AFTER <= told.wait_for("etl") - killed_at < GONE_AFTER + 1.5
+        assert GONE_AFTER <= told.wait_for("etl") - killed_at < GONE_AFTER + 3.0
         assert "nobody listens" in told.pages["etl"]["reason"]
         assert "refused the connection" in told.pages["etl"]["connection"]
 
@@ -168,6 +173,51 @@ def test_a_driver_without_the_watch_page_is_watched_all_the_same(monkeypatch):
         seen(told)
         server.close()
         told.wait_for("etl")
+
+
+# -- our own network --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def out_of_reach(monkeypatch):
+    """A driver's address that takes no connection, as if it were on another machine."""
+    monkeypatch.setattr(targets, "is_loopback", lambda _: False)
+    server = socket.create_server(("127.0.0.1", 0), backlog=0)
+    with server, socket.socket() as first, socket.socket() as second:
+        for full in (first, second):
+            full.setblocking(False)
+            full.connect_ex(server.getsockname())
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_driver_out_of_reach_is_told_when_a_receivers_host_answers(out_of_reach):
+    receiver = socket.create_server(("127.0.0.1", 0))
+    with receiver, watching(out_of_reach, hosts=[receiver.getsockname()]) as told:
+        told.wait_for(out_of_reach.partition("//")[2], timeout=40)
+    (page,) = told.pages.values()
+    assert "did not take the connection" in page["connection"]
+
+
+def test_a_driver_out_of_reach_is_not_told_while_nobody_else_answers(out_of_reach, caplog):
+    with watching(out_of_reach) as told, caplog.at_level("INFO", "querypulse"):
+        until(lambda: "own network?" in caplog.text, "the log says it", timeout=40)
+        time.sleep(WELL_PAST)
+    assert told.firing == {}
+    assert caplog.text.count("no receiver on another machine") == 1
+
+
+@pytest.mark.parametrize("backlog", [8, None], ids=["takes it", "refuses it"])
+def test_a_host_that_takes_or_refuses_a_connection_proves_the_network(backlog):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host = server.getsockname()
+        if backlog is None:
+            server.close()
+        assert answers([host])
+
+
+def test_no_host_and_a_host_that_cannot_be_looked_up_prove_nothing():
+    assert not answers([])
+    assert not answers([("no-such-host.invalid", 443)])
 
 
 # -- lists and names --------------------------------------------------------------------------

@@ -82,6 +82,7 @@ class Watcher:
         self._posts: dict[Place, Post] = {}
         self._unsure = threading.Event()
         self._problem = ""
+        self._warned = False
         self._loops = [
             Loop("targets", self._list, guard),
             Loop("network", self._prove, guard),
@@ -90,8 +91,6 @@ class Watcher:
 
     def start(self) -> None:
         """Begin to watch."""
-        if not self._hosts:
-            log.warning(ALONE)
         for loop in self._loops:
             loop.start()
 
@@ -130,9 +129,15 @@ class Watcher:
         elif isinstance(sign, Stopped):
             self._roll.stopped(sign.place, sign.at)
         elif isinstance(sign, Listed):
+            self._warn_if_alone(sign.places)
             self._roll.listed(sign.places)
         else:
             self._roll.proved(sign.at)
+
+    def _warn_if_alone(self, places: Iterable[Place]) -> None:
+        if not (self._hosts or self._warned or all(place.loopback for place in places)):
+            self._warned = True
+            log.warning(ALONE)
 
     def _mind_posts(self) -> None:
         """One post for each place, no more and no less."""
