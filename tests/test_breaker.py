@@ -136,6 +136,17 @@ def test_a_short_outage_is_over_for_all_pages_at_once_and_soon(count, seconds, t
     assert [at for at in play.times if at > seconds] == [told_at] * count
 
 
+def test_what_a_flush_has_just_tried_goes_along_too():
+    """Its own pause is longer than the outage."""
+    play = Play(A, B, C).until(239, outage())
+    for _ in play.wants:
+        want = play.pace.choose(play.wants, 239.0, 1)
+        play.pace.failed(want.incident.key, outage(), 239.0, 1)
+    play.until(240)
+
+    assert play.wants == []
+
+
 def test_many_pages_do_not_mean_many_attempts_in_an_outage():
     wants = [Want(incident(f"q{number}"), Why.TRIGGER) for number in range(50)]
 

@@ -279,6 +279,18 @@ def damage_inside(path):
     path.write_bytes(bytes(content))
 
 
+def damage_index(path):
+    connection = sqlite3.connect(path)
+    (page,) = connection.execute(
+        "SELECT rootpage FROM sqlite_master WHERE type = 'index'"
+    ).fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size : page * size] = b"\xff" * size
+    path.write_bytes(bytes(content))
+
+
 def cut_off(path):
     path.write_bytes(path.read_bytes()[:5000])
 
@@ -324,6 +336,43 @@ def test_a_row_that_is_damaged_does_not_cost_the_others(spool, folder):
 
     assert one.load() == {"pager": (row(2),)}
     until(lambda: "q1/QueryFailed of pager was unreadable" in one.problem, "the damage is said")
+    one.close(PATIENCE_SECONDS)
+    successor = spool()
+    assert successor.load() == {"pager": (row(2),)}
+    successor.close(PATIENCE_SECONDS)
+    assert successor.problem == "", "it is said once"
+
+
+@pytest.mark.contains_errors
+def test_damage_that_only_a_write_finds_costs_nothing(spool, folder, monkeypatch):
+    """The rows were read and are held in memory; they go into a new file."""
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    rows = tuple(row(number) for number in range(50))
+    written(spool(), pager=rows).close(PATIENCE_SECONDS)
+    damage_index(database(folder))
+    one = spool()
+    assert one.load() == {"pager": rows}
+    one.offer("pager", (*rows, row(50)))
+    assert one.flush(PATIENCE_SECONDS)
+    one.close(PATIENCE_SECONDS)
+
+    assert "put aside" in one.problem
+    assert spool().load() == {"pager": (*rows, row(50))}
+
+
+def test_the_log_of_a_corrupt_file_is_not_played_into_the_new_one(child, spool, folder):
+    """A killed process leaves one."""
+    written(spool(), chat=tuple(row(number) for number in range(50))).close(PATIENCE_SECONDS)
+    process = child("holds")
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (folder / f"{database(folder).name}-wal").stat().st_size > 0
+    damage_inside(database(folder))
+    written(spool(), pager=(row(7),)).close(PATIENCE_SECONDS)
+
+    assert (folder / f"{database(folder).name}.corrupt-1700000000").exists()
+    assert spool().load() == {"pager": (row(7),)}
 
 
 @pytest.mark.contains_errors
