@@ -85,16 +85,16 @@ def begin(course: Course, *, flapping: bool) -> Course:
 
 def is_over(course: Course, health: Health, resolve_after_seconds: float) -> bool:
     """Whether the query has proven that it is well, for as long as is asked of it."""
-    if course.found or course.calm is None:
+    if course.calm is None:
         return False
     held = CALM_SECONDS if course.flapping else 0.0
     return health.is_proven(course.query, course.calm, max(held, resolve_after_seconds))
 
 
 def is_expired(course: Course, now: float) -> bool:
-    """Whether its query has not come back for a day."""
+    """Whether its query has not come back for a day; to be asked of what is not found."""
     since = course.unseen_since
-    return since is not None and not course.found and now - since >= UNSEEN_SECONDS
+    return since is not None and now - since >= UNSEEN_SECONDS
 
 
 def ended(alert: Alert, wall: float, **notes: str) -> Alert:

@@ -101,10 +101,8 @@ class Lifecycle:
 
     def _follow(self, judgement: Judgement, health: Health, wall: float) -> list[Alert]:
         """Bring every course up to date; what is over by itself is taken out and returned."""
-        found = {}
-        for finding in judgement.findings:
-            alert = alert_of(finding, self._app, self._runbooks, wall)
-            found[alert.key] = alert
+        alerts = [alert_of(one, self._app, self._runbooks, wall) for one in judgement.findings]
+        found = {alert.key: alert for alert in alerts}
         for key, alert in found.items():
             known = self._courses.get(key)
             self._courses[key] = (

@@ -37,6 +37,7 @@ TOGETHER = [
     ("two, and one more in the window", [*sick(10, "ab"), *sick(20, "c")], ["a", "b", "c"]),
     ("a fourth joins the third", [*sick(10, "ab"), *sick(15, "c"), *sick(20, "d")], ["a", "b", "cd"]),
     ("three, and three more in the window", [*sick(10, "abc"), *sick(20, "def")], ["abcdef"]),
+    ("three, and one more, and two more within the window of that", [*sick(10, "abc"), *sick(18, "d"), *sick(26, "ef")], ["abcdef"]),
     ("three, and three more after it", [*sick(10, "abc"), *sick(21, "def")], ["abc", "def"]),
     ("three stalls are told at the second look", sick(10, "abc", "CommitStalled"), ["abc"]),
 ]  # fmt: skip

@@ -8,6 +8,7 @@ from support.lifecycle_table import SILENT, SILENT_BESIDES, TELLING, WELL, all_o
 from support.ward import WALL, Ward
 
 from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.flap_guard import FlapGuard
 from querypulse.listener.snapshot import Pause
 
 DAY = 24 * 3600
@@ -101,6 +102,25 @@ def test_all_that_is_open_is_shown_as_firing_and_nothing_else():
     assert [alert.name for alert in ward.lifecycle.alerts] == ["CommitStalled"]
 
 
+def test_an_alert_that_gets_worse_is_told_again():
+    ward = Ward().play([WELL, (10, "a", "BatchSlow")], 20)
+    ward.warnings = frozenset()
+    ward.play([], 40)
+
+    assert ward.told == ["11 + BatchSlow a", "21 ^ BatchSlow a"]
+    assert ward.incidents[0].severity == "critical"
+
+
+def test_every_further_firing_within_half_an_hour_is_held_too():
+    guard = FlapGuard()
+    minutes = (0, 1, 2, 3, 31.9, 33.5, 70, 70.1, 100)
+
+    assert [guard.fires("a", at * 60) for at in minutes] == [
+        *(False, False, True, True, True, False, False, False, True)
+    ]
+    assert not guard.fires("b", 100 * 60)
+
+
 # -- time -------------------------------------------------------------------------------------
 
 
@@ -173,6 +193,22 @@ def test_an_inherited_alert_is_superseded_by_what_is_found_of_its_query():
     ward = heir(left()).play([(0, "a", "expected"), (120, "a", "QueryMissing")], 121)
 
     assert ward.told[1:] == ["121 + QueryMissing a", "121 - QueryFailed a"]
+
+
+def test_an_inherited_alert_that_is_found_without_its_query_being_seen_still_waits_for_it():
+    ward = heir(left(name="QueryMissing"))
+    ward.play([(10, "a", "QueryMissing"), (20, "a", "forgotten")], 3600)
+    assert ward.told == ["0 + QueryMissing a"]
+    ward.play([], DAY + 60, every=60)
+
+    assert "expired" in ward.ended[-1].alerts[0].annotations
+
+
+def test_an_inherited_alert_that_is_found_for_more_than_a_day_does_not_expire():
+    ward = heir(left(name="QueryMissing"), repeat_interval_seconds=1e9)
+    ward.play([(0, "a", "QueryMissing")], 2 * DAY, every=60)
+
+    assert ward.told == ["0 + QueryMissing a"]
 
 
 def test_an_inherited_alert_whose_query_never_comes_expires_after_a_day():
@@ -278,7 +314,8 @@ def test_a_query_that_needs_long_to_begin_is_closed_at_its_first_proof_of_health
     assert ward.closed == [f"100 querypulse/etl/{key}" for key in (*CLOSED, *DRIVER_CLOSED)]
 
 
-def test_a_query_with_a_glitch_is_closed_when_it_has_been_well_long_enough():
-    story = [(0, "a", "idle"), (20, "a", "CommitStalled"), (21, "a", "idle")]
+@pytest.mark.parametrize("glitch", ["CommitStalled", "BatchSlow"])
+def test_a_query_with_a_glitch_is_closed_when_it_has_been_well_long_enough(glitch):
+    story = [(0, "a", "idle"), (20, "a", glitch), (21, "a", "idle")]
 
     assert Ward().play(story, 600).closed[0] == "51 querypulse/etl/a/QueryFailed"

@@ -127,6 +127,13 @@ def test_a_group_of_which_one_is_silenced_is_told():
     assert quiet(1000, "a").play(story, 60).told == ["10 + QueryFailed a,b,c"]
 
 
+def test_a_group_is_silent_once_only_what_is_silenced_is_still_sick():
+    story = [*all_of(10, "QueryFailed", "abc"), (20, "c", "idle")]
+    ward = quiet(1000, "[ab]").play(story, 115)
+
+    assert (ward.told, ward.incidents[0].muted[:8]) == (["10 + QueryFailed a,b,c"], "silenced")
+
+
 def test_a_group_is_told_when_one_joins_that_is_not_silenced():
     story = [*all_of(10, "QueryFailed", "abc"), (15, "d", "QueryFailed")]
 

@@ -1,9 +1,10 @@
 """Queries that fall sick and get well on a fake clock, and what a receiver would be told of it.
 
 A story is a list of (second, query, condition). A condition is the names of what is found of
-the query from then on, joined by ``+``; or one of
+the query from then on, joined by ``+``, ``QueryMissing`` being found of one that nobody has
+seen; or one of
 
-* ``commits``: well, a batch every 5 s; ``idle``: well, and proven idle every second;
+* ``commits``: a batch every 5 s; ``idle``: proven idle every second; alone, it is well;
 * ``starts``: alive, and no sign of it yet;
 * ``ends``: it stopped, and nobody has said that it would;
 * ``stopped``: somebody had said so; ``completed``; ``forgotten``; ``expected``: not seen yet.
@@ -40,9 +41,9 @@ STATES = {
     "ListenerDeaf": State.RUNNING,
     "MonitorBlind": State.RUNNING,
 }
-WARNINGS = {
+WARNINGS = frozenset({
     "OffsetRewound", "BatchSlow", "QueryLagging", "WatermarkStuck", "ListenerDeaf", "MonitorBlind",
-}  # fmt: skip
+})  # fmt: skip
 CALM_STATES = {
     "commits": State.RUNNING,
     "idle": State.IDLE,
@@ -72,6 +73,7 @@ class Ward:
         self.pauses: tuple[Pause, ...] = ()
         self.wall_jump = 0.0
         self.reason = "as found"
+        self.warnings = WARNINGS
         self._conditions: dict[str, str] = {}
         self._queries: dict[str, Query] = {}
         self._known: dict[str, int] = {}
@@ -79,7 +81,7 @@ class Ward:
     def condition(self, query: str, what: str) -> Ward:
         """How a query fares from now on."""
         self._conditions[query] = what
-        if what in {"forgotten", "expected"} or query == WHOLE_DRIVER:
+        if what in {"forgotten", "expected", "QueryMissing"} or query == WHOLE_DRIVER:
             self._queries.pop(query, None)
             if what == "forgotten":
                 del self._conditions[query]
@@ -115,10 +117,10 @@ class Ward:
     def _live(self, query: Query, what: str) -> Query:
         # Somebody starts it anew whenever it is not at an end.
         query = replace(query, ended=None, stop_expected=what == "stopped")
-        if what == "commits" and self.now % COMMIT_EVERY_SECONDS == 0:
+        if "commits" in what.split("+") and self.now % COMMIT_EVERY_SECONDS == 0:
             commits = query.totals.commits + 1
             return replace(query, totals=replace(query.totals, commits=commits))
-        if what == "idle":
+        if "idle" in what.split("+"):
             return replace(query, last_idle_at=self.now)
         if what in {"ends", "stopped", "completed"}:
             outcome = Outcome.COMPLETED if what == "completed" else Outcome.STOPPED
@@ -130,7 +132,7 @@ class Ward:
             Finding(
                 alertname=name,
                 query=query,
-                severity=Severity.WARNING if name in WARNINGS else Severity.CRITICAL,
+                severity=Severity.WARNING if name in self.warnings else Severity.CRITICAL,
                 state=STATES[name],
                 reason=self.reason,
                 summary=f"{query} is sick",

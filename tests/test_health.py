@@ -1,0 +1,123 @@
+"""A query is well when it shows it, and not when its finding has merely gone."""
+
+from __future__ import annotations
+
+import pytest
+from support.story import CONFLICT, Story, run
+from support.ward import CALM_STATES
+
+from querypulse.alerting.evaluate import Judgement, Verdict
+from querypulse.alerting.finding import State
+from querypulse.alerting.health import Calm, Health
+from querypulse.listener.probing import Context
+
+AVAILABLE_NOW = "AvailableNowTrigger"
+
+
+def health(story, now, **settings) -> Health:
+    return Health(story.judge(now, **settings), story.state.snapshot(now), now)
+
+
+def is_calm(story, now, severity="critical", **settings) -> bool:
+    return health(story, now, **settings).calm("a", severity, None) is not None
+
+
+def is_proven(story, since, now, **settings) -> bool:
+    """Whether calm since ``since`` proves anything after 30 s."""
+    before = health(story(since), since, **settings).calm("a", "critical", None)
+    assert before is not None
+    return health(story(now), now, **settings).is_proven("a", before, 30.0)
+
+
+def started():
+    return Story().started(at=0).probe(run(busy=True), at=0)
+
+
+NOT_CALM = [
+    ("it failed", started().ended(at=5, exception=CONFLICT), 10),
+    ("it is gone", started().ended(at=5), 100),
+    ("it ended, and the grace runs", started().ended(at=5), 10),
+    ("it vanished, and the grace runs", started().probe(at=5), 10),
+    ("its context stopped by itself", started().probe(run(), at=5, context=Context.STOPPED), 10),
+    ("it stalls", started(), 200),
+    ("a start after a failure", started().ended(at=5, exception=CONFLICT).started(run=2, at=6), 10),
+]
+CALM = [
+    ("it has just started", started(), 10),
+    ("it committed", started().commit(batch=0, at=5), 10),
+    ("its end was announced", started().expect_stop().ended(at=5), 10),
+    ("the application stopped", started().probe(run(), at=5, context=Context.STOPPED_BY_APPLICATION), 10),
+    ("it completed", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=5), 100),
+    ("it vanished, and was to end by itself", Story().probe(run(trigger=AVAILABLE_NOW), at=0).probe(at=5), 100),
+    ("it ended, and nobody knows its trigger", Story().started(at=0).ended(at=5), 100),
+    ("nobody knows it", Story(), 100),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("story", "now"), [pytest.param(*row[1:], id=row[0]) for row in NOT_CALM])
+def test_it_is_not_calm(story, now):
+    assert not is_calm(story, now)
+
+
+@pytest.mark.parametrize(("story", "now"), [pytest.param(*row[1:], id=row[0]) for row in CALM])
+def test_it_is_calm(story, now):
+    assert is_calm(story, now)
+
+
+def test_a_query_of_the_roster_that_nobody_has_seen_is_not_calm():
+    assert not is_calm(Story(), 10, expected=["a"])
+
+
+def test_an_ignored_query_is_calm_however_it_fares_and_needs_time_only():
+    story = started().ended(at=5, exception=CONFLICT)
+    ignored = {"overrides": [("a", {"ignore": True})]}
+
+    assert is_calm(story, 10, **ignored)
+    assert is_proven(lambda now: story, 10, 40, **ignored)
+
+
+@pytest.mark.parametrize("state", sorted(set(State) - set(CALM_STATES.values())))
+def test_a_warning_is_open_in_every_sick_state_and_a_critical_alert_in_the_grave_ones(state):
+    snapshot = started().state.snapshot(10)
+    seen = Health(Judgement(verdicts={"a": Verdict(state)}), snapshot, 10.0)
+    grave = state in {State.FAILED, State.MISSING, State.STALLED}
+
+    if state is State.WAITING:
+        assert seen.calm("a", "warning", None) is not None
+    else:
+        assert seen.calm("a", "warning", None) is None
+        assert (seen.calm("a", "critical", None) is None) == grave
+
+
+def commits(*at):
+    def story(now):
+        told = started()
+        for batch, moment in enumerate(at):
+            if moment <= now:
+                told.commit(batch=batch, at=moment)
+        return told
+
+    return story
+
+
+def test_two_commits_prove_it_and_time_does_not_alone():
+    assert is_proven(commits(5, 15, 25), 10, 40)
+    assert not is_proven(commits(5, 15, 25), 10, 39)
+    assert not is_proven(commits(5, 15), 10, 40)
+    assert not is_proven(commits(5, 6, 7), 10, 40)
+
+
+def test_idleness_proves_it_when_it_came_after():
+    assert is_proven(lambda now: Story().started(at=0).idle(at=min(now, 11)), 10, 40)
+    assert not is_proven(lambda now: Story().started(at=0).idle(at=10), 10, 40)
+
+
+def test_a_calm_that_lasts_keeps_its_beginning_and_what_it_began_with():
+    calm = health(commits(5)(10), 10).calm("a", "critical", None)
+
+    assert calm == Calm(10, 1)
+    assert health(commits(5, 15)(20), 20).calm("a", "critical", calm) == calm
+
+
+def test_another_query_of_the_same_name_begins_its_calm_anew():
+    assert health(commits(5)(20), 20).calm("a", "critical", Calm(10, 7)) == Calm(20, 1)
