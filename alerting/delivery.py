@@ -71,12 +71,16 @@ class Delivery:
     @property
     def pending(self) -> int:
         """How many differences the receiver has not been told yet."""
+        if self._loop.is_forked:
+            return 0
         with self._changed:
             return self._outbox.pending(self._wall())
 
     @property
     def losses(self) -> Counter[str]:
         """How many incidents the receiver was never told of, by why."""
+        if self._loop.is_forked:
+            return Counter()
         with self._changed:
             return self._outbox.losses
 
@@ -131,6 +135,8 @@ class Delivery:
 
     def overdue_incidents(self, now_wall: float) -> tuple[Incident, ...]:
         """What was not taken in time, or will never be: not told, and not muted."""
+        if self._loop.is_forked:
+            return ()
         with self._changed:
             return self._outbox.overdue(now_wall, self.route.fallback_after_seconds)
 

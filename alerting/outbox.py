@@ -227,8 +227,6 @@ class Outbox:
         """Forget what needs no telling any more, and count what nobody heard of."""
         for row in self._shelf:
             key = row.incident.key
-            if self._begun is not None and key == self._begun.incident.key:
-                continue
             if is_obsolete(row):
                 self._losses["obsolete"] += not (row.incident.muted or row.dead)
                 self._shelf.drop(key)

@@ -71,6 +71,9 @@ class Spool:
         with self._changed:
             self._changed.wait_for(lambda: self._was_opened or self._fails, timeout)
             found, self._found = self._found, None
+            if found is not None:
+                # What was offered before does not know of them; the next offers will.
+                self._newest.clear()
             self._changed.notify_all()
             return found
 
@@ -97,7 +100,7 @@ class Spool:
         if self._loop.is_forked:
             return
         began = time.monotonic()
-        if not self._fails:
+        if not self._fails and self._found is None:
             self.flush(timeout)
         self._loop.stop()
         with self._changed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
@@ -27,6 +26,9 @@ class SpoolLock:
             OSError: the side file cannot be made.
 
         """
+        # Not on Windows, where everything but the spool works.
+        import fcntl
+
         if self._descriptor is not None:
             return True
         path = self._path.resolve()

@@ -149,6 +149,13 @@ def test_an_outage_that_ends_in_a_wish_for_rest_ends_with_it():
     assert play.times == [0, 1, 3, 7, 15, 30, 33]
 
 
+def test_a_wish_for_rest_after_failures_is_taken_at_its_word():
+    """Three seconds; the third failure of an outage would mean four."""
+    play = Play(A).until(2, outage()).until(3, outage(retry_after=3.0)).until(60)
+
+    assert play.times == [0, 1, 3, 6]
+
+
 def test_a_wish_for_rest_holds_everything_else_too():
     """It is the receiver that is busy, not the one incident."""
     play = Play(A, B).until(0, outage(retry_after=45.0)).until(44.9)
@@ -172,6 +179,19 @@ def test_one_page_that_is_never_taken_does_not_keep_the_others():
 
     assert play.pace.is_open
     assert want == C
+
+    play.pace.failed(C.incident.key, outage(), 120.0, 0)
+    assert play.pace.choose(play.wants, 240.0) == C, "it has had fewer turns"
+
+
+def test_the_end_of_an_outage_is_no_reason_to_ask_again_where_the_token_is_wrong():
+    play = Play(C).until(0, wrong_token())
+    play.wants.append(A)
+    play.until(20, outage()).until(60)
+
+    assert play.attempts[0] == (0, "c")
+    assert play.attempts[-1] == (30, "a")
+    assert play.wants == [C]
 
 
 def test_a_wrong_token_does_not_open_the_circuit():

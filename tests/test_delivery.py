@@ -190,6 +190,19 @@ def test_what_a_receiver_was_told_stays_its_own_until_it_ends(deliver):
     assert recorder.sent == [("a", "firing"), ("a", "resolved")]
 
 
+def test_what_a_receiver_was_told_and_has_ended_is_its_own_no_more(deliver):
+    """Though it still repeats the end: the next occurrence goes by the route."""
+    recorder = Recorder(habits=Habits(resend_seconds=60.0, resend_resolved_seconds=300.0))
+    delivery = deliver(recorder, route=Route(severities=()), wall=Clock(WALL))
+    delivery.take_over((incident(),))
+    assert delivery.flush(PATIENCE_SECONDS)
+    for firing in ((), (incident(starts_at=WALL + 9),)):
+        delivery.offer(firing)
+        assert delivery.flush(PATIENCE_SECONDS)
+
+    assert recorder.sent == [("a", "firing"), ("a", "resolved")]
+
+
 def test_closings_follow_the_route_too(deliver):
     recorder = Recorder(habits=Habits(reconciles=True))
     delivery = deliver(recorder, route=Route(queries=("a",)))
@@ -344,19 +357,21 @@ def test_flush_ignores_an_open_circuit(deliver):
     assert delivery.pending == 0
 
 
-def test_after_a_flush_the_circuit_holds_again(deliver):
-    """It was an exception for what was pending then."""
-    recorder = Recorder()
+def test_after_a_flush_the_circuit_holds_again():
+    """It was an exception for what was pending then. Here the test is the delivery's thread."""
+    clock, recorder = Clock(), Recorder()
     recorder.always = outage()
-    delivery = deliver(recorder, clock=Clock())
+    delivery = Delivery(recorder, Guard(), clock=clock)
     pages = [incident(query) for query in "abcde"]
     delivery.offer(pages)
-    assert delivery.flush(PATIENCE_SECONDS) is False
-    delivery.offer([*pages, incident("f")])
-
+    for _ in pages:
+        delivery._step()
     assert delivery.circuit_open
-    with delivery._changed:
-        assert delivery._pause(0.0, WALL) > 0
+    assert delivery.flush(0.0) is False
+    delivery.offer([*pages, incident("f")])
+    clock.now = 0.98
+    delivery._step()
+
     assert ("f", "firing") not in recorder.sent
 
 
@@ -412,8 +427,11 @@ def test_a_forked_child_delivers_nothing_and_touches_nothing(deliver):
             delivery.offer((incident("b"),))
             delivery.take_over((incident("c"),))
             flushed = delivery.flush(5.0)
+            idle = (delivery.pending, delivery.overdue(WALL), delivery.losses) == (0, set(), {})
             delivery.close(5.0)
-            os._exit(0 if flushed and not recorder.closed and len(recorder.sent) == 1 else 1)
+            os._exit(
+                0 if flushed and idle and not recorder.closed and len(recorder.sent) == 1 else 1
+            )
 
     began = time.monotonic()
     while (done := os.waitpid(child, os.WNOHANG)) == (0, 0):

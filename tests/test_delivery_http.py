@@ -9,26 +9,29 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from support.clock import Clock
 from support.http_double import HttpDouble, held, reply
 from support.pagerduty_double import PagerDutyDouble
+from support.telling import PATIENCE_SECONDS, incident
 
-from querypulse.alerting import Alert
 from querypulse.alerting.delivery import Delivery
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.receiver import Receiver
+from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.listener.guard import Guard
 
-PATIENCE_SECONDS = 10.0
 ROUTING_KEY = "R0123456789abcdefghijklmnopqrstu"
-ALERT = Alert(
-    {"alertname": "QueryFailed", "app": "etl", "query": "a", "severity": "critical"}, {}, 1000.0
-)
+PAGE = incident()
+
+
+def webhook(double: HttpDouble) -> Webhook:
+    return Webhook(Secret(double.url))
 
 
 @contextmanager
-def delivering(receiver: Receiver) -> Iterator[Delivery]:
-    delivery = Delivery(receiver, Guard())
+def delivering(receiver: Receiver, **options) -> Iterator[Delivery]:
+    delivery = Delivery(receiver, Guard(), **options)
     delivery.start()
     try:
         yield delivery
@@ -40,7 +43,7 @@ def delivering(receiver: Receiver) -> Iterator[Delivery]:
 def paging() -> Iterator[tuple[PagerDutyDouble, Delivery]]:
     with (
         PagerDutyDouble() as double,
-        delivering(PagerDuty(ROUTING_KEY, url=double.enqueue_url)) as delivery,
+        delivering(PagerDuty(Secret(ROUTING_KEY), url=double.enqueue_url)) as delivery,
     ):
         yield double, delivery
 
@@ -48,8 +51,8 @@ def paging() -> Iterator[tuple[PagerDutyDouble, Delivery]]:
 def test_close_is_quick_while_a_server_hangs():
     """The request under way is cut; the job does not wait for a webhook."""
     hanging = held(threading.Event(), reply(200))
-    with HttpDouble(otherwise=hanging) as double, delivering(Webhook(double.url)) as delivery:
-        delivery.offer((ALERT,))
+    with HttpDouble(otherwise=hanging) as double, delivering(webhook(double)) as delivery:
+        delivery.offer((PAGE,))
         double.wait_for(1)
         began = time.monotonic()
         delivery.close(PATIENCE_SECONDS)
@@ -61,8 +64,8 @@ def test_close_is_quick_while_a_server_hangs():
 def test_a_webhook_that_was_down_is_told_in_the_end():
     """First nothing but 503, then it is back: trigger and resolve, in order, once."""
     down = reply(503)
-    with HttpDouble(otherwise=down) as double, delivering(Webhook(double.url)) as delivery:
-        delivery.offer((ALERT,))
+    with HttpDouble(otherwise=down) as double, delivering(webhook(double)) as delivery:
+        delivery.offer((PAGE,))
         assert delivery.flush(PATIENCE_SECONDS) is False
         double.wait_for(3)
         double.otherwise = reply(200)
@@ -84,44 +87,86 @@ def test_an_incident_whose_answer_was_lost_is_closed_all_the_same():
             handler.close_connection = True
 
         double.otherwise = take_and_hang_up
-        delivery.offer((ALERT,))
+        delivery.offer((PAGE,))
         assert delivery.flush(PATIENCE_SECONDS) is False
-        assert double.open == {ALERT.key}
+        assert double.open == {PAGE.key}
         double.otherwise = double.process
         delivery.offer(())
         assert delivery.flush(PATIENCE_SECONDS)
 
     assert double.open == set()
-    assert double.incidents == {ALERT.key: 1}
+    assert double.incidents == {PAGE.key: 1}
 
 
 def test_pagerduty_gets_back_what_a_wrong_key_cost(caplog):
     """Refused while the key is wrong, kept, and paged when it is put right."""
     with paging() as (double, delivery), caplog.at_level(logging.DEBUG):
-        double.otherwise = reply(400)
-        delivery.offer((ALERT,))
+        double.otherwise = reply(403)
+        delivery.offer((PAGE,))
         assert delivery.flush(PATIENCE_SECONDS) is False
         double.otherwise = double.process
         assert delivery.flush(PATIENCE_SECONDS)
 
-    assert double.open == {ALERT.key}
+    assert double.open == {PAGE.key}
     assert ROUTING_KEY not in caplog.text
+
+
+def test_an_outage_of_20_seconds_and_a_busy_minute_deliver_exactly_one_page():
+    """500 for 20 seconds, then 429 with ``Retry-After: 3``, then 202; told 33 seconds late."""
+    clock, taken = Clock(), []
+
+    def take(handler):
+        taken.append((clock.now, handler.double.requests[-1].headers["Idempotency-Key"]))
+        reply(202)(handler)
+
+    with (
+        HttpDouble(otherwise=reply(500)) as double,
+        delivering(webhook(double), clock=clock) as delivery,
+    ):
+        for now, answer in outage(busy=reply(429, {"Retry-After": "3"}), then=take):
+            double.otherwise = answer
+            clock.now = now
+            before = sum(delivery.outcomes.values())
+            delivery.offer((PAGE,))
+            wait_for_attempt(delivery, before)
+        assert delivery.pending == 0
+        delivery.offer((PAGE,))
+        assert delivery.flush(PATIENCE_SECONDS)
+
+    assert [at for at, _ in taken] == [33.0]
+    assert len({one.headers["Idempotency-Key"] for one in double.requests}) == 1
+
+
+def outage(busy, then):
+    """When attempts are due, and what answers then."""
+    down = [(now, reply(500)) for now in (0.0, 1.0, 3.0, 7.0, 15.0)]
+    return [*down, (30.0, busy), (33.0, then)]
+
+
+def wait_for_attempt(delivery, before):
+    """One more attempt is booked."""
+    with delivery._changed:
+        assert delivery._changed.wait_for(
+            lambda: sum(delivery.outcomes.values()) > before and not delivery._in_flight,
+            PATIENCE_SECONDS,
+        )
 
 
 LAST_WORDS = """
 import atexit, sys
-from querypulse.alerting import Alert
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.listener.guard import Guard
 
-delivery = Delivery(Webhook(sys.argv[1]), Guard())
+delivery = Delivery(Webhook(Secret(sys.argv[1])), Guard())
 delivery.start()
 labels = {"alertname": "QueryFailed", "app": "etl", "query": "a", "severity": "critical"}
 
 @atexit.register
 def tell():
-    delivery.offer((Alert(labels, {}, 1000.0),))
+    delivery.offer((Incident((Alert(labels, {}, 1000.0),)),))
     print(delivery.flush(5.0))
     delivery.close(1.0)
 """

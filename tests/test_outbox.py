@@ -199,6 +199,17 @@ def test_a_resolve_that_lands_after_its_incident_came_back_is_followed_by_a_trig
     assert desk.send_all() == [("a", "firing")]
 
 
+def test_an_occurrence_that_came_and_went_while_a_resolve_was_under_way_is_told():
+    """A critical one; the receiver has only heard of the one before."""
+    desk = Desk(incident()).at(60).offer()
+    sent = desk.begin()
+    desk.at(61).offer(incident(starts_at=WALL + 61))
+    desk.outbox.delivered(sent, desk.wall)
+    desk.at(62).offer()
+
+    assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
+
+
 def test_firing_again_before_the_resolve_left_needs_no_telling():
     """The receiver never heard of the pause."""
     desk = Desk(incident(revision=3)).at(60).offer()
@@ -314,6 +325,7 @@ def test_a_message_that_was_not_taken_is_tried_once_more_when_it_is_another():
 
     assert desk.send() is None
     assert desk.losses == {"poison": 3}
+    assert [one.key for one in desk.outbox.overdue(desk.wall, 1e9)] == [incident().key]
 
 
 def test_a_message_that_changed_while_it_was_refused_is_tried():
@@ -438,6 +450,17 @@ def test_what_ends_and_comes_back_is_told_to_a_receiver_that_still_repeats_its_e
     desk.at(70).offer(incident(starts_at=WALL + 70))
 
     assert desk.send_all() == [("a", "firing")]
+
+
+def test_an_occurrence_that_came_and_went_while_an_end_was_repeated_is_told():
+    desk = Desk(incident(), habits=FORGETFUL).at(60).offer()
+    desk.send_all()
+    repetition = desk.at(120).begin()
+    desk.at(121).offer(incident(starts_at=WALL + 121))
+    desk.outbox.failed(repetition, outage(), desk.now, desk.wall)
+    desk.at(122).offer()
+
+    assert desk.at(130).send_all() == [("a", "firing"), ("a", "resolved")]
 
 
 def test_a_full_minute_of_pages_waits_for_tokens_and_that_is_no_failure():

@@ -45,7 +45,7 @@ class Wire(RuleBasedStateMachine):
         self.now = 0.0
         self.fires = {}
         self.open = set()
-        self.heard = set()
+        self.left = set()
         self.must_hear = set()
         self.surely = {}
         self.under_way = None
@@ -90,6 +90,8 @@ class Wire(RuleBasedStateMachine):
     def leave(self, flushing):
         """A request leaves, if one is due."""
         self.under_way = self.outbox.begin(self.now, self.wall, int(flushing))
+        if self.under_way is not None:
+            self.keep_order(self.under_way)
 
     @precondition(lambda self: self.under_way is not None)
     @rule()
@@ -123,14 +125,17 @@ class Wire(RuleBasedStateMachine):
     def offer(self, *ended):
         self.outbox.offer([*self.fires.values(), *ended], self.wall)
 
+    def keep_order(self, sent):
+        (query, state) = said(sent)
+        assert state == "firing" or query in self.left, "a resolve was sent before its trigger"
+        self.left.add(query)
+
     def receive(self, sent):
         (query, state) = said(sent)
         if state == "firing":
             self.open.add(query)
-            self.heard.add(query)
             self.must_hear = {one for one in self.must_hear if one[0] != query}
         else:
-            assert query in self.heard, "a resolve came before its trigger"
             self.open.discard(query)
             self.surely.pop(query, None)
 
@@ -155,6 +160,7 @@ class Wire(RuleBasedStateMachine):
             self.now += LONG
             self.offer()
             while (sent := self.outbox.begin(self.now, self.wall)) is not None:
+                self.keep_order(sent)
                 self.receive(sent)
                 self.outbox.delivered(sent, self.wall)
         assert self.open == set(self.fires)

@@ -1,0 +1,81 @@
+"""A child process that keeps rows on disk until it is killed.
+
+Run as ``python -I spooling.py FOLDER MODE``; it says "ready" when it does what ``MODE`` says.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.row import Row, Told, queued
+from querypulse.alerting.spool import Spool
+from querypulse.listener.guard import Guard
+
+WALL = 1_700_000_000.0
+PATIENCE_SECONDS = 20.0
+
+
+def row(number: int, told: Told = Told.NOTHING, size: int = 100) -> Row:
+    labels = {
+        "alertname": "QueryFailed",
+        "app": "etl",
+        "query": f"q{number}",
+        "severity": "critical",
+    }
+    incident = Incident((Alert(labels, {"summary": "x" * size}, WALL),))
+    fresh = queued(incident, WALL)
+    return Row(
+        incident, told, 0, None if told is Told.NOTHING else WALL, fresh.queued_at, dead=False
+    )
+
+
+def ready() -> None:
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+
+
+def main(folder: Path, mode: str) -> None:
+    guard = Guard()
+    if mode == "full":
+        # What a full disk looks like to SQLite: a write that fails.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
+    if mode == "nobody":
+        os.setuid(65534)
+    spool = Spool(folder, "etl", guard)
+    spool.load()
+    if mode == "busy writer":
+        write_for_ever(spool)
+    size = 200_000 if mode == "full" else 100
+    spool.offer("pager", (row(1, size=size), row(2, Told.FIRING)))
+    flushed = spool.flush(PATIENCE_SECONDS if mode == "holds" else 1.0)
+    if mode == "holds":
+        ready()
+        time.sleep(PATIENCE_SECONDS)
+    began = time.monotonic()
+    spool.close(1.0)
+    print(
+        flushed, spool.problem.replace("\n", " "), dict(guard.errors), time.monotonic() - began < 5
+    )
+
+
+def write_for_ever(spool: Spool) -> None:
+    """Always all rows or none of them told, so that a torn write would show."""
+    ready()
+    number = 0
+    while True:
+        number += 1
+        told = Told.FIRING if number % 2 else Told.NOTHING
+        spool.offer("pager", tuple(row(one, told, size=3000) for one in range(20)))
+        spool.offer("chat", tuple(row(one, told, size=3000) for one in range(20)))
+        time.sleep(0.001)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,143 @@
+"""With a fallback nobody is missed as long as one of two listens: played by chance.
+
+The pager is up, down, poisoned or gone as chance has it, the phone up or down; drivers are
+killed between steps, and their successors have the rows.
+"""
+
+import msgspec
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+from support.clock import Clock
+from support.telling import WALL, gone, incident, lost_answer, outage, poison, said, wrong_token
+
+from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.dispatch import Dispatch
+from querypulse.alerting.receivers.receiver import Habits
+from querypulse.alerting.routing import Route
+from querypulse.alerting.row import Row
+from querypulse.listener.guard import Guard
+
+QUERIES = ("a", "b", "c")
+MODES = {
+    "up": None,
+    "down": outage(),
+    "busy": outage(retry_after=5.0),
+    "mute": lost_answer(),
+    "wrong token": wrong_token(),
+    "poisoned": poison(),
+    "gone": gone(),
+}
+
+
+class Line:
+    """A receiver; ``open`` is what it believes, ``heard`` every trigger it took."""
+
+    habits = Habits(per_minute=100.0)
+
+    def __init__(self, name):
+        self.name = name
+        self.mode = "up"
+        self.open = set()
+        self.heard = []
+
+    def send(self, one, wall):
+        (query, state) = said(one)
+        if self.mode in {"up", "mute"}:
+            if state == "firing":
+                self.open.add(query)
+                self.heard.append((query, one.starts_at))
+            else:
+                self.open.discard(query)
+        if MODES[self.mode] is not None:
+            raise MODES[self.mode]
+
+    def close(self):
+        """Nothing is held."""
+
+
+class House(RuleBasedStateMachine):
+    def __init__(self):
+        super().__init__()
+        self.clock, self.wall = Clock(), Clock(WALL)
+        self.pager, self.phone = Line("pager"), Line("phone")
+        self.fires = {}
+        self.must_hear = {}
+        self.was_deaf = False
+        self.begin()
+
+    def begin(self):
+        routes = {"pager": Route(fallback="phone"), "phone": Route(severities=())}
+        self.deliveries = [
+            Delivery(line, Guard(), route=routes[line.name], clock=self.clock, wall=self.wall)
+            for line in (self.pager, self.phone)
+        ]
+        self.dispatch = Dispatch(self.deliveries, wall=self.wall)
+
+    @rule(query=st.sampled_from(QUERIES))
+    def fall_sick(self, query):
+        if query not in self.fires:
+            self.pass_time(1.0)
+            self.fires[query] = incident(query, starts_at=self.wall.now)
+            if query not in self.pager.open:
+                self.must_hear[query, self.wall.now] = len(self.pager.heard + self.phone.heard)
+            self.offer()
+
+    @rule(query=st.sampled_from(QUERIES))
+    def recover(self, query):
+        if self.fires.pop(query, None) is not None:
+            self.offer()
+
+    @rule(seconds=st.sampled_from([0.3, 20.0, 61.0, 400.0]))
+    def time_passes(self, seconds):
+        self.pass_time(seconds)
+        self.offer()
+
+    @rule(mode=st.sampled_from(sorted(MODES)))
+    def the_pager_changes(self, mode):
+        self.pager.mode = mode
+        self.was_deaf |= mode in {"gone", "poisoned"}
+
+    @rule(mode=st.sampled_from(["up", "down", "wrong token"]))
+    def the_phone_changes(self, mode):
+        self.phone.mode = mode
+
+    @rule()
+    def be_killed(self):
+        rows = {one.name: one._outbox.rows for one in self.deliveries}
+        kept = msgspec.json.decode(msgspec.json.encode(rows), type=dict[str, tuple[Row, ...]])
+        self.begin()
+        inherited = {said(one)[0] for one in self.dispatch.adopt(kept)}
+        assert inherited >= set(self.fires), "something open was forgotten"
+        self.offer()
+
+    def pass_time(self, seconds):
+        self.clock.now += seconds
+        self.wall.now += seconds
+
+    def offer(self):
+        """One round of the worker, and what the threads make of it."""
+        self.dispatch.offer(self.fires.values())
+        for one in self.deliveries:
+            while (one._outbox.next_at(self.clock.now, self.wall.now) or 0) <= self.clock.now:
+                if not one._outbox._wants(self.wall.now):
+                    break
+                one._step()
+
+    def teardown(self):
+        self.pager.mode = self.pager.mode if self.pager.mode == "gone" else "up"
+        self.phone.mode = "up"
+        for _ in range(40):
+            self.pass_time(400.0)
+            self.offer()
+        for (query, starts_at), heard_before in self.must_hear.items():
+            heard = {*self.pager.heard, *self.phone.heard}
+            later = (self.pager.heard + self.phone.heard)[heard_before:]
+            assert (query, starts_at) in heard or query in dict(later), f"{query} was missed"
+        assert self.phone.open <= set(self.fires)
+        if not self.was_deaf:
+            assert self.pager.open == set(self.fires)
+
+
+class TestHouse(House.TestCase):
+    settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

@@ -1,0 +1,538 @@
+"""What is untold or open outlives the driver: on a real disk, with real processes killed."""
+
+import os
+import random
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from itertools import count
+from pathlib import Path
+
+import pytest
+from support import spooling
+from support.queries import until
+from support.spooling import row
+from support.telling import PATIENCE_SECONDS, WALL, Recorder, incident, outage
+
+from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.dispatch import Dispatch
+from querypulse.alerting.outbox import Told
+from querypulse.alerting.spool import Spool
+from querypulse.alerting.spool_lock import SpoolLock
+from querypulse.listener.guard import Guard
+
+CHILD = Path(spooling.__file__)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def spool(folder):
+    """Opens spools and closes them in the end."""
+    opened = []
+
+    def opens(app="etl", where=folder):
+        opened.append(Spool(where, app, Guard(), wall=lambda: WALL))
+        return opened[-1]
+
+    yield opens
+    for one in opened:
+        one.close(PATIENCE_SECONDS)
+    assert "querypulse-spool" not in {thread.name for thread in threading.enumerate()}
+
+
+@pytest.fixture
+def child(folder):
+    """Starts children that spool, and ends those that still do."""
+    children = []
+
+    def starts(mode):
+        command = [sys.executable, "-I", str(CHILD), str(folder), mode]
+        children.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
+        return children[-1]
+
+    yield starts
+    for one in children:
+        one.kill()
+        one.wait()
+        one.stdout.close()
+
+
+def written(spool, **rows):
+    """A spool with these rows on the disk."""
+    spool.load()
+    for receiver, held in rows.items():
+        spool.offer(receiver, held)
+    assert spool.flush(PATIENCE_SECONDS)
+    return spool
+
+
+def database(folder):
+    (path,) = folder.glob("outbox-*.sqlite")
+    return path
+
+
+def is_sound(path):
+    connection = sqlite3.connect(path)
+    (answer,) = connection.execute("PRAGMA integrity_check").fetchone()
+    connection.close()
+    return answer == "ok"
+
+
+def mode(path):
+    return oct(stat.S_IMODE(path.stat().st_mode))
+
+
+def told(rows):
+    return {name: [one.told.value for one in held] for name, held in rows.items()}
+
+
+# -- keeping ----------------------------------------------------------------------------------
+
+
+def test_what_is_offered_is_there_for_the_next_process(spool):
+    rows = {"pager": (row(1), row(2, Told.FIRING)), "chat": (row(1, Told.UNSURE),)}
+    written(spool(), **rows).close(PATIENCE_SECONDS)
+
+    assert spool().load() == rows
+
+
+def test_rows_are_taken_once(spool):
+    written(spool(), pager=(row(1),)).close(PATIENCE_SECONDS)
+    successor = spool()
+
+    assert successor.load() == {"pager": (row(1),)}
+    assert successor.load(0.0) is None
+
+
+def test_there_is_nothing_to_take_over_where_no_spool_was(spool):
+    assert spool().load() is None
+
+
+def test_an_empty_spool_is_a_spool(spool):
+    """It says that nothing was left open; without one an earlier driver may have."""
+    written(spool()).close(PATIENCE_SECONDS)
+
+    assert spool().load() == {}
+
+
+def test_rows_that_are_gone_are_gone_from_the_disk(spool):
+    one = written(spool(), pager=(row(1), row(2)))
+    written(one, pager=(row(2),), chat=(row(3),))
+    written(one, chat=()).close(PATIENCE_SECONDS)
+
+    assert spool().load() == {"pager": (row(2),)}
+
+
+def test_rows_of_a_receiver_that_nobody_offers_stay(spool):
+    written(spool(), pager=(row(1),), chat=(row(2),)).close(PATIENCE_SECONDS)
+    written(spool(), chat=()).close(PATIENCE_SECONDS)
+
+    assert spool().load() == {"pager": (row(1),)}
+
+
+def test_nothing_is_written_over_rows_that_nobody_took(spool):
+    """They came late, and the worker has not asked yet."""
+    written(spool(), pager=(row(1),)).close(PATIENCE_SECONDS)
+    successor = spool()
+    successor.start()
+    successor.offer("pager", ())
+    assert successor.flush(0.2) is False
+
+    successor.close(0.1)
+    assert spool().load() == {"pager": (row(1),)}
+
+
+def test_other_words_are_not_worth_a_write(spool, folder):
+    """They change with every look, four times a second; a disk would be busy with nothing."""
+    one = written(spool(), pager=(row(1, size=10),))
+    connection = sqlite3.connect(database(folder))
+    before = connection.execute("PRAGMA data_version").fetchone()
+    written(one, pager=(row(1, size=20),))
+    assert connection.execute("PRAGMA data_version").fetchone() == before
+    written(one, pager=(row(1, Told.FIRING, size=20),))
+
+    assert connection.execute("PRAGMA data_version").fetchone() != before
+    connection.close()
+
+
+def test_each_application_has_its_own_file(spool, folder):
+    written(spool("etl"), pager=(row(1),))
+    written(spool("../../etl \0 nightly"), pager=(row(2),))
+
+    assert len(list(folder.glob("outbox-*.sqlite"))) == 2
+    assert {path.parent for path in folder.rglob("*")} == {folder}
+
+
+def test_only_its_owner_may_read_it(spool, folder):
+    """The folder, the file, and what SQLite puts beside it; under a careless umask too."""
+    umask = os.umask(0)
+    try:
+        written(spool(), pager=(row(1),))
+        modes = {path.suffix.rpartition("-")[2]: mode(path) for path in folder.iterdir()}
+    finally:
+        os.umask(umask)
+
+    assert mode(folder) == "0o700"
+    assert modes == dict.fromkeys([".sqlite", "wal", "shm", ".lock"], "0o600")
+
+
+def test_a_file_that_others_may_read_is_closed_to_them(spool, folder):
+    written(spool()).close(PATIENCE_SECONDS)
+    database(folder).chmod(0o644)
+    spool().load()
+
+    assert mode(database(folder)) == "0o600"
+
+
+def test_a_folder_that_was_there_keeps_its_mode(spool, folder):
+    """It may be somebody else's too."""
+    folder.mkdir(mode=0o755)
+    folder.chmod(0o755)
+    written(spool())
+
+    assert mode(folder) == "0o755"
+
+
+def test_it_is_written_ahead_and_through_to_the_disk(spool, folder):
+    written(spool(), pager=(row(1),))
+
+    assert database(folder).with_name(f"{database(folder).name}-wal").exists()
+    with sqlite3.connect(database(folder)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+    connection.close()
+
+
+# -- killed -----------------------------------------------------------------------------------
+
+
+def test_a_process_that_is_killed_leaves_its_rows(child, spool):
+    process = child("holds")
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+
+    assert told(spool().load()) == {"pager": ["nothing", "firing"]}
+
+
+def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, spool, folder):
+    """At any moment: what is read is what was once offered, for both receivers."""
+    seen = set()
+    for seed in range(5):
+        process = child("busy writer")
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(random.Random(seed).uniform(0.05, 0.4))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        one = spool()
+        rows = one.load() or {}
+        one.close(PATIENCE_SECONDS)
+        assert one.problem == ""
+        assert is_sound(database(folder))
+        for held in told(rows).values():
+            assert len(held) == 20
+            assert len(set(held)) == 1
+            seen.update(held)
+    assert seen
+
+
+def test_the_successor_of_a_killed_driver_delivers_what_was_left_and_nothing_twice(child, spool):
+    """One page was told and is open, the other never left; both have ended since."""
+    process = child("holds")
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept, recorder = spool(), Recorder("pager")
+    delivery = Delivery(recorder, Guard(), spool=kept)
+    dispatch = Dispatch((delivery,), spool=kept)
+    delivery.start()
+    open_ones = dispatch.adopt(kept.load() or {})
+    dispatch.offer(open_ones)
+    assert delivery.flush(PATIENCE_SECONDS)
+    assert recorder.sent == [("q1", "firing")]
+
+    dispatch.offer(())
+    assert delivery.flush(PATIENCE_SECONDS)
+    delivery.close(PATIENCE_SECONDS)
+    kept.close(PATIENCE_SECONDS)
+    assert sorted(recorder.sent[1:]) == [("q1", "resolved"), ("q2", "resolved")]
+    assert spool().load() == {}
+
+
+# -- what goes wrong --------------------------------------------------------------------------
+
+
+def damage_header(path):
+    path.write_bytes(b"This is not a database at all. " * 100)
+
+
+def damage_inside(path):
+    content = bytearray(path.read_bytes())
+    content[4096:] = bytes(random.Random(1).randbytes(len(content) - 4096))
+    path.write_bytes(bytes(content))
+
+
+def cut_off(path):
+    path.write_bytes(path.read_bytes()[:5000])
+
+
+def make_newer(path):
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version=2")
+    connection.close()
+
+
+def make_foreign(path):
+    path.unlink()
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE recipes (cake TEXT)")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "mishap", [damage_header, damage_inside, cut_off, make_newer, make_foreign]
+)
+def test_an_unreadable_file_is_put_aside_and_work_goes_on(spool, folder, caplog, mishap):
+    """Said in the log and as the problem; the file is kept for a person to look at."""
+    written(spool(), pager=tuple(row(number) for number in range(50))).close(PATIENCE_SECONDS)
+    mishap(database(folder))
+    one = spool()
+    assert not one.load()
+    written(one, pager=(row(7),)).close(PATIENCE_SECONDS)
+
+    aside = folder / f"{database(folder).name}.corrupt-1700000000"
+    assert aside.exists()
+    assert str(aside) in one.problem
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert spool().load() == {"pager": (row(7),)}
+
+
+def test_a_row_that_is_damaged_does_not_cost_the_others(spool, folder):
+    """SQLite has no checksums: a flipped bit shows in the text."""
+    written(spool(), pager=(row(1), row(2))).close(PATIENCE_SECONDS)
+    with sqlite3.connect(database(folder)) as connection:
+        connection.execute("UPDATE rows SET row = x'7b7b' WHERE key LIKE '%q1%'")
+    connection.close()
+    one = spool()
+
+    assert one.load() == {"pager": (row(2),)}
+    until(lambda: "q1/QueryFailed of pager was unreadable" in one.problem, "the damage is said")
+
+
+@pytest.mark.contains_errors
+def test_a_file_that_breaks_while_it_is_used_is_replaced(spool, folder, monkeypatch):
+    """Everything that is held in memory is written again."""
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    one = written(spool(), pager=(row(1),))
+    with sqlite3.connect(database(folder)) as connection:
+        connection.execute("PRAGMA writable_schema=ON")
+        connection.execute("UPDATE sqlite_master SET sql = 'CREATE NONSENSE'")
+        connection.execute("PRAGMA schema_version=99")
+    connection.close()
+    written(one, pager=(row(1), row(2))).close(PATIENCE_SECONDS)
+
+    assert "malformed" in one.problem
+    assert spool().load() == {"pager": (row(1), row(2))}
+
+
+def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(
+    child, spool, folder, monkeypatch
+):
+    """Two drivers of one name, or one that is slow to die: the file has one owner."""
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    process = child("holds")
+    assert process.stdout.readline() == "ready\n"
+    one = spool()
+    assert one.load() is None
+    assert one.problem.endswith("in use by another process")
+    one.offer("pager", (row(3),))
+    assert one.flush(0.2) is False
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    late = until(lambda: one.load(0.0), "the lock is free")
+    assert told(late) == {"pager": ["nothing", "firing"]}
+
+    assert one.flush(PATIENCE_SECONDS)
+    with sqlite3.connect(database(folder)) as connection:
+        kept = connection.execute("SELECT count(*) FROM rows").fetchone()
+    connection.close()
+    assert kept == (2,), "what was offered before the lock was free must not replace them"
+    one.offer("pager", (*late["pager"], row(3)))
+    assert one.flush(PATIENCE_SECONDS)
+    until(lambda: one.problem == "", "all is well")
+    one.close(PATIENCE_SECONDS)
+    assert len(spool().load()["pager"]) == 3
+
+
+def test_two_spools_of_one_process_do_not_share_a_file(spool):
+    """The system's lock alone would let the second one in."""
+    first = written(spool(), pager=(row(1),))
+    second = spool()
+    assert second.load() is None
+    assert "in use" in second.problem
+    second.close(PATIENCE_SECONDS)
+    first.close(PATIENCE_SECONDS)
+
+    assert spool().load() == {"pager": (row(1),)}
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody without rights")
+def test_a_folder_that_may_not_be_written_is_said_and_nothing_else_happens(folder, child):
+    folder.mkdir(mode=0o755)
+    folder.parent.chmod(0o755)
+    (output, _) = child("nobody").communicate(timeout=60)
+
+    assert output.startswith("False ")
+    assert "Permission denied" in output
+    assert "{'spool': 1} True" in output
+
+
+@pytest.mark.contains_errors
+def test_a_folder_that_cannot_be_made_is_said_and_deliveries_do_not_notice(spool, tmp_path):
+    (tmp_path / "file").write_text("not a folder")
+    one = spool(where=tmp_path / "file" / "spool")
+    recorder = Recorder()
+    delivery = Delivery(recorder, Guard(), spool=one)
+    delivery.start()
+    assert one.load() is None
+    delivery.offer((incident(),))
+    assert delivery.flush(PATIENCE_SECONDS)
+    delivery.close(PATIENCE_SECONDS)
+
+    assert recorder.sent == [("a", "firing")]
+    assert "Not a directory" in one.problem
+    assert one._guard.errors["spool"] == 1
+
+
+def test_a_full_disk_is_said_and_close_does_not_wait_for_it(child):
+    (output, _) = child("full").communicate(timeout=60)
+
+    assert output.startswith("False ")
+    assert "disk" in output
+    assert "{'spool': 1} True" in output
+
+
+@pytest.mark.contains_errors
+def test_a_disk_that_works_again_gets_everything(spool, folder, monkeypatch):
+    """Here it is another program that sat on the file for long."""
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.spool_file.BUSY_SECONDS", 0.05)
+    one = written(spool())
+    blocker = sqlite3.connect(database(folder), isolation_level=None)
+    blocker.execute("BEGIN EXCLUSIVE")
+    one.offer("pager", (row(1),))
+    until(lambda: "locked" in one.problem, "the problem is said")
+    one.offer("pager", (row(1), row(2)))
+    blocker.execute("ROLLBACK")
+    blocker.close()
+    assert one.flush(PATIENCE_SECONDS)
+    until(lambda: one.problem == "", "all is well")
+    one.close(PATIENCE_SECONDS)
+
+    assert len(spool().load()["pager"]) == 2
+
+
+def test_offering_does_not_wait_for_the_disk(spool, folder):
+    """Another program sits on the file."""
+    one = written(spool())
+    blocker = sqlite3.connect(database(folder), isolation_level=None)
+    blocker.execute("BEGIN EXCLUSIVE")
+    began = time.monotonic()
+    for number in range(100):
+        one.offer("pager", (row(number),))
+    assert time.monotonic() - began < 0.5
+    assert one.flush(0.1) is False
+    blocker.execute("ROLLBACK")
+    blocker.close()
+
+    assert one.flush(PATIENCE_SECONDS)
+
+
+def test_a_forked_child_neither_writes_nor_waits_nor_keeps_the_file(spool):
+    """Its copy of the connection must not touch the parent's file, not even when it ends."""
+    one = written(spool(), pager=(row(1),))
+    with one._changed:
+        process = os.fork()
+        if process == 0:
+            one.offer("pager", ())
+            quiet = one.load() is None and one.flush(5.0)
+            one.close(5.0)
+            one._file._connection = None
+            os._exit(0 if quiet else 1)
+    assert os.waitpid(process, 0)[1] == 0
+    written(one, pager=(row(1), row(2))).close(PATIENCE_SECONDS)
+
+    assert len(spool().load()["pager"]) == 2
+
+
+def test_a_child_that_outlives_its_driver_keeps_nobody_out(folder):
+    """A fork has a copy of every descriptor; the lock must end with the process that took it."""
+    folder.mkdir()
+    reading, writing = os.pipe()
+    driver = os.fork()
+    if driver == 0:
+        lock = SpoolLock(folder / "lock")
+        lock.take()
+        orphan = os.fork()
+        if orphan == 0:
+            time.sleep(PATIENCE_SECONDS)
+        else:
+            os.write(writing, str(orphan).encode())
+        os._exit(0)
+    os.waitpid(driver, 0)
+    orphan = int(os.read(reading, 20))
+    try:
+        lock = SpoolLock(folder / "lock")
+        assert lock.take()
+        lock.give_back()
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+
+
+def test_the_lock_does_not_follow_a_link(folder):
+    """Somebody else may write into a shared folder."""
+    folder.mkdir()
+    (folder / "lock").symlink_to(folder / "elsewhere")
+
+    with pytest.raises(OSError, match="symbolic link"):
+        SpoolLock(folder / "lock").take()
+
+
+def test_closing_an_unstarted_spool_is_nothing(folder):
+    Spool(folder, "etl", Guard()).close(0.0)
+
+    assert not folder.exists()
+
+
+# -- by chance --------------------------------------------------------------------------------
+
+
+def test_killed_again_and_again_every_page_is_told(spool):
+    """Each driver finds another query dead, and a receiver that is down now and then."""
+    told_of, chance = [], random.Random(4)
+    for number in count():
+        kept, recorder = spool(), Recorder("pager")
+        recorder.always = outage() if number < 9 and chance.random() < 0.7 else None
+        delivery = Delivery(recorder, Guard(), spool=kept)
+        dispatch = Dispatch((delivery,), spool=kept)
+        inherited = dispatch.adopt(found) if (found := kept.load()) is not None else ()
+        new = (incident(f"q{number}", starts_at=WALL + number),) if number < 9 else ()
+        dispatch.offer((*inherited, *new))
+        delivery.start()
+        delivery.flush(PATIENCE_SECONDS)
+        if recorder.always is None:
+            told_of += [query for query, state in recorder.sent if state == "firing"]
+        assert kept.flush(PATIENCE_SECONDS)
+        delivery.close(PATIENCE_SECONDS)
+        kept.close(PATIENCE_SECONDS)
+        if number == 10:
+            break
+
+    assert sorted(told_of) == [f"q{number}" for number in range(9)]
