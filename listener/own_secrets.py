@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterable
-from urllib.parse import quote, quote_plus
+from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 MIN_CHARACTERS = 4
 """Anything shorter would be found in ordinary words."""
+_RANDOM_CHARACTERS = 8
 _BASE64_URL = str.maketrans("+/", "-_")
 
 
@@ -20,6 +21,29 @@ def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
         if len(plain) >= MIN_CHARACTERS:
             found |= _forms(plain)
     return tuple(sorted(found, key=lambda form: (-len(form), form)))
+
+
+def secrets_of_url(url: str) -> tuple[str, ...]:
+    """What of a receiver's URL is secret: userinfo, query values, a path, its random parts.
+
+    A plain path of one word, ``/alerts``, is none: it would be found in many a text.
+
+    Raises:
+        ValueError: it is not a URL.
+
+    """
+    parts = urlsplit(url)
+    steps = [step for step in parts.path.split("/") if step]
+    random = [step for step in steps if _looks_random(step)]
+    found = [parts.username or "", parts.password or "", *random]
+    found += [value for _, value in parse_qsl(parts.query)]
+    if random or len(steps) > 1:
+        found.append(parts.path)
+    return tuple(secret for secret in found if len(secret) >= MIN_CHARACTERS)
+
+
+def _looks_random(step: str) -> bool:
+    return len(step) >= _RANDOM_CHARACTERS and any(one.isdigit() for one in step)
 
 
 def _forms(plain: str) -> set[str]:

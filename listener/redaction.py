@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from .own_secrets import forms_of
 from .redaction_names import hide_values
-from .redaction_shapes import PREFIXED, SECRET_NAME, WHOLE
+from .redaction_shapes import PATH_NAME, PREFIXED, SECRET_NAME, WHOLE
 
 REDACTED = "[redacted]"
 WITHHELD = "[withheld]"
@@ -89,7 +89,9 @@ class Redactor:
         return text
 
     def _is_secret(self, name: str, is_option: bool) -> bool:
-        if SECRET_NAME.search(name) or any(one.search(name) for one in self._names):
+        if SECRET_NAME.search(name) and not PATH_NAME.search(name):
+            return True
+        if any(one.search(name) for one in self._names):
             return True
         return is_option and any(one.search(name) for one in self._options)
 

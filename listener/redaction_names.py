@@ -5,23 +5,27 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+_QUOTE = r"(?:\\{0,16}[\"']|&(?:quot|apos|#3[49]);)"
 # One name, then what parts it from its value. Tied to the start of a word, it is tried once
 # for each. Group 2: as options are printed; a plain colon may be prose as well.
 _NAME = re.compile(
     r"(?<![\w.-])([\w.-]+)"
-    r"(?:(\\{0,4}[\"']\s{0,3}(?:=>?|:|->|,(?=\s{0,3}\\{0,4}[\"']))\s{0,3}"
-    r"|\s{0,3}(?:=>?|->)\s{0,3}|%3[DdAa]|>|</name>\s{0,9}<value>)"
+    rf"(?:({_QUOTE}\s{{0,3}}(?:=>?|:|->|,(?=\s{{0,3}}{_QUOTE}))\s{{0,3}}"
+    r"|\s{0,3}(?:=>?|->)\s{0,3}|%3[DdAa]|>|</name>(?:\s|\\n){0,9}<value>)"
     r"|\s{0,3}:\s{0,3})"
 )
 # What opens a value, such as the quote in b"..." or Some("..."), stays, and so does its end.
-_OPENING = re.compile(r"(?:[\w.]{0,40}[(\[]\s?){0,2}[a-zA-Z]{0,2}(\\*)([\"'])")
+_OPENING = re.compile(
+    r"(?:[\w.]{0,40}[(\[]\s?){0,2}[a-zA-Z]{0,2}(?:(\\*)([\"'])|&(?:quot|apos|#3[49]);)"
+)
 _INSIDE = {
-    (False, '"'): re.compile(r'(?s)(?:[^"\\]|\\.)+'),
-    (False, "'"): re.compile(r"(?s)(?:[^'\\]|\\.)+"),
-    (True, '"'): re.compile(r'[^"\\]+(?:\\+[^"\\]+)*'),
-    (True, "'"): re.compile(r"[^'\\]+(?:\\+[^'\\]+)*"),
+    ("", '"'): re.compile(r'(?s)(?:[^"\\]|\\.)+'),
+    ("", "'"): re.compile(r"(?s)(?:[^'\\]|\\.)+"),
+    ("\\", '"'): re.compile(r'[^"\\]+(?:\\+[^"\\]+)*'),
+    ("\\", "'"): re.compile(r"[^'\\]+(?:\\+[^'\\]+)*"),
+    ("", ""): re.compile("[^&]+"),
 }
-"""By whether the quote is escaped, and which it is."""
+"""By what escapes the quote, and which it is; none is one of HTML."""
 _BARE = re.compile(r"[^\s;,&\"'{}][^\s;,&\"'}]*")
 
 IsSecret = Callable[[str, bool], bool]
@@ -48,6 +52,6 @@ def _value(text: str, at: int) -> tuple[int, int]:
     if opening is None:
         value = _BARE.match(text, at)
     else:
-        inside = _INSIDE[bool(opening.group(1)), opening.group(2)]
-        value = inside.match(text, opening.end())
+        escape, quote = opening.group(1) or "", opening.group(2) or ""
+        value = _INSIDE[escape[:1], quote].match(text, opening.end())
     return value.span() if value is not None else (at, at)

@@ -67,3 +67,6 @@ SECRET_NAME = re.compile(
     r"|shared[_.-]?access|user[_.-]?info|(?<![a-z])(?:sig|sas|auth)(?![a-z])"
 )
 """Found in a name, makes its value a secret: ``spark.hadoop.fs.s3a.secret.key=...``."""
+
+PATH_NAME = re.compile(r"(?i)[._-](?:file|path|dir)$")
+"""Tells where a secret lies, which is no secret: ``webhook_secret_file``."""

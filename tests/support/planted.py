@@ -25,7 +25,7 @@ PEM = "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEowIBAAKCAQEA7\n-----END RSA PRI
 GITHUB = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
 DATABRICKS = "dapi" + "0123456789abcdef" * 2
 
-PLANTED = (
+_PLANTED = (
     Planted("password", f"could not connect: password={HUNTER}", HUNTER),
     Planted("json", f'{{"user": "u", "api_key": "{HUNTER} and more"}}', HUNTER),
     Planted("escaped json", f'{{\\"password\\": \\"{HUNTER}\\"}}', HUNTER),
@@ -38,6 +38,7 @@ PLANTED = (
     Planted("ruby", f":password=>'{HUNTER}'", HUNTER),
     Planted("xml", f"<sas-token>{HUNTER}</sas-token>", HUNTER),
     Planted("hadoop xml", f"<name>fs.s3a.secret.key</name>\n <value>{HUNTER}</value>", HUNTER),
+    Planted("html", f"{{&quot;password&quot;: &quot;{HUNTER}&quot;}}", HUNTER),
     Planted("yaml", f"passphrase: {HUNTER}", HUNTER),
     Planted("url encoded", f"?next=%2Fx%3Fpassword%3D{HUNTER}", HUNTER),
     Planted("command line", f"run --db-password {HUNTER} --verbose", HUNTER),
@@ -95,3 +96,14 @@ PLANTED = (
     Planted("requests", f"404 Client Error: Not Found for url: https://x.example/{HUNTER}", HUNTER),
     Planted("urllib3 debug", f'https://x.example:443 "POST /hook/{HUNTER} HTTP/1.1" 200 2', HUNTER),
 )  # fmt: skip
+
+
+def _with_its_own(index: int, planted: Planted) -> Planted:
+    """So that a leak can be told from its neighbour's."""
+    own = f"hunter2hunter{index:02}"
+    return planted._replace(
+        text=planted.text.replace(HUNTER, own), secret=planted.secret.replace(HUNTER, own)
+    )
+
+
+PLANTED = tuple(_with_its_own(index, planted) for index, planted in enumerate(_PLANTED))

@@ -1,0 +1,150 @@
+"""What the guard and everybody else of us logs holds no secret."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import requests
+from support.planted import HUNTER, PLANTED
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import MaxRetryError
+
+from querypulse.listener.guard import Guard
+from querypulse.listener.redacted_log import RedactedLog
+from querypulse.listener.redaction import WITHHELD, Redactor
+
+log = logging.getLogger("querypulse")
+
+
+@pytest.fixture
+def logged(caplog):
+    """Everything logged so far, as a handler writes it."""
+    formatter = logging.Formatter()
+    return lambda: "\n".join(formatter.format(record) for record in caplog.records)
+
+
+@pytest.fixture
+def redacted_log():
+    """Puts a filter on our logger, as a sidecar does."""
+    filters = []
+
+    def put(redactor):
+        filters.append(RedactedLog(redactor if callable(redactor) else redactor.text))
+        log.addFilter(filters[-1])
+
+    yield put
+    for one in filters:
+        log.removeFilter(one)
+
+
+def failing(text):
+    def fail():
+        try:
+            {}[text]
+        except KeyError as error:
+            raise RuntimeError(f"while at it: {text}") from error
+
+    return fail
+
+
+@pytest.mark.contains_errors
+@pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)
+def test_a_contained_error_is_logged_with_its_traceback_and_without_its_secrets(secret, logged):
+    Guard().attempt("here", failing(secret.text))
+
+    assert secret.secret not in logged()
+    assert "contained error in here: RuntimeError" in logged()
+    assert "in fail" in logged()
+    assert "KeyError" in logged()
+
+
+@pytest.mark.contains_errors
+def test_an_error_that_cannot_even_be_printed_is_still_told(logged):
+    class Odd(Exception):
+        def __str__(self):
+            raise ValueError(HUNTER)
+
+    def fail():
+        raise Odd
+
+    Guard().attempt("here", fail)
+
+    assert "contained error in here: Odd" in logged()
+    assert HUNTER not in logged()
+
+
+@pytest.mark.contains_errors
+def test_the_url_in_an_error_of_the_http_client_is_not_logged(logged):
+    url = f"/hook/{HUNTER}"
+    pool = HTTPConnectionPool("127.0.0.1", 1)
+
+    def with_urllib3():
+        raise MaxRetryError(pool, url, OSError("refused"))
+
+    def with_requests():
+        requests.get(f"http://127.0.0.1:1{url}", timeout=1)
+
+    Guard().attempt("urllib3", with_urllib3)
+    Guard().attempt("requests", with_requests)
+
+    assert HUNTER not in logged()
+    assert logged().count("Max retries exceeded with url: [redacted]") >= 2
+
+
+# -- the log of all of us -------------------------------------------------------------------------
+
+
+def test_our_log_holds_nothing_that_the_redactor_knows(redacted_log, logged):
+    redacted_log(Redactor([HUNTER], patterns=[r"ACME-\d"]))
+    log.warning("querypulse: %s and %d of %s", HUNTER, 3, "ACME-1")
+
+    assert logged().endswith("querypulse: [redacted] and 3 of [redacted]")
+
+
+def test_a_traceback_in_our_log_is_redacted_too(redacted_log, logged):
+    redacted_log(Redactor([HUNTER]))
+    try:
+        failing(HUNTER)()
+    except RuntimeError:
+        log.exception("querypulse: it happened")
+
+    assert HUNTER not in logged()
+    assert "it happened" in logged()
+    assert "RuntimeError: while at it: [redacted]" in logged()
+
+
+def test_where_a_record_was_logged_is_redacted_too(redacted_log, logged):
+    redacted_log(Redactor(["logged_is_redacted_too"]))
+    log.warning("querypulse: here", stack_info=True)
+
+    assert "def test" not in logged()
+    assert "logged_is_redacted_too" not in logged()
+
+
+@pytest.mark.parametrize("arguments", [("a", "b"), (), ("a", 3, 4)])
+def test_a_record_that_cannot_be_formatted_is_withheld(redacted_log, caplog, arguments):
+    redacted_log(Redactor())
+    record = log.makeRecord("querypulse", logging.ERROR, __file__, 1, "%s of %d", arguments, None)
+
+    assert log.filter(record)
+    assert record.getMessage() in (WITHHELD, "%s of %d")
+    assert "a" not in record.args
+
+
+def test_a_record_whose_redaction_fails_is_withheld(redacted_log, logged):
+    def fail(_):
+        raise ValueError(HUNTER)
+
+    redacted_log(fail)
+    log.warning("querypulse: %s", HUNTER)
+
+    assert logged().endswith(WITHHELD)
+    assert HUNTER not in logged()
+
+
+def test_a_percent_sign_in_a_message_survives(redacted_log, logged):
+    redacted_log(Redactor())
+    log.warning("querypulse: %s", "100% of %s")
+
+    assert logged().endswith("querypulse: 100% of %s")

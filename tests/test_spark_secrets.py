@@ -1,0 +1,192 @@
+"""A driver full of secrets dies, loudly, and tells none of them: to nobody, nowhere."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from base64 import b64encode
+from urllib.parse import quote
+
+import pytest
+from support.driver import Driver
+from support.planted import HUNTER, PLANTED
+
+pytestmark = pytest.mark.spark
+
+SECRETS_IN_A_LINE = 8
+OWN_KEY = "R0UT1NGK3Y/with+signs=0123456789"
+OWN_PATH = "hook-4c1d9a7e2b"
+TICKET = "ACME-7731-XYZ"
+"""No known shape: the session's own pattern alone knows it."""
+
+# Texts come by file, so that no secret is part of the script, whose lines Python quotes.
+SCRIPT = """
+import json, logging, urllib.error, urllib.request
+handler = logging.FileHandler(os.environ["LOG"])
+for name in ("querypulse", "urllib3"):
+    logging.getLogger(name).addHandler(handler)
+    logging.getLogger(name).setLevel(logging.DEBUG)
+    logging.getLogger(name).propagate = False
+texts = json.load(open(os.environ["TEXTS"]))
+sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=600, **texts["settings"])
+die = threading.Event()
+def dying_of(text):
+    def work(batch, batch_id):
+        if die.is_set():
+            raise ValueError(text)
+    return work
+def dying_of_conf(batch, batch_id):
+    if die.is_set():
+        raise ValueError(str({name: spark.conf.get(name) for name in texts["conf"]}))
+def dying_of_options(batch, batch_id):
+    if die.is_set():
+        batch.sparkSession.read.format("jdbc").options(**texts["options"]).load()
+queries = [start(f"line-{index}", dying_of(text)) for index, text in enumerate(texts["lines"])]
+queries.append(start("conf", dying_of_conf))
+stream = spark.readStream.format("rate").options(**texts["options"]).load().writeStream
+queries.append(stream.queryName("options").foreachBatch(dying_of_options).start())
+queries.append(stream.queryName("options-printed").foreachBatch(dying_of(str(texts["options"]))).start())
+until_commits(sidecar, *(query.name for query in queries))
+die.set()
+while any(query.isActive for query in queries):
+    time.sleep(0.05)
+sidecar.flush(20)
+for text in texts["lines"]:
+    sidecar._guard.report(f"test {len(text)}", ValueError(text))
+for path in ("status", "metrics", "readyz"):
+    try:
+        request = urllib.request.Request(f"{sidecar.url}/{path}", headers={"Authorization": f"Bearer {texts['token']}"})
+        answer = urllib.request.urlopen(request).read()
+    except urllib.error.HTTPError as error:
+        answer = error.read()
+    with open(os.environ["SHOWN"] + path, "wb") as file:
+        file.write(answer)
+say("told")
+sidecar.close()
+"""
+
+OPTIONS = {
+    "url": f"jdbc:postgresql://db.example/x?user=u&password={HUNTER}",
+    "password": HUNTER,
+    "dbtable": "t",
+    "driver": "no.such.Driver",
+    "kafka.sasl.jaas.config": f'x.PlainLoginModule required username="u" password="{HUNTER}";',
+}
+CONF = {
+    "spark.hadoop.fs.s3a.secret.key": HUNTER,
+    "spark.acme.db.password": HUNTER,
+    "spark.acme.jdbc": f"jdbc:postgresql://db.example/x?user=u&password={HUNTER}",
+}
+
+
+class Died:
+    """What a driver that was given these texts has let out before it ended."""
+
+    def __init__(self, pages, folder, lines, *, conf=CONF, token="", **settings):
+        texts = {
+            "lines": lines,
+            "conf": conf,
+            "options": OPTIONS,
+            "settings": settings,
+            "token": token,
+        }
+        (folder / "texts").write_text(json.dumps(texts))
+        files = {"TEXTS": folder / "texts", "LOG": folder / "log", "SHOWN": f"{folder}/shown-"}
+        environment = {name: str(path) for name, path in files.items()}
+        arguments = shlex.join(word for item in conf.items() for word in ("--conf", "=".join(item)))
+        environment["PYSPARK_SUBMIT_ARGS"] = f"{arguments} pyspark-shell"
+        with Driver(SCRIPT, folder, PAGES=f"{pages.url}/{OWN_PATH}", **environment) as driver:
+            driver.wait_for_line("told", timeout=150)
+            assert driver.wait() == 0, driver.errors
+        self.out = {path.name: path.read_text() for path in folder.glob("shown-*")}
+        self.out["log"] = (folder / "log").read_text()
+        self.out["pages"] = b"\n".join(request.body for request in pages.requests).decode()
+        self.told = {query for _, name, query in pages.told if name == "QueryFailed"}
+
+    def where(self, secret):
+        """The places that let a secret out, in its plain form or as JSON has it."""
+        return [
+            name
+            for name, text in self.out.items()
+            if secret in text or json.dumps(secret)[1:-1] in text
+        ]
+
+
+@pytest.fixture(scope="module")
+def died(tmp_path_factory):
+    from support.pages import Pages
+
+    known = [secret.text.replace("\n", "\\n") for secret in PLANTED]
+    lines = [
+        " | ".join(known[at : at + SECRETS_IN_A_LINE])
+        for at in range(0, len(known), SECRETS_IN_A_LINE)
+    ]
+    with Pages() as pages:
+        yield Died(pages, tmp_path_factory.mktemp("driver"), lines)
+
+
+def test_every_query_that_died_of_secrets_is_told_of(died):
+    lines = -(-len(PLANTED) // SECRETS_IN_A_LINE)
+
+    assert died.told == {
+        *(f"line-{index}" for index in range(lines)),
+        "conf",
+        "options",
+        "options-printed",
+    }
+    assert died.out["pages"].count("[redacted]") > len(PLANTED) / 2
+    assert "contained error in test" in died.out["log"]
+    assert {"shown-status", "shown-metrics", "shown-readyz"} < set(died.out)
+    assert "ValueError" in died.out["shown-status"]
+
+
+def test_no_secret_of_any_kind_is_let_out_by_a_dying_driver(died):
+    assert {
+        secret.kind: died.where(secret.secret) for secret in PLANTED if died.where(secret.secret)
+    } == {}
+
+
+def test_the_path_of_our_own_webhook_is_let_out_nowhere(died):
+    assert died.where(OWN_PATH) == []
+
+
+@pytest.fixture(scope="module")
+def died_of_own(tmp_path_factory):
+    """A driver whose secrets no shape tells: only its settings and its session know them."""
+    from support.pages import Pages
+
+    key = tmp_path_factory.mktemp("key") / "key"
+    key.write_text(OWN_KEY)
+    encoded = b64encode(OWN_KEY.encode()).decode()
+    lines = [
+        f"cannot post to {OWN_PATH} as {OWN_KEY}, {quote(OWN_KEY, safe='')}, {encoded}",
+        f"see {TICKET}",
+    ]
+    conf = {
+        **CONF,
+        "spark.redaction.string.regex": r"ACME-\d+-[A-Z]+",
+        "spark.redaction.regex": "(?i)acme",
+    }
+    with Pages() as pages:
+        yield Died(
+            pages,
+            tmp_path_factory.mktemp("driver"),
+            [*lines, "spark.acme.region=eu-nowhere-7"],
+            conf=conf,
+            token=OWN_KEY,
+            http_token_file=str(key),
+        )
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [OWN_PATH, OWN_KEY, quote(OWN_KEY, safe=""), b64encode(OWN_KEY.encode()).decode()],
+    ids=["path", "plain", "url-encoded", "base64"],
+)
+def test_our_own_secrets_are_let_out_nowhere(died_of_own, secret):
+    assert died_of_own.where(secret) == []
+
+
+def test_what_the_sessions_own_patterns_hide_is_let_out_nowhere(died_of_own):
+    assert died_of_own.where(TICKET) == []
+    assert died_of_own.where("eu-nowhere-7") == []
