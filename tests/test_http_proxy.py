@@ -176,5 +176,5 @@ def test_no_secret_of_the_way_is_shown(authority, caplog):
         with pytest.raises(HttpError) as caught:
             poster(authority, proxy_url=url).post(b"{}", NOW)
 
-    assert "hunter2" not in f"{caught.value!r}{caplog.text}"
+    assert "hunter2" not in f"{caught.value!r}{caplog.text}{HttpOptions(proxy_url=url)}"
     assert "B0000SECRET" not in f"{caught.value!r}{caplog.text}"

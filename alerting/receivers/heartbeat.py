@@ -104,17 +104,16 @@ class Heartbeat:
                 return
             self._last_at = self._clock()
             self._next = None
-        pause = self._send(ping)
+        error = self._send(ping)
         with self._changed:
-            self._last = ping if pause is None else self._last
-            self._not_before = self._clock() + (pause or 0.0)
+            self._book(ping, error)
 
     def _say_stopped(self) -> None:
-        if self._last is not None:
+        if self.outcomes[Answer.DELIVERED.value]:
             self._send(STOPPED)
 
-    def _send(self, ping: Ping) -> float | None:
-        """None when it was taken, else how long to leave the place alone."""
+    def _send(self, ping: Ping) -> HttpError | None:
+        """Ping; returns why it was not taken, None if it was."""
         try:
             self._poster.post(
                 ping.text.encode("utf-8", "replace"),
@@ -123,17 +122,23 @@ class Heartbeat:
                 address=lambda url: ping_url(url, ping.path, self._run),
             )
         except HttpError as error:
-            self.outcomes[error.answer.value] += 1
-            self._note(str(error))
-            soon = error.answer is Answer.TRANSIENT
-            pause = min(RETRY_SECONDS, self._interval) if soon else self._interval
-            return max(pause, error.retry_after or 0.0)
+            return error
         except Exception:
             self.outcomes["failed"] += 1
             raise
-        self.outcomes[Answer.DELIVERED.value] += 1
-        self._problem = ""
         return None
+
+    def _book(self, ping: Ping, error: HttpError | None) -> None:
+        """Note what became of a ping, and how long to leave the place alone after an error."""
+        if error is None:
+            self._last, self._problem = ping, ""
+            self.outcomes[Answer.DELIVERED.value] += 1
+            return
+        soon = error.answer is Answer.TRANSIENT
+        pause = min(RETRY_SECONDS, self._interval) if soon else self._interval
+        self._last, self._not_before = None, self._clock() + max(pause, error.retry_after or 0.0)
+        self.outcomes[error.answer.value] += 1
+        self._note(str(error))
 
     def _note(self, problem: str) -> None:
         """Log a problem when it is news."""

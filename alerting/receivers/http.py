@@ -23,6 +23,10 @@ from .wire import Wire
 TOTAL_SECONDS = 10.0
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 5.0
+MAX_IDLE_SECONDS = 30.0
+"""A connection that stood still for longer is not used again: firewalls forget such ones without
+a word, and the page would wait for a timeout.
+"""
 MAX_ANSWER_BYTES = 64 * 1024
 USER_AGENT = f"querypulse/{VERSION}"
 
@@ -71,6 +75,7 @@ class HttpPoster:
         self._total_seconds = total_seconds
         self._wire = Wire()
         self._closing = threading.Event()
+        self._used_at = time.monotonic()
 
     def post(
         self,
@@ -89,6 +94,8 @@ class HttpPoster:
 
         """
         began = time.monotonic()
+        if began - self._used_at > MAX_IDLE_SECONDS:
+            self._wire.close()
         self._wire.deadline = began + self._total_seconds
         url = address(self._present_url())
         doubt = False
@@ -102,6 +109,8 @@ class HttpPoster:
                 # One doubtful attempt leaves the doubt, however clearly the next one fails.
                 doubt = error.may_have_arrived = error.may_have_arrived or doubt
                 raise
+            finally:
+                self._used_at = time.monotonic()
 
         return attempts(self._total_seconds, self._closing)(attempt)
 

@@ -50,6 +50,9 @@ class HttpOptions(msgspec.Struct, frozen=True):
             return dict(requests.utils.get_environ_proxies(url))
         return {}
 
+    def __repr__(self) -> str:
+        return f"HttpOptions(ca_file={self.ca_file!r}, ...)"  # the proxy's URL holds its password
+
     def check(self) -> None:
         """Try all that can be tried without a connection.
 

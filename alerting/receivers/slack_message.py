@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from typing import Any
+from urllib.parse import quote
 
 from ..alert import Alert, Incident
 from .encoding import shorten
 from .headline import headline
 
 MAX_SECTION_CHARACTERS = 3000
+MAX_TITLE_CHARACTERS = 1024
 MAX_FIELD_CHARACTERS = 500
 MAX_EVIDENCE_CHARACTERS = 1200
 """Together less than a section, so that no mark that ends something is cut off."""
@@ -22,19 +24,22 @@ MAX_ALERTS = 20
 MINIMAL_CHARACTERS = 512
 
 SIGNS = {"critical": ":rotating_light:", "warning": ":warning:"}
+URL_MARKS = "!#$%'()*+,/:;=?@[]~&"
+"""What may stand in a link; anything else, such as ``|`` or ``>``, would end it."""
 TOLD_ELSEWHERE = {"summary", "description", "reason", "runbook_url"}
 
 
 def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
     """The text is what a notification shows, the blocks what the channel shows."""
     more = len(incident.alerts) - MAX_ALERTS
-    blocks = [_section(f"*{_title(incident)}*")]
+    title = shorten(_title(incident), MAX_TITLE_CHARACTERS)
+    blocks = [_section(f"*{title}*")]
     told = incident.alerts[:MAX_ALERTS]
     blocks += [_section(_story(alert, alone=len(told) == 1)) for alert in told]
     if more > 0:
         blocks.append(_section(f"and {more} more"))
     blocks.append(_context(incident, external_url))
-    return {"text": shorten(_title(incident), MAX_SECTION_CHARACTERS), "blocks": blocks}
+    return {"text": title, "blocks": blocks}
 
 
 def minimal_message(incident: Incident) -> dict[str, Any]:
@@ -43,8 +48,9 @@ def minimal_message(incident: Incident) -> dict[str, Any]:
 
 
 def escape(text: str) -> str:
-    """Slack's three: so that no text of a query can mention a channel or make a link."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """No text of a query can mention a channel, make a link or open a block of code."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("`", "'")
 
 
 def _title(incident: Incident) -> str:
@@ -63,16 +69,17 @@ def _story(alert: Alert, *, alone: bool) -> str:
         return f"{text}\n_well again_"
     evidence = [f"{key}: {value}" for key, value in told.items() if key not in TOLD_ELSEWHERE]
     if evidence and alone:
-        lines = escape("\n".join(evidence)).replace("```", "'''")
+        lines = escape("\n".join(evidence))
         text += f"\n```{shorten(lines, MAX_EVIDENCE_CHARACTERS)}```"
     return text + _link("\n", told.get("runbook_url", ""), "Runbook")
 
 
 def _link(before: str, url: str, words: str) -> str:
     """Nothing for a URL that is absent or would be cut."""
-    if not url or len(url) > MAX_FIELD_CHARACTERS:
+    target = quote(url, safe=URL_MARKS, errors="replace").replace("&", "&amp;")
+    if not target or len(target) > MAX_FIELD_CHARACTERS:
         return ""
-    return f"{before}<{escape(url).replace('|', '%7C')}|{words}>"
+    return f"{before}<{target}|{words}>"
 
 
 def _context(incident: Incident, external_url: str) -> dict[str, Any]:

@@ -6,12 +6,14 @@ import re
 import ssl
 
 import msgspec
+import requests
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 from urllib3.util.ssl_match_hostname import CertificateError
 
 from .answer import Answer, classify
 
-NOTHING_LEFT = (ConnectTimeoutError, NewConnectionError, ProxyError)
+AT_THE_PROXY = (ProxyError, requests.exceptions.ProxyError)
+NOTHING_LEFT = (ConnectTimeoutError, NewConnectionError, *AT_THE_PROXY)
 """Errors from before a request could leave."""
 
 UNTRUSTED = (ssl.SSLCertVerificationError, CertificateError)
@@ -46,7 +48,7 @@ def diagnose(error: BaseException) -> Trouble:
     reason = _reason(chain[-1])
     if _is_any(chain, UNTRUSTED):
         return Trouble(f"is not trusted: {reason}", Answer.CONFIG_FAULT, may_have_arrived=False)
-    who = "was not reached, the proxy " if _is_any(chain, ProxyError) else ""
+    who = "was not reached, the proxy " if _is_any(chain, AT_THE_PROXY) else ""
     text = f"{who}did not answer: {reason}"
     if isinstance(error, ValueError) or _is_a_missing_file(error) or any(map(_is_misfit, chain)):
         return Trouble(text, Answer.CONFIG_FAULT, may_have_arrived=False)
@@ -74,6 +76,8 @@ def _is_a_missing_file(error: BaseException) -> bool:
 
 def _reason(error: BaseException) -> str:
     """The error's kind, and the system's or OpenSSL's words for it; never its whole text."""
+    if isinstance(error, CertificateError):
+        return "its certificate is for another name"
     detail = getattr(error, "verify_message", None) or getattr(error, "strerror", None)
     return f"{type(error).__name__} ({detail})" if detail else type(error).__name__
 

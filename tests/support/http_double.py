@@ -29,6 +29,7 @@ class Handler(BaseHTTPRequestHandler):
     """Hands each request to its double."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits 40 ms for its head to be acknowledged
     double: HttpDouble
 
     def setup(self) -> None:
@@ -61,15 +62,16 @@ Answer = Callable[[Handler], None]
 
 def reply(status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
     """A whole answer."""
+    has_body = status >= 200 and status not in {204, 304}
 
     def answer(handler: Handler) -> None:
         handler.send_response(status)
         for name, value in (headers or {}).items():
             handler.send_header(name, value)
-        if status >= 200 and status not in {204, 304}:
+        if has_body:
             handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
-        if status not in {204, 304}:
+        if has_body:
             handler.wfile.write(body)
 
     return answer

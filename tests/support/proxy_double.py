@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from base64 import b64encode
+from contextlib import suppress
 
 from .http_double import Answer, Handler, HttpDouble
 
@@ -43,7 +44,5 @@ def _relay(source: socket.socket, sink: socket.socket) -> None:
     except OSError:
         return  # either end hung up
     finally:
-        try:
+        with suppress(OSError):  # it may be gone already
             socket.socket.shutdown(sink, socket.SHUT_WR)
-        except OSError:
-            pass  # it is gone already

@@ -1,0 +1,46 @@
+"""Slack's incoming webhook with the limits that its documents give.
+
+https://docs.slack.dev/reference/block-kit/blocks
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .http_double import Answer, Handler, HttpDouble, reply
+
+MAX_BLOCKS = 50
+MAX_TEXT = 40_000
+MAX_SECTION = 3000
+
+
+class SlackDouble(HttpDouble):
+    """Keeps what it accepts in ``messages``; answers "ok" in the body, or what it dislikes."""
+
+    def __init__(self, *script: Answer) -> None:
+        super().__init__(*script, otherwise=self.process)
+        self.messages: list[dict[str, Any]] = []
+
+    def process(self, handler: Handler) -> None:
+        message = json.loads(self.requests[-1].body)
+        if problems(message):
+            return reply(400, body=b"invalid_blocks")(handler)
+        self.messages.append(message)
+        return reply(200, body=b"ok")(handler)
+
+
+def problems(message: dict[str, Any]) -> list[str]:
+    """What Slack would not accept."""
+    blocks = message.get("blocks", [])
+    found = [] if 0 < len(message["text"]) <= MAX_TEXT else ["no_text"]
+    found += ["too many blocks"] if len(blocks) > MAX_BLOCKS else []
+    for block in blocks:
+        texts = [block["text"]] if block["type"] == "section" else block["elements"]
+        found += [
+            f"bad text of {len(one['text'])} characters"
+            for one in texts
+            if one["type"] != "mrkdwn" or not 0 < len(one["text"]) <= MAX_SECTION
+        ]
+        found += ["a code block is open" for one in texts if one["text"].count("```") % 2]
+    return found

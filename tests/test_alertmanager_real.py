@@ -1,0 +1,143 @@
+"""A real Alertmanager accepts what we send, shows it, and tells people of its end only when it
+has ended.
+"""
+
+import time
+
+import pytest
+from support.alertmanager import RealAlertmanager, Told
+from support.receiver_incidents import alert, incident
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.receivers.alertmanager import Alertmanager
+from querypulse.alerting.receivers.alertmanager_message import message
+
+pytestmark = pytest.mark.alertmanager
+
+LAPSED_SOON_SECONDS = 4 * 60 - 4
+"""A warning posted so long ago lapses in four seconds."""
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    with Told() as told:
+        alertmanager = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), told)
+        try:
+            alertmanager.wait_until_ready()
+            yield alertmanager
+        finally:
+            alertmanager.stop()
+
+
+@pytest.fixture
+def receiver(real):
+    receiver = Alertmanager([real.url], external_url="http://127.0.0.1:9719/")
+    yield receiver
+    receiver.close()
+
+
+def fresh(*queries, ends_at=None, **words):
+    """An incident that began a minute ago."""
+    return incident(*queries, starts_at=time.time() - 60, ends_at=ends_at, **words)
+
+
+def test_it_shows_what_fires_and_tells_of_its_end(real, receiver):
+    told = fresh("shown", stack='a\n"b" <c> é')
+    receiver.send(told, time.time())
+    firing = real.told.wait_until_said("shown", "firing")
+    shown = real.alerts()["shown"]
+
+    assert shown["labels"] == told.alerts[0].labels
+    assert shown["annotations"] == told.alerts[0].annotations
+    assert shown["generatorURL"] == "http://127.0.0.1:9719/"
+    assert firing["alerts"][0]["annotations"]["stack"] == 'a\n"b" <c> é'
+
+    receiver.send(incident("shown", starts_at=told.starts_at, ends_at=time.time()), time.time())
+    real.told.wait_until_said("shown", "resolved")
+    assert "shown" not in real.alerts()
+
+
+def test_a_dead_query_is_not_said_to_be_well_when_the_driver_says_no_more(real, receiver):
+    """The driver that died with it sends nothing again: the warning beside it lapses, it stays."""
+    long_ago = time.time() - LAPSED_SOON_SECONDS
+    receiver.send(fresh("lags", name="QueryLagging", severity="warning"), long_ago)
+    receiver.send(fresh("dead"), long_ago)
+    real.told.wait_until_said("dead", "firing")
+    real.told.wait_until_said("lags", "firing")
+    real.told.wait_until_said("lags", "resolved")
+
+    assert ("dead", "resolved") not in real.told.said()
+    assert "dead" in real.alerts()
+
+
+def test_a_warning_told_again_does_not_lapse(real, receiver):
+    long_ago = time.time() - LAPSED_SOON_SECONDS
+    lagging = fresh("still_lags", name="QueryLagging", severity="warning")
+    receiver.send(lagging, long_ago)
+    receiver.send(lagging, time.time())
+    lapsing = fresh("lags_no_more", name="QueryLagging", severity="warning")
+    receiver.send(lapsing, long_ago)
+    real.told.wait_until_said("lags_no_more", "resolved")
+
+    assert ("still_lags", "resolved") not in real.told.said()
+    assert "still_lags" in real.alerts()
+
+
+def test_alerts_of_one_incident_end_each_for_itself(real, receiver):
+    both = fresh("first", "second")
+    receiver.send(both, time.time())
+    real.told.wait_until_said("second", "firing")
+    began = both.starts_at
+    partly = Incident(
+        (alert("first", starts_at=began, ends_at=time.time()), alert("second", starts_at=began))
+    )
+    receiver.send(partly, time.time())
+    real.told.wait_until_said("first", "resolved")
+
+    assert ("second", "resolved") not in real.told.said()
+    assert "second" in real.alerts()
+
+
+def test_a_resolve_of_what_it_does_not_know_tells_nobody(real, receiver):
+    """So a driver may resolve what an earlier one left open, if it did."""
+    receiver.send(fresh("never_told", ends_at=time.time()), time.time())
+    receiver.send(fresh("told_later"), time.time())
+    real.told.wait_until_said("told_later", "firing")
+
+    assert "never_told" not in {query for query, _ in real.told.said()}
+
+
+def test_a_resolve_after_a_restart_ends_what_the_dead_driver_left_open(real, receiver):
+    """It knows neither when the alert began nor its words; the labels are enough."""
+    receiver.send(fresh("left_open"), time.time())
+    real.told.wait_until_said("left_open", "firing")
+    now = time.time()
+    receiver.send(incident("left_open", starts_at=now, ends_at=now, reason="?"), now)
+    real.told.wait_until_said("left_open", "resolved")
+
+
+def test_our_webhook_says_what_its_own_would(real, receiver):
+    """Common labels, fingerprints, statuses and types are Alertmanager's."""
+    told = fresh("compared")
+    receiver.send(told, time.time())
+    theirs = real.told.wait_until_said("compared", "firing")
+    ours = message(told, "hook")
+
+    assert set(ours) <= set(theirs)
+    assert {name: type(value) for name, value in ours.items()} == {
+        name: type(theirs[name]) for name in ours
+    }
+    for name in ("receiver", "status", "groupLabels", "commonLabels", "commonAnnotations"):
+        assert ours[name] == theirs[name], name
+    for name in ("version", "groupKey", "truncatedAlerts"):
+        assert ours[name] == theirs[name], name
+    for name in ("status", "labels", "annotations", "fingerprint"):
+        assert ours["alerts"][0][name] == theirs["alerts"][0][name], name
+
+
+def test_a_member_that_is_down_does_not_keep_the_others_from_knowing(real):
+    receiver = Alertmanager(["http://127.0.0.1:9", real.url])
+    receiver.send(fresh("cluster"), time.time())
+    receiver.close()
+
+    assert "cluster" in real.alerts()

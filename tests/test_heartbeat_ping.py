@@ -1,0 +1,69 @@
+"""When a dead man's switch is pinged, and what it is told: pure."""
+
+import pytest
+from msgspec.structs import replace
+from support.receiver_incidents import ENDED_ONE, ONE, SEVERAL, incident
+
+from querypulse.alerting.receivers.heartbeat_ping import (
+    LEAST_SECONDS,
+    START,
+    Ping,
+    due_at,
+    ping_of,
+    ping_url,
+)
+
+WELL = Ping("", "well")
+FAIL = Ping("/fail", "bronze failed")
+WARNING = incident(name="QueryLagging", severity="warning")
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("incidents", "path", "text"),
+    [
+        ([], "", "well"),
+        ([ENDED_ONE], "", "well"),
+        ([WARNING], "", "well; 1 lesser or silenced"),
+        ([replace(ONE, muted="silenced until noon")], "", "well; 1 lesser or silenced"),
+        ([WARNING, ONE], "/fail", "bronze failed"),
+        (
+            [ONE, SEVERAL],
+            "/fail",
+            "bronze failed\n5 streaming queries failed: bronze, silver, gold, alerts, audit",
+        ),
+    ],
+)
+def test_only_a_critical_incident_that_is_not_muted_is_a_failure(incidents, path, text):
+    assert ping_of(incidents) == Ping(path, text)
+
+
+def test_a_long_story_is_cut():
+    assert len(ping_of([incident(summary="x" * 90_000)]).text) == 2000
+
+
+@pytest.mark.parametrize(
+    ("ping", "last", "seconds"),
+    [
+        (WELL, WELL, 60),
+        (FAIL, FAIL, 60),
+        (FAIL, WELL, LEAST_SECONDS),
+        (WELL, FAIL, LEAST_SECONDS),
+        (WELL, START, LEAST_SECONDS),
+        (WELL, None, LEAST_SECONDS),
+    ],
+)
+def test_a_change_does_not_wait_for_the_interval(ping, last, seconds):
+    """Yet a check takes five pings a minute only."""
+    assert due_at(ping, last, 1000.0, 60.0) == 1000 + seconds
+
+
+def test_an_interval_below_the_least_is_kept():
+    assert due_at(FAIL, WELL, 1000.0, 1.0) == 1001
+
+
+def test_the_signal_stands_before_what_the_url_asks():
+    assert ping_url("https://h/p/uuid/?create=1", "/fail", "r-1") == (
+        "https://h/p/uuid/fail?create=1&rid=r-1"
+    )
+    assert ping_url("https://h/p/uuid", "", "r-1") == "https://h/p/uuid?rid=r-1"

@@ -1,0 +1,78 @@
+"""What every HTTP status means, for every receiver, over real sockets."""
+
+import pytest
+from support.http_double import HttpDouble, raw, reply
+from support.receiver_incidents import ENDED_ONE, ONE
+
+from querypulse.alerting.receivers import attempts
+from querypulse.alerting.receivers.alertmanager import Alertmanager
+from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.http import HttpError
+from querypulse.alerting.receivers.pagerduty import PagerDuty
+from querypulse.alerting.receivers.secret import Secret
+from querypulse.alerting.receivers.slack import Slack
+from querypulse.alerting.receivers.webhook import Webhook
+
+NOW = 1_800_000_000.0
+EVERY_STATUS = range(101, 600)
+"""100 is no answer; see the last test."""
+NO_BODY = {204, 304}
+
+MAKE = {
+    "webhook": lambda url: Webhook(Secret(url)),
+    "raw webhook": lambda url: Webhook(Secret(url), format="raw"),
+    "pagerduty": lambda url: PagerDuty(Secret("R" * 32), url=url),
+    "alertmanager": lambda url: Alertmanager([url]),
+    "slack": lambda url: Slack(Secret(url)),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_attempt(monkeypatch):
+    """The second and third only repeat the first."""
+    monkeypatch.setattr(attempts, "ATTEMPTS", 1)
+
+
+def meaning(status):
+    """The table, written out once more."""
+    if 200 <= status <= 299:
+        return Answer.DELIVERED
+    if status in {408, 425, 429} or status >= 500:
+        return Answer.TRANSIENT
+    if status in {400, 406, 411, 413, 414, 415, 422, 431}:
+        return Answer.POISON
+    return Answer.GONE if status == 410 else Answer.CONFIG_FAULT
+
+
+def answer_of(receiver, told):
+    try:
+        receiver.send(told, NOW)
+    except HttpError as error:
+        return error.answer
+    return Answer.DELIVERED
+
+
+@pytest.mark.parametrize("told", [ONE, ENDED_ONE], ids=["firing", "resolved"])
+@pytest.mark.parametrize("kind", MAKE)
+def test_every_status_has_its_meaning(kind, told):
+    """Slack's 204 has no room for its "ok", so it is none."""
+    expected = {status: meaning(status) for status in EVERY_STATUS}
+    if kind == "slack":
+        expected[204] = Answer.TRANSIENT
+    with HttpDouble() as double:
+        receiver = MAKE[kind](double.url)
+        found = {}
+        for status in EVERY_STATUS:
+            double.otherwise = reply(status, body=b"ok")
+            found[status] = answer_of(receiver, told)
+        receiver.close()
+
+    assert found == expected
+
+
+@pytest.mark.parametrize("kind", MAKE)
+def test_a_100_that_nothing_follows_is_an_outage(kind):
+    with HttpDouble(otherwise=raw(b"HTTP/1.1 100 Continue\r\n\r\n")) as double:
+        receiver = MAKE[kind](double.url)
+        assert answer_of(receiver, ONE) is Answer.TRANSIENT
+        receiver.close()

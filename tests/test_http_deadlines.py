@@ -1,0 +1,90 @@
+"""No server holds a post for long, and closing ends it at once."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+from support.http_double import PATIENCE_SECONDS, HttpDouble, drip, held, reply
+
+from querypulse.alerting.receivers.http import HttpError, HttpPoster
+from querypulse.alerting.receivers.secret import Secret
+from querypulse.alerting.receivers.wire import Wire
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def double() -> Iterator[HttpDouble]:
+    with HttpDouble() as double:
+        yield double
+
+
+def poster(double: HttpDouble, **options) -> HttpPoster:
+    return HttpPoster(Secret(double.url), setting="webhook_url", **options)
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"HTTP/1.1 200 OK\r\nX-Long: ",
+        b"HTTP/1.1 503 Busy\r\nContent-Length: 100000\r\n\r\n",
+        b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 100000\r\n\r\n",
+    ],
+    ids=["in the head", "in the body", "in a redirect"],
+)
+def test_a_dripping_server_cannot_hold_a_post(double, start):
+    """Each byte comes well within the read timeout, and the total deadline holds."""
+    double.otherwise = drip(start)
+    began = time.monotonic()
+    with pytest.raises(HttpError):
+        poster(double, total_seconds=0.4).post(b"{}", NOW)
+
+    assert time.monotonic() - began < 1.0
+
+
+def test_a_200_counts_though_its_body_never_ends(double):
+    """The status has been told; a dripping body takes nothing back."""
+    double.otherwise = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+
+    assert poster(double, total_seconds=0.4).post(b"{}", NOW) == b""
+
+
+def test_closing_ends_a_post_under_way(double):
+    """A hanging server does not hold the end of the job."""
+    double.otherwise = held(threading.Event(), reply(200))
+    hanging = poster(double)
+    with ThreadPoolExecutor(1) as pool:
+        post = pool.submit(hanging.post, b"{}", NOW)
+        double.wait_for(1)
+        began = time.monotonic()
+        hanging.close()
+        with pytest.raises(HttpError):
+            post.result(PATIENCE_SECONDS)
+
+    assert time.monotonic() - began < 1.0
+    assert len(double.requests) == 1
+
+
+def test_a_cut_that_comes_before_the_answer_holds(double):
+    """Closing between the request and its answer leaves nobody waiting."""
+    double.otherwise = held(threading.Event(), reply(200))
+    wire = Wire()
+    wire.cut()
+    began = time.monotonic()
+    with pytest.raises(requests.RequestException):
+        wire.send(requests.Request("POST", double.url).prepare(), timeout=PATIENCE_SECONDS)
+
+    assert time.monotonic() - began < 1.0
+
+
+def test_a_closed_poster_sends_nothing(double):
+    """After close a post fails without a request."""
+    closed = poster(double)
+    closed.close()
+    with pytest.raises(HttpError, match="closed"):
+        closed.post(b"{}", NOW)
+
+    assert not double.requests

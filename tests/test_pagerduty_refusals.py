@@ -1,0 +1,142 @@
+"""What PagerDuty does not take: the page is kept, sent with less, or given up for poison."""
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from support.http_double import raw, reply
+from support.pagerduty_double import PagerDutyDouble, rate_limited
+from support.receiver_incidents import ENDED_ONE, ONE, incident
+
+from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.http import HttpError
+from querypulse.alerting.receivers.pagerduty import PagerDuty
+from querypulse.alerting.receivers.secret import Secret
+
+ROUTING_KEY = "R0123456789abcdefghijklmnopqrstu"
+NEXT_ROUTING_KEY = "S0123456789abcdefghijklmnopqrstu"
+
+
+@pytest.fixture
+def double() -> Iterator[PagerDutyDouble]:
+    with PagerDutyDouble() as double:
+        yield double
+
+
+def pagerduty(double: PagerDutyDouble, **options) -> PagerDuty:
+    return PagerDuty(Secret(ROUTING_KEY), url=double.enqueue_url, source="driver-1", **options)
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_a_disliked_event_is_tried_once_more_in_its_barest_form(double, status):
+    """A decoration must not cost a page."""
+    double.script.append(reply(status))
+    pagerduty(double).send(incident(summary="x" * 2000), time.time())
+    (event,) = double.events
+
+    assert len(double.requests) == 2
+    assert set(event) == {"routing_key", "event_action", "dedup_key", "payload"}
+    assert "custom_details" not in event["payload"]
+    assert len(event["payload"]["summary"]) == 512
+
+
+def test_the_barest_form_refused_too_is_poison(double):
+    """Two tries, no more."""
+    double.otherwise = reply(400)
+    with pytest.raises(HttpError) as caught:
+        pagerduty(double).send(ONE, time.time())
+
+    assert caught.value.answer is Answer.POISON
+    assert len(double.requests) == 2
+
+
+def test_a_refused_resolve_is_not_tried_again_at_once(double):
+    """It has nothing to leave out."""
+    double.otherwise = reply(400)
+    with pytest.raises(HttpError) as caught:
+        pagerduty(double).send(ENDED_ONE, time.time())
+
+    assert caught.value.answer is Answer.POISON
+    assert len(double.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"status":"invalid event","errors":["Length of \'routing_key\' is incorrect"]}',
+        b'{"status":"invalid event","message":"Invalid Routing Key"}',
+    ],
+)
+@pytest.mark.parametrize("told", [ONE, ENDED_ONE], ids=["trigger", "resolve"])
+def test_a_400_about_the_routing_key_is_a_fault_of_the_configuration(double, answer, told):
+    """The page is kept until the key is mended; no barer form would help."""
+    double.otherwise = reply(400, body=answer)
+    with pytest.raises(HttpError, match="routing key") as caught:
+        pagerduty(double).send(told, time.time())
+
+    assert caught.value.answer is Answer.CONFIG_FAULT
+    assert len(double.requests) == 1
+
+
+def test_a_doubt_of_the_first_try_outlives_the_second(double):
+    """The full event may have arrived before it was refused."""
+    double.script.append(raw())
+    double.otherwise = reply(400)
+    with pytest.raises(HttpError) as caught:
+        pagerduty(double).send(ONE, time.time())
+
+    assert caught.value.may_have_arrived
+
+
+def test_throttling_is_given_time(double):
+    """PagerDuty names no time, so the schedule waits at least five seconds."""
+    double.otherwise = rate_limited()
+    with pytest.raises(HttpError) as caught:
+        pagerduty(double).send(ONE, time.time())
+
+    assert (caught.value.answer, caught.value.retry_after) == (Answer.TRANSIENT, 5.0)
+    assert len(double.requests) == 1
+
+
+@pytest.mark.parametrize("key", ["", "hunter2", "x" * 31, "x" * 33])
+def test_a_routing_key_of_another_length_is_refused_without_showing_it(key):
+    """The error names the setting and how long a key is."""
+    with pytest.raises(ValueError, match="pagerduty_routing_key must have 32") as caught:
+        PagerDuty(Secret(key))
+
+    assert not key or key not in str(caught.value)
+
+
+def test_a_routing_key_from_a_file_may_end_in_a_newline(double):
+    """As files do."""
+    receiver = PagerDuty(Secret(f"{ROUTING_KEY}\n"), url=double.enqueue_url)
+    receiver.send(ONE, time.time())
+
+    assert double.events[0]["routing_key"] == ROUTING_KEY
+
+
+def test_the_routing_key_is_shown_nowhere(double, caplog):
+    """Not by the object, not in an error, not in a log."""
+    double.otherwise = reply(403)
+    receiver = pagerduty(double)
+    with caplog.at_level("DEBUG"), pytest.raises(HttpError) as caught:
+        receiver.send(ONE, time.time())
+
+    assert ROUTING_KEY not in f"{receiver!r}{receiver}{caught.value!r}{caplog.text}"
+
+
+def test_a_rotated_routing_key_is_used_for_the_next_event(double, tmp_path):
+    """And one that cannot be a key keeps the page."""
+    path = tmp_path / "key"
+    path.write_text(ROUTING_KEY)
+    key = Secret.from_file(path, setting="pagerduty_routing_key_file")
+    receiver = PagerDuty(key, url=double.enqueue_url)
+    path.write_text(NEXT_ROUTING_KEY)
+    receiver.send(ONE, time.time())
+    path.write_text("hunter2")
+    with pytest.raises(HttpError) as caught:
+        receiver.send(ONE, time.time())
+
+    assert [event["routing_key"] for event in double.events] == [NEXT_ROUTING_KEY]
+    assert caught.value.answer is Answer.CONFIG_FAULT
+    assert "hunter2" not in str(caught.value)

@@ -1,0 +1,175 @@
+"""A channel is told in a form that Slack takes and a person can read."""
+
+import json
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.http_double import HttpDouble, reply
+from support.receiver_incidents import ENDED, ENDED_ONE, ONE, SEVERAL, STARTED, alert, incident
+from support.slack_double import SlackDouble, problems
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.encoding import to_json
+from querypulse.alerting.receivers.http import HttpError
+from querypulse.alerting.receivers.secret import Secret
+from querypulse.alerting.receivers.slack import Slack
+from querypulse.alerting.receivers.slack_message import escape, minimal_message, slack_message
+
+LONG = st.text(max_size=20) | st.sampled_from(["<", "&", ">", "`", "|", "\n", "x"]).flatmap(
+    lambda mark: st.sampled_from([1, 3, 500, 1300, 8000]).map(lambda size: mark * size)
+)
+
+
+@pytest.fixture
+def double():
+    with SlackDouble() as double:
+        yield double
+
+
+def slack(double: HttpDouble, **options) -> Slack:
+    return Slack(Secret(f"{double.url}/services/T0/B0/x"), **options)
+
+
+def sections(message):
+    return [one["text"]["text"] for one in message["blocks"] if one["type"] == "section"]
+
+
+def test_a_channel_sees_what_is_wrong_why_and_where_to_read_on(double):
+    told = incident(last_commit="batch 10, 2 s ago", siblings="7 of 8 queries healthy")
+    slack(double, external_url="https://driver:9719/").send(told, time.time())
+    (message,) = double.messages
+    title, story = sections(message)
+
+    assert message["text"] == ":rotating_light: critical: bronze failed"
+    assert title == f"*{message['text']}*"
+    assert story == (
+        "*bronze*: ConcurrentAppendException\n"
+        "```last_commit: batch 10, 2 s ago\nsiblings: 7 of 8 queries healthy```\n"
+        "<https://x/QueryFailed.md|Runbook>"
+    )
+    assert message["blocks"][-1]["elements"][0]["text"] == (
+        "QueryFailed · app etl · since 2026-11-21 09:02:08 UTC · <https://driver:9719/|status>"
+    )
+
+
+@pytest.mark.parametrize(
+    ("lasted", "words"), [(60, "60 s"), (119, "119 s"), (720, "12 min"), (12_000, "3 h 20 min")]
+)
+def test_the_end_says_how_long_it_lasted(lasted, words):
+    message = slack_message(incident(ends_at=STARTED + lasted))
+
+    assert message["text"] == f":white_check_mark: resolved after {words}: bronze failed"
+    assert "_well again_" in sections(message)[1]
+
+
+def test_several_queries_are_one_message(double):
+    """Each with its reason, none with pages of evidence."""
+    slack(double).send(SEVERAL, time.time())
+    (message,) = double.messages
+
+    assert len(double.requests) == 1
+    assert "5 streaming queries failed: bronze, silver" in message["text"]
+    assert len(sections(message)) == 6
+
+
+def test_a_query_that_is_well_again_is_marked():
+    message = slack_message(Incident((alert("a", ends_at=ENDED), alert("b"))))
+
+    assert [("well again" in text) for text in sections(message)[1:]] == [True, False]
+
+
+def test_a_crowd_is_cut_to_what_a_message_takes():
+    message = slack_message(incident(*(f"q{n}" for n in range(200))))
+
+    assert not problems(message)
+    assert sections(message)[-1] == "and 180 more"
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(LONG, LONG, LONG), min_size=1, max_size=3), st.booleans(), LONG)
+def test_whatever_a_query_says_slack_takes_the_message(texts, over, home):
+    """Every limit holds, also where all is escaped."""
+    told = Incident(
+        tuple(
+            alert(name, reason=reason, stack=stack, summary=stack, ends_at=ENDED if over else None)
+            for name, reason, stack in texts
+        )
+    )
+
+    assert not problems(json.loads(to_json(slack_message(told, home))))
+    assert not problems(json.loads(to_json(minimal_message(told))))
+
+
+def test_no_text_of_a_query_can_call_the_channel_or_end_a_code_block():
+    message = slack_message(incident(reason="<!channel> & co", stack="a ``` <@U1>"))
+    story = sections(message)[1]
+
+    assert "&lt;!channel&gt; &amp; co" in story
+    assert story.count("```") == 2
+    assert "<@U1>" not in story
+    assert escape("<a|b>&`") == "&lt;a|b&gt;&amp;'"
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_a_disliked_message_is_tried_once_more_as_plain_text(double, status):
+    double.script.append(reply(status, body=b"invalid_blocks"))
+    slack(double).send(ONE, time.time())
+
+    assert double.messages == [{"text": ":rotating_light: critical: bronze failed"}]
+
+
+def test_plain_text_refused_too_is_poison():
+    with HttpDouble(otherwise=reply(400, body=b"invalid_payload")) as double:
+        with pytest.raises(HttpError) as caught:
+            slack(double).send(ONE, time.time())
+
+        assert caught.value.answer is Answer.POISON
+        assert len(double.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("body", "answer"),
+    [
+        (b"<html>Please log in</html>", Answer.CONFIG_FAULT),
+        (b'{"ok":false,"error":"not_authed"}', Answer.CONFIG_FAULT),
+        (b"", Answer.TRANSIENT),
+    ],
+)
+def test_a_200_that_does_not_say_ok_is_no_delivery(body, answer):
+    """A page of somebody else's, such as a proxy's, answers 200 as well."""
+    with (
+        HttpDouble(otherwise=reply(200, body=body)) as double,
+        pytest.raises(HttpError, match="without Slack's 'ok'") as caught,
+    ):
+        slack(double).send(ONE, time.time())
+
+    assert caught.value.answer is answer
+    assert caught.value.may_have_arrived
+
+
+def test_throttling_is_obeyed(double):
+    """A webhook takes about one message a second."""
+    double.otherwise = reply(429, {"Retry-After": "30"})
+    with pytest.raises(HttpError) as caught:
+        slack(double).send(ENDED_ONE, time.time())
+
+    assert caught.value.retry_after == 30
+    assert Slack.habits.per_minute == 60
+
+
+def test_the_url_is_shown_nowhere(caplog):
+    """Its path is the secret."""
+    with HttpDouble(otherwise=reply(404, body=b"no_service")) as double:
+        receiver = slack(double)
+        with caplog.at_level("DEBUG"), pytest.raises(HttpError) as caught:
+            receiver.send(ONE, time.time())
+
+    assert "T0/B0" not in f"{receiver!r}{caught.value!r}{caplog.text}"
+
+
+def test_a_url_that_cannot_be_used_is_refused_by_its_settings_name():
+    with pytest.raises(ValueError, match="slack_webhook_url must be https"):
+        Slack(Secret("http://hooks.slack.com/services/T0/B0/x"))

@@ -1,0 +1,124 @@
+"""Our own form of the webhook keeps to its published schema."""
+
+import json
+import time
+from importlib.resources import files
+
+import jsonschema
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.http_double import HttpDouble, reply
+from support.receiver_incidents import (
+    ENDED,
+    ENDED_ONE,
+    FIVE,
+    ONE,
+    SEVERAL,
+    STARTED,
+    alert,
+    incident,
+)
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.receivers.encoding import to_json
+from querypulse.alerting.receivers.raw_message import raw_message
+from querypulse.alerting.receivers.secret import Secret
+from querypulse.alerting.receivers.standard_webhooks import message_id
+from querypulse.alerting.receivers.webhook import Webhook
+
+SCHEMA = json.loads(
+    files("querypulse.alerting.receivers").joinpath("webhook.schema.json").read_text()
+)
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+texts = st.text(max_size=30)
+ends = st.none() | st.floats(STARTED, STARTED + 1e6)
+incidents = st.builds(
+    lambda told, revision: Incident(tuple(told), revision=revision),
+    st.lists(
+        st.builds(
+            lambda query, severity, ends_at, annotations: alert(
+                query, severity=severity, ends_at=ends_at, **annotations
+            ),
+            texts,
+            st.sampled_from(["critical", "warning"]),
+            ends,
+            st.dictionaries(st.sampled_from(["summary", "reason", "window"]), texts),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(0, 100),
+)
+
+
+def body_of(told, **options):
+    return json.loads(to_json(raw_message(told, message_id(told), **options)))
+
+
+def test_the_schema_is_one():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+@given(incidents, st.booleans())
+def test_every_body_keeps_to_the_schema(told, plain):
+    VALIDATOR.validate(body_of(told, plain=plain))
+
+
+def test_a_post_holds_the_whole_incident():
+    with HttpDouble() as double:
+        receiver = Webhook(Secret(double.url), format="raw", external_url="http://driver:9719")
+        receiver.send(SEVERAL, time.time())
+        receiver.close()
+        (request,) = double.requests
+    body = json.loads(request.body)
+
+    VALIDATOR.validate(body)
+    assert body["summary"] == "5 streaming queries failed: bronze, silver, gold, alerts, audit"
+    assert [one["query"] for one in body["alerts"]] == list(FIVE)
+    assert body["alerts"][0]["annotations"] == SEVERAL.alerts[0].annotations
+    assert body["id"] == request.headers["Idempotency-Key"]
+    assert body["url"] == "http://driver:9719"
+
+
+def test_a_disliked_body_is_tried_once_more_without_the_evidence():
+    with HttpDouble(reply(422)) as double:
+        receiver = Webhook(Secret(double.url), format="raw")
+        receiver.send(incident(stack="x" * 9000), time.time())
+        receiver.close()
+        body = json.loads(double.requests[1].body)
+
+    VALIDATOR.validate(body)
+    assert body["alerts"][0]["annotations"] == {}
+
+
+def test_what_has_ended_says_when():
+    body = body_of(ENDED_ONE)
+
+    assert (body["status"], body["ends_at"]) == ("resolved", "2026-11-21T09:03:08.500Z")
+
+
+def test_each_alert_of_an_open_incident_has_its_own_end():
+    body = body_of(Incident((alert("a", ends_at=ENDED), alert("b"))))
+
+    assert (body["status"], body["ends_at"]) == ("firing", None)
+    assert [one["status"] for one in body["alerts"]] == ["resolved", "firing"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"version": 2},
+        {"status": "resolved"},
+        {"ends_at": "2026-11-21T09:03:08.500Z"},
+        {"starts_at": "yesterday"},
+        {"alerts": []},
+        {"revision": -1},
+        {"key": "elsewhere/etl/a/b"},
+        {"severity": "page"},
+    ],
+)
+def test_the_schema_refuses_what_we_never_send(wrong):
+    with pytest.raises(jsonschema.ValidationError):
+        VALIDATOR.validate({**body_of(ONE), **wrong})
