@@ -10,6 +10,7 @@ from prometheus_client.exposition import choose_encoder
 
 from ..listener.guard import Guard
 from .board import Board
+from .farewell import Farewell
 from .query_collector import own_registry
 from .readiness import readiness
 from .status import status
@@ -32,10 +33,15 @@ class Pages:
     """Answers from the newest board; ``alive`` tells whether the worker's loop beats."""
 
     def __init__(
-        self, board: Callable[[], Board | None], alive: Callable[[], bool], guard: Guard
+        self,
+        board: Callable[[], Board | None],
+        alive: Callable[[], bool],
+        farewell: Farewell,
+        guard: Guard,
     ) -> None:
         self._board = board
         self._alive = alive
+        self._farewell = farewell
         self._guard = guard
         self._registry = own_registry(board)
         self._pages = {
@@ -43,6 +49,7 @@ class Pages:
             "/status": self._status,
             "/livez": self._livez,
             "/readyz": self._readyz,
+            "/watch": self._watch,
         }
 
     def get(self, path: str, accept: str) -> Reply:
@@ -69,12 +76,18 @@ class Pages:
         return _json(200, status(board))
 
     def _livez(self, _accept: str) -> Reply:
+        if self._farewell.said:
+            return Reply(503, b"closing in good order\n")
         alive = self._alive()
         return Reply(200 if alive else 503, b"alive\n" if alive else b"the worker stands still\n")
 
     def _readyz(self, _accept: str) -> Reply:
         answer = readiness(self._board())
         return _json(200 if answer.ready else 503, answer)
+
+    def _watch(self, _accept: str) -> Reply:
+        """A long poll: whoever watches from outside hears of a close in good order."""
+        return _json(200, {"status": "stopped" if self._farewell.wait() else "running"})
 
 
 def _json(code: int, value: Any) -> Reply:

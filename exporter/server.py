@@ -13,15 +13,19 @@ from ..listener.guard import Guard
 from ..listener.loop import Loop
 from .board import Board
 from .exchange import Exchange
+from .farewell import Farewell
 from .pages import Pages
 from .threaded_server import ThreadedServer
 from .tls import Tls
 
 __all__ = ["HttpServer", "Tls"]
 
+SENDING_SECONDS = 0.5
+"""How long a close waits for the farewell to leave."""
+
 
 class HttpServer:
-    """Serves ``/metrics``, ``/status``, ``/livez`` and ``/readyz`` from daemon threads.
+    """Serves ``/metrics``, ``/status``, ``/livez``, ``/readyz`` and ``/watch`` from daemon threads.
 
     ``board`` gives the newest board, ``alive`` tells whether the worker's loop beats; both
     are called from request threads. Port 0 takes any free port. With ``token``, readers
@@ -41,7 +45,8 @@ class HttpServer:
     ) -> None:
         self._host = host
         self._port = port
-        self._exchange = partial(Exchange, Pages(board, alive, guard), token)
+        self._farewell = Farewell()
+        self._exchange = partial(Exchange, Pages(board, alive, self._farewell, guard), token)
         self._guard = guard
         self._tls = tls
         self._server: ThreadedServer | None = None
@@ -68,9 +73,17 @@ class HttpServer:
         self._loop.start()
 
     def close(self, timeout: float = 1.0) -> None:
-        """Stop listening, within about 0.1 s; called again, does nothing."""
-        if self._loop is not None:
-            self._loop.stop()
-            self._loop.join(timeout)
-        if self._server is not None:
-            self._server.server_close()
+        """Tell those who wait at ``/watch``, then stop listening; called again, does nothing.
+
+        Takes about 0.1 s, and up to 0.8 s more where somebody watches.
+        """
+        server, self._server = self._server, None
+        if server is None or self._loop is None:
+            return
+        heard = self._farewell.say(timeout)
+        self._loop.stop()
+        self._loop.join(timeout)
+        if heard:
+            # However little time is left: a farewell that is not heard is taken for a death.
+            server.finish_requests(SENDING_SECONDS)
+        server.server_close()

@@ -49,6 +49,12 @@ class ThreadedServer(TCPServer):
             self._slots.release()
             self.handle_request()
 
+    def finish_requests(self, seconds: float) -> None:
+        """Wait until nothing is being served; only after the last ``step``."""
+        deadline = time.monotonic() + seconds
+        for _ in range(MAX_REQUESTS):
+            self._slots.acquire(timeout=max(0.0, deadline - time.monotonic()))
+
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept; without free file descriptors that fails at once, again and again."""
         try:

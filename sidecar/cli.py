@@ -19,6 +19,8 @@ from .replay.errors import ReplayError
 from .settings import SettingsError
 from .silence_command import SilenceRequest, add_silence_arguments, silence
 from .try_receivers import try_receivers
+from .watch.arguments import WatchRequest, add_watch_arguments
+from .watch.command import watch
 
 MIN_QUERIES = 2
 COULD_NOT_BEGIN = 2
@@ -50,6 +52,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "replay": lambda **arguments: replay(Request(**arguments)),
     "check": lambda: check(os.environ),
     "test-alert": lambda: try_receivers(os.environ),
+    "watch": lambda **arguments: watch(WatchRequest(**arguments), os.environ),
     "silence": lambda **arguments: silence(SilenceRequest(**arguments), os.environ),
 }
 
@@ -73,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     add_arguments(commands.add_parser("replay", help="judge recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")
     commands.add_parser("test-alert", help="send a test through every receiver")
+    add_watch_arguments(commands.add_parser("watch", help="page when whole drivers go away"))
     add_silence_arguments(
         commands.add_parser("silence", help="tell nobody of some queries for a while")
     )

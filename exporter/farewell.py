@@ -1,0 +1,61 @@
+"""Letting those who watch from outside know that this server closes in good order."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable
+
+WAIT_SECONDS = 20.0
+"""How long one question may wait; short enough for any proxy on the way."""
+MAX_WAITING = 4
+"""How many may wait at once: half of the server's places stay free for other requests."""
+RETURN_SECONDS = 0.3
+"""Within this time somebody who was told that all goes on asks again."""
+
+
+class Farewell:
+    """Said once, by ``say``; heard by everybody who is in ``wait`` then, or comes later."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._said = False
+        self._waiting = 0
+        self._came_late = 0
+        self._let_go_at = -math.inf
+        self._changed = threading.Condition()
+
+    @property
+    def said(self) -> bool:
+        """Whether the server is closing."""
+        return self._said
+
+    def wait(self) -> bool:
+        """Wait up to ``WAIT_SECONDS`` for the farewell; True once it was said.
+
+        Where ``MAX_WAITING`` wait already, the answer comes at once.
+        """
+        with self._changed:
+            if self._said:
+                self._came_late += 1
+                self._changed.notify_all()
+            elif self._waiting < MAX_WAITING:
+                self._waiting += 1
+                self._changed.wait_for(lambda: self._said, WAIT_SECONDS)
+                self._waiting -= 1
+                self._let_go_at = self._clock()
+            return self._said
+
+    def say(self, timeout: float) -> bool:
+        """Say it; True when somebody hears it.
+
+        One who was let go a moment ago is about to ask again: up to ``timeout`` seconds, and
+        ``RETURN_SECONDS`` at most, are given to that.
+        """
+        with self._changed:
+            waiting, self._said = self._waiting, True
+            self._changed.notify_all()
+            left = self._let_go_at + RETURN_SECONDS - self._clock()
+            self._changed.wait_for(lambda: self._came_late, min(timeout, max(0.0, left)))
+            return waiting + self._came_late > 0

@@ -1,0 +1,83 @@
+"""What can be asked of ``querypulse watch``."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Callable
+
+import msgspec
+
+SHORTEST_INTERVAL_SECONDS = 0.1
+SHORTEST_GONE_SECONDS = 1.0
+MORE = {
+    "targets": "a file of such URLs, one a line; read anew all the time",
+    "webhook_url": "who is told, where the settings do not say it",
+    "token_file": "holds the bearer token that drivers want to see",
+    "ca_file": "who vouches for the drivers' certificates",
+    "client_cert_file": "our own certificate, for drivers that ask for one",
+    "client_key_file": "its key",
+}
+
+
+class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for on the command line; times in seconds."""
+
+    urls: tuple[str, ...] = ()
+    dns: tuple[str, ...] = ()
+    targets: str | None = None
+    webhook_url: str | None = None
+    interval: float = 5.0
+    gone_after: float = 15.0
+    token_file: str | None = None
+    ca_file: str | None = None
+    client_cert_file: str | None = None
+    client_key_file: str | None = None
+
+
+def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
+    """Tell the parser what can be asked for: the fields of a ``WatchRequest``."""
+    defaults = WatchRequest()
+    parser.add_argument(
+        "urls", nargs="*", metavar="URL", help="a driver's server, such as http://HOST:9719"
+    )
+    parser.add_argument(
+        "--dns",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="the same, for every address that the host's name has; drivers go by their app",
+    )
+    for name, text in MORE.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar=_metavar(name), help=text)
+    parser.add_argument(
+        "--interval",
+        type=_seconds(SHORTEST_INTERVAL_SECONDS),
+        default=defaults.interval,
+        metavar="SECONDS",
+        help="between looks (%(default)g)",
+    )
+    parser.add_argument(
+        "--gone-after",
+        type=_seconds(SHORTEST_GONE_SECONDS),
+        default=defaults.gone_after,
+        metavar="SECONDS",
+        help="how long a driver may not be found (%(default)g)",
+    )
+
+
+def _metavar(name: str) -> str:
+    return "URL" if name.endswith("url") else "FILE"
+
+
+def _seconds(least: float) -> Callable[[str], float]:
+    def seconds(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"seconds, {least:g} or more, given {text!r}")
+        return value
+
+    return seconds

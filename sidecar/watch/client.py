@@ -1,0 +1,170 @@
+"""Asking one driver one thing over HTTP, and telling apart all the ways in which it fails."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import ssl
+from contextlib import suppress
+from http.client import HTTPException, HTTPResponse
+from io import BytesIO
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ..deadline import Deadline
+from .look import Place, Said
+
+MAX_ANSWER_BYTES = 4 * 1024 * 1024
+CHUNK_BYTES = 64 * 1024
+SHORTEST_SECONDS = 0.001
+"""A socket's timeout of 0 would mean something else."""
+
+OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL})
+"""Errors that tell of this machine, not of the driver."""
+
+
+class NoAnswer(Exception):  # noqa: N818 - it is an outcome, told in words
+    """No HTTP answer came: ``said`` is what came instead, the message says it for a person."""
+
+    def __init__(self, said: Said, detail: str) -> None:
+        super().__init__(detail)
+        self.said = said
+
+
+class Access(msgspec.Struct, frozen=True):
+    """What drivers are shown: a bearer token; and how their certificates are checked."""
+
+    token: str | None = None
+    context: ssl.SSLContext | None = None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One answer; redirects are not followed."""
+
+    code: int
+    body: bytes
+
+
+class Client:
+    """Asks at one place, a new connection each time; ``cut`` ends a question of another thread."""
+
+    def __init__(self, place: Place, access: Access) -> None:
+        url = urlsplit(place.url)
+        self._host = url.hostname or ""
+        self._port = url.port or (443 if url.scheme == "https" else 80)
+        self._address = place.address or self._host
+        self._secure = url.scheme == "https"
+        self._access = access
+        self._socket: socket.socket | None = None
+        self._closed = False
+
+    def get(self, path: str, seconds: float) -> Answer:
+        """GET ``path``; each step gets only what is left of ``seconds``.
+
+        Raises:
+            NoAnswer: the driver, or the network, did not give one.
+            OSError: this machine is out of sockets, or the like.
+
+        """
+        deadline = Deadline(seconds)
+        self._socket = self._connect(deadline)
+        try:
+            if self._closed:
+                raise NoAnswer(Said.BROKEN, "cut by the watcher itself")
+            return self._exchange(self._socket, path, deadline)
+        finally:
+            self._socket.close()
+            self._socket = None
+
+    def cut(self) -> None:
+        """End the question under way, and any later one, at once."""
+        self._closed = True
+        asked = self._socket
+        if asked is not None:
+            with suppress(OSError):  # it may have ended by itself
+                socket.socket.shutdown(asked, socket.SHUT_RDWR)
+
+    def _connect(self, deadline: Deadline) -> socket.socket:
+        left = max(SHORTEST_SECONDS, deadline.left)
+        where = f"{self._address} port {self._port}"
+        try:
+            return socket.create_connection((self._address, self._port), timeout=left)
+        except ConnectionRefusedError:
+            raise NoAnswer(Said.REFUSED, f"{where} refused the connection") from None
+        except ConnectionError as error:
+            raise NoAnswer(Said.BROKEN, f"{where}: {_words(error)}") from None
+        except socket.gaierror as error:
+            detail = f"{self._host} cannot be looked up: {_words(error)}"
+            raise NoAnswer(Said.UNREACHABLE, detail) from None
+        except TimeoutError:
+            detail = f"{where} did not take the connection in {left:.0f} s"
+            raise NoAnswer(Said.UNREACHABLE, detail) from None
+        except OSError as error:
+            if error.errno in OURS:
+                raise
+            raise NoAnswer(Said.UNREACHABLE, f"{where}: {_words(error)}") from None
+
+    def _exchange(self, connection: socket.socket, path: str, deadline: Deadline) -> Answer:
+        try:
+            connection.settimeout(max(SHORTEST_SECONDS, deadline.left))
+            connection = self._secured(connection)
+            connection.sendall(self._request(path))
+            return _parsed(_received(connection, deadline))
+        except ssl.SSLCertVerificationError as error:
+            detail = f"its certificate was not accepted: {error.verify_message}"
+            raise NoAnswer(Said.BARRED, detail) from None
+        except TimeoutError:
+            detail = f"it took the connection and did not answer GET {path}"
+            raise NoAnswer(Said.SILENT, detail) from None
+        except (OSError, HTTPException) as error:
+            raise NoAnswer(Said.BROKEN, f"GET {path} broke off: {_words(error)}") from None
+
+    def _secured(self, connection: socket.socket) -> socket.socket:
+        if not self._secure:
+            return connection
+        context = self._access.context or ssl.create_default_context()
+        self._socket = context.wrap_socket(connection, server_hostname=self._host)
+        return self._socket
+
+    def _request(self, path: str) -> bytes:
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        lines = [f"GET {path} HTTP/1.0", f"Host: {host}:{self._port}", "Connection: close"]
+        if self._access.token is not None:
+            lines.append(f"Authorization: Bearer {self._access.token}")
+        return "\r\n".join([*lines, "User-Agent: querypulse", "", ""]).encode("latin-1", "replace")
+
+
+class _Bytes:
+    """What has been received, as the standard parser wants it: a socket."""
+
+    def __init__(self, received: bytes) -> None:
+        self._received = received
+
+    def makefile(self, _mode: str) -> BytesIO:
+        return BytesIO(self._received)
+
+
+def _received(connection: socket.socket, deadline: Deadline) -> bytes:
+    """Everything until the other side closes; on a socket, a parser's timeouts begin anew
+    with every byte that comes.
+    """
+    received = bytearray()
+    while len(received) < MAX_ANSWER_BYTES:
+        connection.settimeout(max(SHORTEST_SECONDS, deadline.left))
+        chunk = connection.recv(CHUNK_BYTES)
+        if not chunk:
+            break
+        received += chunk
+    return bytes(received)
+
+
+def _parsed(received: bytes) -> Answer:
+    response = HTTPResponse(_Bytes(received))  # type: ignore[arg-type] # of a socket, it uses this only
+    response.begin()
+    return Answer(response.status, response.read())
+
+
+def _words(error: BaseException) -> str:
+    """What happened, without any text that the other side may have chosen."""
+    return getattr(error, "strerror", None) or type(error).__name__

@@ -1,0 +1,152 @@
+"""``querypulse watch``: from arguments and settings to a running watcher, and to its end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from types import FrameType
+
+from ...alerting.alert import Incident
+from ...alerting.silences import why_muted
+from ...listener.guard import Guard
+from ...listener.redacted_log import RedactedLog
+from .. import receivers_from_settings
+from ..deadline import Deadline
+from ..redacting import Redacting
+from ..secret_files import read_secret
+from ..settings import Settings, SettingsError
+from ..settings_sources import load_settings
+from ..silencing import Silencing
+from ..telling import Telling
+from .arguments import WatchRequest
+from .client import Access
+from .hosts import receiver_hosts
+from .judge import Judge, Terms
+from .roll import Roll
+from .targets import Targets
+from .watcher import Watcher
+
+log = logging.getLogger("querypulse")
+
+APP = "querypulse-watch"
+"""Under this name a watcher keeps what it has to tell, if it has a ``spool_dir``."""
+CLOSING_SECONDS = 6.0
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
+    """Watch until SIGTERM or SIGINT; 0 then. The log goes to the standard error.
+
+    Raises:
+        SettingsError: a setting or a file is no good, there is nobody to tell, nothing to
+            watch, or no URL where one should be.
+
+    """
+    arguments = {} if request.webhook_url is None else {"webhook_url": request.webhook_url}
+    settings = load_settings(arguments, environment, {}).settings
+    redacting, guard = Redacting(settings), Guard()
+    roll = Roll(request.gone_after, request.interval)
+    judge = Judge(roll, Terms(**{n: getattr(settings, n) for n in Terms.__struct_fields__}))
+    telling = make_telling(settings, judge, guard)
+    watcher = make_watcher(request, settings, telling, judge, guard)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    log.addFilter(RedactedLog(redacting.text))
+    ended = threading.Event()
+
+    def end(*_: int | FrameType | None) -> None:
+        ended.set()
+
+    for number in ENDING_SIGNALS:
+        signal.signal(number, end)
+    telling.start()
+    watcher.start()
+    ended.wait()
+    close(watcher, telling)
+    return 0
+
+
+def make_telling(settings: Settings, judge: Judge, guard: Guard) -> Telling:
+    """The way to the receivers, the same as a driver has: all that the watcher knows of it.
+
+    Raises:
+        SettingsError: a receiver cannot be used as set, or there is none.
+
+    """
+    receivers = receivers_from_settings.receivers(settings)
+    if not receivers:
+        raise SettingsError("watch: nobody to tell: give --webhook-url, or settings of a receiver")
+
+    def inherit(incidents: Iterable[Incident]) -> None:
+        judge.inherit(incidents, time.monotonic())
+
+    telling = Telling(
+        settings,
+        APP,
+        guard,
+        receivers=receivers,
+        heartbeat=receivers_from_settings.heartbeat(settings, guard),
+        inherit=inherit,
+    )
+    inherit(telling.inherited)
+    return telling
+
+
+def make_watcher(
+    request: WatchRequest, settings: Settings, telling: Telling, judge: Judge, guard: Guard
+) -> Watcher:
+    """Join the parts; nothing runs yet.
+
+    Raises:
+        SettingsError: there is nothing to watch, or a file of the request is no good.
+
+    """
+    silencing = Silencing(settings.silences, settings.silence_file, guard)
+    return Watcher(
+        targets=Targets(request.urls, request.targets, request.dns),
+        judge=judge,
+        access=access(request),
+        interval_seconds=request.interval,
+        hosts=receiver_hosts(settings),
+        teller=telling,
+        guard=guard,
+        muted=lambda alert: why_muted((alert,), silencing(), time.time()),
+    )
+
+
+def close(watcher: Watcher, telling: Telling) -> None:
+    """Look no more, tell what is left, and stop.
+
+    What was told stays open: a watcher that leaves has cured nobody.
+    """
+    deadline = Deadline(CLOSING_SECONDS)
+    watcher.close(deadline.left / 3)
+    telling.flush(Deadline(deadline.left / 2))
+    telling.close(deadline)
+
+
+def access(request: WatchRequest) -> Access:
+    """Token and certificates of the request.
+
+    Raises:
+        SettingsError: a file cannot be read, or holds nothing of use.
+
+    """
+    token = read_secret("--token-file", request.token_file)
+    if request.client_key_file is not None and request.client_cert_file is None:
+        raise SettingsError("--client-key-file needs --client-cert-file")
+    try:
+        context = ssl.create_default_context(cafile=request.ca_file)
+    except OSError as error:
+        raise SettingsError(f"--ca-file {request.ca_file}: {error}") from None
+    if request.client_cert_file is not None:
+        cert, key = request.client_cert_file, request.client_key_file
+        try:
+            # Without a password given, an encrypted key would ask for it at the terminal.
+            context.load_cert_chain(cert, key, password="")
+        except OSError as error:
+            raise SettingsError(f"--client-cert-file {cert}, key {key}: {error}") from None
+    return Access(token, context)

@@ -1,0 +1,56 @@
+"""Which hosts are called for a proof that the network works: those of the receivers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ...alerting.receivers.pagerduty import EVENTS_URLS
+from ..configured import configured
+from ..receiver_settings import AlertmanagerSettings, Common, PagerDutySettings
+from ..settings import Settings
+from .network import Host
+from .targets import is_loopback
+
+PORTS = {"http": 80, "https": 443}
+
+
+def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
+    """Where the receivers are, or the proxies to them; none on this machine: it proves nothing."""
+    hosts = (_host(url) for url in _urls(settings))
+    return tuple(dict.fromkeys(host for host in hosts if host is not None))
+
+
+def _urls(settings: Settings) -> Iterator[str]:
+    for one in configured(settings):
+        proxy = one.given.proxy_url or settings.proxy_url
+        yield from [proxy] if proxy else _urls_of(one.given)
+
+
+def _urls_of(given: Common) -> list[str]:
+    if isinstance(given, AlertmanagerSettings):
+        return list(given.urls)
+    if isinstance(given, PagerDutySettings):
+        return [given.url or EVENTS_URLS[given.region]]
+    url, file = getattr(given, "url", None), getattr(given, "url_file", None)
+    return [url or _content(file)]
+
+
+def _content(path: str | None) -> str:
+    """What the file of a secret URL holds; whether it can be read is for the receiver to say."""
+    if path is None:
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _host(url: str) -> Host | None:
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port or PORTS.get(parts.scheme, 0)
+    except ValueError:
+        return None
+    return (host, port) if host and port and not is_loopback(host) else None

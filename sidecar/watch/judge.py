@@ -1,0 +1,157 @@
+"""The roll and ``now`` -> what is to be told. Pure: no clock, no thread, no socket.
+
+``now`` is monotonic seconds of the watcher, ``wall`` Unix seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from ...alerting.alert import Alert, Incident
+from . import story
+from .memory import Subject
+from .roll import Key, Roll
+
+FORGET_SECONDS = 24 * 3600.0
+"""So long is waited for what only DNS, or an earlier watcher, has named."""
+EXPIRED = "expired: it was not seen for 24 hours"
+BACK = "it answers again"
+STOPPED = "it has closed in good order"
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """How it is told; each as in ``Settings``."""
+
+    resolve_after_seconds: float
+    repeat_interval_seconds: float
+    runbook_base_url: str
+
+
+class Told(msgspec.Struct, frozen=True):
+    """What is to be told now.
+
+    ``incidents`` are those open, and once those that have just ended. ``closings`` are ended
+    ones, each given once, that a watcher before this one may have left open. ``news`` are lines
+    for the log.
+    """
+
+    incidents: tuple[Incident, ...]
+    closings: tuple[Incident, ...]
+    news: tuple[str, ...]
+
+
+class _Open(msgspec.Struct, frozen=True):
+    """An alert that fires; ``fired_at`` is since when, and with which revision, it does here."""
+
+    alert: Alert
+    fired_at: float
+    revision: int = 0
+
+
+class Judge:
+    """Opens an alert for each driver of ``roll`` that is gone, and ends it when it is back."""
+
+    def __init__(self, roll: Roll, terms: Terms) -> None:
+        self.roll = roll
+        self._terms = terms
+        self._open: dict[Key, _Open] = {}
+        self._inherited: dict[str, _Open] = {}
+        self._reconciled: set[Key] = set()
+        self._standing: dict[Key, str] = {}
+
+    def inherit(self, incidents: Iterable[Incident], now: float) -> None:
+        """Take over what an earlier watcher left open; it ends when its driver is seen well."""
+        for incident in incidents:
+            if incident.ends_at is None:
+                self._inherited[incident.key] = _Open(incident.alerts[0], now, incident.revision)
+
+    def update(self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: "") -> Told:
+        """Judge everyone on the roll; ``muted`` says why nobody is to be told of an alert now."""
+        over = [*self._end_open(now, wall), *self._end_inherited(now, wall)]
+        for key, subject in self.roll.subjects.items():
+            if key not in self._open and self._is_gone(subject):
+                alert = story.gone(subject, now, wall, self._terms.runbook_base_url)
+                self._open[key] = _Open(alert, now)
+        incidents = {alert.key: Incident((alert,)) for alert in over}
+        for one in (*self._open.values(), *self._inherited.values()):
+            reminders = int((now - one.fired_at) // self._terms.repeat_interval_seconds)
+            revision = one.revision + reminders
+            incidents[one.alert.key] = Incident((one.alert,), revision, muted(one.alert))
+        return Told(tuple(incidents.values()), tuple(self._closings(wall)), tuple(self._news()))
+
+    def _end_open(self, now: float, wall: float) -> list[Alert]:
+        over = []
+        for key, one in list(self._open.items()):
+            subject = self.roll.subjects.get(key)
+            if subject is None:
+                why = "it is not watched any more, or known by its app now"
+            elif subject.stopped:
+                why = STOPPED
+            elif self._is_well(subject):
+                why = BACK
+            elif subject.place.group and now - one.fired_at > FORGET_SECONDS:
+                why = EXPIRED
+                self.roll.forget(key)
+            else:
+                continue
+            over.append(story.ended(self._open.pop(key).alert, wall, why))
+        return over
+
+    def _end_inherited(self, now: float, wall: float) -> list[Alert]:
+        over = []
+        for key, one in list(self._inherited.items()):
+            owners = self._known_as(one.alert.labels["app"])
+            if any(owner.stopped or self._is_well(owner) for owner in owners):
+                why = BACK
+            elif now - one.fired_at > FORGET_SECONDS:
+                why = EXPIRED
+            else:
+                continue
+            over.append(story.ended(self._inherited.pop(key).alert, wall, why))
+        return over
+
+    def _closings(self, wall: float) -> list[Incident]:
+        """For each driver that is found well and was never missed here."""
+        names = []
+        for key, subject in self.roll.subjects.items():
+            if key in self._open:
+                self._reconciled.add(key)
+            elif key not in self._reconciled and self._is_well(subject):
+                self._reconciled.add(key)
+                names += [subject.name, subject.address]
+        runbooks = self._terms.runbook_base_url
+        found = [story.closing(name, wall, runbooks) for name in dict.fromkeys(names)]
+        return [Incident((alert,)) for alert in found if alert.key not in self._inherited]
+
+    def _news(self) -> list[str]:
+        """What has changed, for the log."""
+        told = {key: self._standing_of(key) for key in self.roll.subjects}
+        changed = [text for key, text in told.items() if text != self._standing.get(key, "")]
+        self._standing = told
+        return [text for text in changed if text]
+
+    def _standing_of(self, key: Key) -> str:
+        subject = self.roll.subjects[key]
+        if key in self._open:
+            return f"DriverGone: {self._open[key].alert.annotations['reason']}"
+        if subject.stopped:
+            return f"{subject.name} has closed in good order"
+        if self.roll.is_gone(subject):
+            return f"{subject.name} cannot be reached, and nothing else either: own network?"
+        return f"{subject.name} is there: {subject.place.shown}" if subject.seen else ""
+
+    def _is_gone(self, subject: Subject) -> bool:
+        if not self.roll.is_gone(subject):
+            return False
+        return not subject.unsure or self.roll.network_works(subject)
+
+    def _is_well(self, subject: Subject) -> bool:
+        if subject.well_since is None or subject.last is None:
+            return False
+        return subject.last.at - subject.well_since >= self._terms.resolve_after_seconds
+
+    def _known_as(self, app: str) -> list[Subject]:
+        subjects = self.roll.subjects.values()
+        return [subject for subject in subjects if app in (subject.name, subject.address)]

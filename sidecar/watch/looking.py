@@ -1,0 +1,124 @@
+"""One look at one driver: its pages -> a ``Look``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
+from typing import TypeVar
+
+import msgspec
+
+from ..deadline import Deadline
+from .client import Answer, Client, NoAnswer
+from .look import Look, Said
+
+LOOK_SECONDS = 3.0
+"""For all questions of one look together."""
+OK = 200
+BARS = frozenset({401, 403})
+NOT_READY = 503
+MAX_APP_CHARACTERS = 200
+
+WAIT_SECONDS = 30.0
+"""More than a driver lets a question at ``/watch`` wait."""
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Heard(str, Enum):
+    """What a question at ``/watch`` was answered with."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    """The driver closes in good order."""
+    NOTHING = "nothing"
+    """It has no such page, or does not let us in."""
+
+
+class _Watch(msgspec.Struct):
+    """Of ``/watch``, all there is."""
+
+    status: Heard
+
+
+class _Reason(msgspec.Struct):
+    state: str
+    query: str | None = None
+
+
+class _Readiness(msgspec.Struct):
+    """Of ``/readyz``, what we read."""
+
+    reasons: list[_Reason] = []
+
+
+class _Monitor(msgspec.Struct):
+    heartbeat_timestamp: float | None = None
+
+
+class _Status(msgspec.Struct):
+    """Of ``/status``, what we read; the heartbeat is the one in ``/metrics``."""
+
+    app: str = ""
+    monitor: _Monitor = msgspec.field(default_factory=_Monitor)
+
+
+def look(client: Client, clock: Callable[[], float] = time.monotonic) -> Look:
+    """Ask whether the worker beats and, where it does, what else is known.
+
+    Raises:
+        OSError: this machine is out of sockets, or the like.
+
+    """
+    began, deadline = clock(), Deadline(LOOK_SECONDS)
+    try:
+        answer = client.get("/livez", deadline.left)
+    except NoAnswer as error:
+        return Look(began_at=began, at=clock(), said=error.said, detail=str(error))
+    said, detail = _judged(answer)
+    if said is not Said.WELL:
+        return Look(began_at=began, at=clock(), said=said, detail=detail)
+    status = _page(client, "/status", _Status, deadline)
+    readiness = _page(client, "/readyz", _Readiness, deadline)
+    return Look(
+        began_at=began,
+        at=clock(),
+        said=said,
+        detail=detail,
+        app=status.app[:MAX_APP_CHARACTERS],
+        heartbeat=status.monitor.heartbeat_timestamp,
+        unwell=tuple(f"{one.query}: {one.state}" for one in readiness.reasons if one.query),
+    )
+
+
+def hear(client: Client) -> Heard:
+    """Wait at ``/watch`` until the driver closes, or for about 20 s.
+
+    Raises:
+        NoAnswer: the connection was not taken, or broke off: the driver may have been killed.
+        OSError: this machine is out of sockets, or the like.
+
+    """
+    answer = client.get("/watch", WAIT_SECONDS)
+    try:
+        return msgspec.json.decode(answer.body, type=_Watch).status
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Heard.NOTHING
+
+
+def _judged(answer: Answer) -> tuple[Said, str]:
+    detail = f"GET /livez answered {answer.code}"
+    if answer.code in BARS:
+        return Said.BARRED, detail
+    return (Said.WELL if answer.code == OK else Said.STANDING), detail
+
+
+def _page(client: Client, path: str, kind: type[T], deadline: Deadline) -> T:
+    """What a page tells, or nothing: the driver lives all the same."""
+    with suppress(NoAnswer, msgspec.MsgspecError, UnicodeDecodeError):
+        answer = client.get(path, deadline.left)
+        if answer.code in (OK, NOT_READY):
+            return msgspec.json.decode(answer.body, type=kind)
+    return kind()

@@ -1,0 +1,116 @@
+"""What is remembered of each place and of each driver. No clock, no socket.
+
+All times are monotonic seconds of the watcher.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import msgspec
+
+from .look import Look, Place, Said
+
+HEARTBEAT_SECONDS = 5.0
+"""How long a heartbeat may stand; a worker judges about twice a second."""
+
+
+class Spot(msgspec.Struct):
+    """One place: the newest look, and the app that was last seen there."""
+
+    look: Look | None = None
+    app: str = ""
+    stopped_at: float | None = None
+    """When its driver closed in good order; None again once one is seen there."""
+    beat: float | None = None
+    beat_since: float = 0.0
+
+    def take(self, look: Look) -> Look:
+        """Remember a look; the answer says ``STANDING`` where the heartbeat stands."""
+        if look.heartbeat is None or look.heartbeat != self.beat:
+            self.beat, self.beat_since = look.heartbeat, look.at
+        stands = look.at - self.beat_since
+        if look.said is Said.WELL and stands >= HEARTBEAT_SECONDS:
+            detail = f"its worker's heartbeat has stood still for {stands:.0f} s"
+            look = msgspec.structs.replace(look, said=Said.STANDING, detail=detail)
+        if look.said is Said.WELL:
+            self.stopped_at = None
+            self.app = look.app or self.app
+        self.look = look
+        return look
+
+    def lives(self, seen: bool) -> bool:
+        """Whether a driver is there; who bars us counts where one was ``seen`` before."""
+        if self.look is None or self.stopped_at is not None:
+            return False
+        return self.look.said is Said.WELL or (seen and self.look.said is Said.BARRED)
+
+
+class Subject(msgspec.Struct):
+    """One driver that is to be there: a URL of the list, or an app under a DNS name.
+
+    Under a DNS name, the subject without an app stands for the name itself until a driver has
+    been seen there.
+    """
+
+    place: Place
+    """Where the newest look went."""
+    app: str = ""
+    seen: bool = False
+    well_since: float | None = None
+    bad_since: float | None = None
+    bad_looks: int = 0
+    """In a row: a single one is a glitch."""
+    last: Look | None = None
+    last_seen: Look | None = None
+    """The newest look that found it well."""
+    stopped: bool = False
+
+    @property
+    def address(self) -> str:
+        """What it is called before its app is known: host and port."""
+        return urlsplit(self.place.group or self.place.url).netloc
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self.app or self.address
+
+    @property
+    def unsure(self) -> bool:
+        """Whether the last look tells nothing, unless the network is known to work."""
+        unreached = self.last is not None and self.last.said is Said.UNREACHABLE
+        return unreached and self.bad_since is not None and not self.place.loopback
+
+    def hear_well(self, place: Place, look: Look) -> None:
+        """``look`` found it alive at ``place``."""
+        self.place, self.last = place, look
+        self.bad_since, self.bad_looks, self.stopped = None, 0, False
+        self.seen = True
+        if self.well_since is None:
+            self.well_since = look.at
+        if look.said is Said.WELL:
+            self.last_seen = look
+        if not place.group:
+            self.app = look.app or self.app
+
+    def hear_bad(self, place: Place, look: Look, longest_pause: float) -> None:
+        """It was not found; after a pause between looks, what was before proves nothing."""
+        if self.stopped:
+            return
+        if self.last is not None and look.began_at - self.last.at > longest_pause:
+            self.forgive()
+        self.place, self.last = place, look
+        self.well_since = None
+        if self.bad_since is None:
+            self.bad_since = look.began_at
+        self.bad_looks += 1
+
+    def forgive(self) -> None:
+        """Begin anew: what was not found so far proves nothing."""
+        self.bad_since, self.bad_looks = None, 0
+
+    def stop(self) -> None:
+        """It closed in good order, and is not missed until it is seen again."""
+        self.forgive()
+        self.stopped, self.well_since = True, None

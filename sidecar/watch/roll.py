@@ -1,0 +1,165 @@
+"""The roll of drivers that are to be there, and what the looks say of each. Pure.
+
+All times are monotonic seconds of the watcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from .look import Look, Place, Said
+from .memory import Spot, Subject
+
+NEVER_SEEN_FACTOR = 4
+"""How much longer one may be silent that was never seen: it may still be starting."""
+LONGEST_LOOK_SECONDS = 10.0
+"""A look that took longer tells of the watcher, not of the driver."""
+SLACK_SECONDS = 5.0
+"""By how much looks, and proofs that the network works, may come later than the interval."""
+
+Key = tuple[str, str]
+"""A URL or a DNS name, and under the latter an app."""
+
+
+class Roll:
+    """Remembers what was seen of each driver; ``subjects`` are those that are to be there."""
+
+    def __init__(self, gone_after_seconds: float, interval_seconds: float) -> None:
+        self._gone_after = gone_after_seconds
+        self._longest_pause = interval_seconds + SLACK_SECONDS
+        self._spots: dict[Place, Spot] = {}
+        self._listed: frozenset[Place] = frozenset()
+        self._proof_at: float | None = None
+        self.subjects: dict[Key, Subject] = {}
+
+    @property
+    def places(self) -> frozenset[Place]:
+        """Where to look: what is listed, and addresses that left DNS without a farewell."""
+        return frozenset(self._spots)
+
+    @property
+    def unsure(self) -> bool:
+        """Whether a proof that the network works is needed, for a driver cannot be reached."""
+        return any(subject.unsure for subject in self.subjects.values())
+
+    def listed(self, places: Iterable[Place]) -> None:
+        """Watch these places from now on; who is listed no more is missed no more.
+
+        An address that left DNS is: its driver may have been killed. ``forget`` ends that.
+        """
+        self._listed = frozenset(places)
+        for place in self._listed - self._spots.keys():
+            self._spots[place] = Spot()
+            if not any(key[0] == place.listed_as for key in self.subjects):
+                self.subjects[place.listed_as, ""] = Subject(place)
+        names = {place.listed_as for place in self._listed}
+        for key in [key for key in self.subjects if key[0] not in names]:
+            del self.subjects[key]
+        self._drop_spots()
+
+    def forget(self, key: Key) -> None:
+        """Miss this one no more, and look no more where only it was."""
+        del self.subjects[key]
+        self._drop_spots()
+
+    def looked(self, place: Place, look: Look) -> None:
+        """Take one look into account."""
+        spot = self._spots.get(place)
+        if spot is None or (spot.stopped_at is not None and look.began_at <= spot.stopped_at):
+            return
+        if look.at - look.began_at > LONGEST_LOOK_SECONDS:
+            for subject in self._under(place.listed_as):
+                subject.forgive()
+            return
+        if look.said is not Said.UNREACHABLE and not place.loopback:
+            self.proved(look.at)
+        look = spot.take(look)
+        self._know_app(place, spot.app)
+        for subject in self._under(place.listed_as):
+            self._tell(subject, place, look)
+        self._drop_spots()
+
+    def stopped(self, place: Place, at: float) -> None:
+        """The driver at ``place`` said at ``at`` that it closes in good order."""
+        spot = self._spots.get(place)
+        if spot is None:
+            return
+        spot.stopped_at = at
+        for subject in self._under(place.listed_as):
+            if place in self._places_of(subject) and not self._lives(subject):
+                subject.stop()
+
+    def proved(self, at: float) -> None:
+        """Something answered over the network at ``at``.
+
+        After a time without any proof, everything that could not be reached is looked at afresh.
+        """
+        lost = self._proof_at is None or at - self._proof_at > self._longest_pause
+        self._proof_at = at
+        for subject in self.subjects.values():
+            if lost and subject.unsure:
+                subject.forgive()
+
+    def is_gone(self, subject: Subject) -> bool:
+        """Whether it has not been found for so long that somebody should know."""
+        if subject.last is None or subject.bad_since is None or subject.bad_looks < 2:  # noqa: PLR2004 - one is a glitch
+            return False
+        needed = self._gone_after * (1 if subject.seen else NEVER_SEEN_FACTOR)
+        return subject.last.at - subject.bad_since >= needed
+
+    def network_works(self, subject: Subject) -> bool:
+        """Whether something else has answered since this one does not, and just now."""
+        if self._proof_at is None or subject.last is None or subject.bad_since is None:
+            return False
+        just_now = subject.last.at - self._proof_at <= self._longest_pause
+        return just_now and self._proof_at >= subject.bad_since
+
+    def _tell(self, subject: Subject, place: Place, look: Look) -> None:
+        """Let one subject know of a look under its name."""
+        own = self._places_of(subject)
+        if self._lives(subject):
+            if place in own and self._spots[place].lives(subject.seen):
+                subject.hear_well(place, look)
+        elif place in own:
+            subject.hear_bad(place, look, self._longest_pause)
+        elif not own and look.said is Said.WELL:
+            detail = f"{look.app or 'another driver'} answers there now"
+            look = msgspec.structs.replace(look, said=Said.REPLACED, detail=detail)
+            subject.hear_bad(place, look, self._longest_pause)
+
+    def _know_app(self, place: Place, app: str) -> None:
+        """Under a DNS name each app is a driver of its own from when it is first seen."""
+        if place.group and app and (place.group, app) not in self.subjects:
+            self.subjects[place.group, app] = Subject(place, app)
+            self.subjects.pop((place.group, ""), None)
+
+    def _under(self, name: str) -> list[Subject]:
+        return [subject for key, subject in self.subjects.items() if key[0] == name]
+
+    def _places_of(self, subject: Subject) -> list[Place]:
+        name, group = subject.place.listed_as, subject.place.group
+        return [
+            place
+            for place, spot in self._spots.items()
+            if place.listed_as == name and (not group or subject.app in ("", spot.app))
+        ]
+
+    def _lives(self, subject: Subject) -> bool:
+        return any(self._spots[place].lives(subject.seen) for place in self._places_of(subject))
+
+    def _drop_spots(self) -> None:
+        """Look no more where nothing is listed and nobody is missed."""
+        missed = set(self._missed_places())
+        for place in [place for place in self._spots if place not in self._listed | missed]:
+            del self._spots[place]
+
+    def _missed_places(self) -> Iterator[Place]:
+        for subject in self.subjects.values():
+            if subject.app and not subject.stopped:
+                own = self._places_of(subject)
+                if not any(
+                    place in self._listed and self._spots[place].lives(seen=True) for place in own
+                ):
+                    yield from own

@@ -1,0 +1,80 @@
+"""What is told of a driver that is gone. Pure."""
+
+from __future__ import annotations
+
+from ...alerting.alert import Alert
+from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
+from ...alerting.receivers.encoding import rfc3339
+from ...alerting.wording import alert_of
+from .look import Look, Said
+from .memory import Subject
+
+DRIVER_GONE = "DriverGone"
+MAX_UNWELL = 10
+
+HOW = {
+    Said.STANDING: "stands still: its server answers, its worker does not beat",
+    Said.SILENT: "is frozen: connections are taken and not answered",
+    Said.REFUSED: "was killed, or has crashed: nobody listens at its address",
+    Said.BROKEN: "breaks off every connection",
+    Said.UNREACHABLE: "cannot be reached, while the network works",
+    Said.REPLACED: "has vanished: another driver is at its address",
+}
+NEVER = "has never answered since watching began"
+
+
+def gone(subject: Subject, now: float, wall: float, runbook_base_url: str) -> Alert:
+    """The alert of a subject that was not found; ``now`` is monotonic, ``wall`` Unix seconds."""
+    how = HOW.get(subject.last.said, "") if subject.last is not None else ""
+    how = how if subject.seen else NEVER
+    detail = subject.last.detail if subject.last is not None else ""
+    finding = Finding(
+        alertname=DRIVER_GONE,
+        query=WHOLE_DRIVER,
+        severity=Severity.CRITICAL,
+        state=State.MISSING,
+        reason=f"driver {subject.name} {how} ({detail})",
+        summary=f"Driver {subject.name} {how}",
+        evidence=_evidence(subject, now, wall),
+    )
+    since = now if subject.bad_since is None else subject.bad_since
+    return alert_of(finding, subject.name, runbook_base_url, wall - (now - since))
+
+
+def closing(name: str, wall: float, runbook_base_url: str) -> Alert:
+    """The alert of driver ``name``, ended: an earlier watcher may have left it open."""
+    finding = Finding(
+        alertname=DRIVER_GONE,
+        query=WHOLE_DRIVER,
+        severity=Severity.CRITICAL,
+        state=State.RUNNING,
+        reason=f"driver {name} answers",
+        summary=f"Driver {name} answers",
+        evidence={},
+    )
+    return ended(alert_of(finding, name, runbook_base_url, wall), wall, "it answers")
+
+
+def ended(alert: Alert, wall: float, why: str) -> Alert:
+    """The alert as it ends; ``why`` becomes the annotation ``resolved``."""
+    return Alert(alert.labels, {**alert.annotations, "resolved": why}, alert.starts_at, wall)
+
+
+def _evidence(subject: Subject, now: float, wall: float) -> dict[str, str]:
+    """What the connection says now, and what was known when the driver was last seen."""
+    last, seen = subject.last, subject.last_seen
+    facts = {"address": subject.place.shown, "connection": last.detail if last else ""}
+    if seen is None:
+        return facts | {"last_seen": "never by this watcher"}
+    beat = seen.heartbeat
+    return facts | {
+        "last_seen": f"{rfc3339(wall - (now - seen.at))}, {now - seen.at:.0f} s ago",
+        "last_heartbeat": "not told" if beat is None else f"{rfc3339(beat)} by the driver's clock",
+        "not_well_then": _unwell(seen),
+    }
+
+
+def _unwell(look: Look) -> str:
+    shown = ", ".join(look.unwell[:MAX_UNWELL])
+    more = len(look.unwell) - MAX_UNWELL
+    return f"{shown} and {more} more" if more > 0 else shown or "none: every query was well"

@@ -1,0 +1,108 @@
+"""Which drivers to watch: URLs, a file of URLs, DNS names."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ..settings import SettingsError
+from .look import Place
+
+ALLOWED = "http:// or https://, a host, and perhaps a port"
+
+
+class TargetError(SettingsError):
+    """What is to be watched cannot be; the message says what, where, and what is allowed."""
+
+
+class Targets:
+    """The places to watch now; the file and the names are read anew each time.
+
+    Raises:
+        TargetError: there is nothing to watch, a URL is not one, or the file cannot be read.
+
+    """
+
+    def __init__(self, urls: Iterable[str], file: str | None, names: Iterable[str]) -> None:
+        self._urls = [place_of(url, "the command line") for url in urls]
+        self._file = Path(file) if file is not None else None
+        self._names = [place_of(name, "--dns") for name in names]
+        self._found: dict[Place, list[Place]] = {}
+        self._from_file()
+        if not (self._urls or self._file or self._names):
+            raise TargetError("nothing to watch: give URLs, --targets FILE or --dns URL")
+
+    def now(self) -> list[Place]:
+        """All places; looking names up may take a while.
+
+        A name that cannot be looked up keeps the addresses that it last had.
+
+        Raises:
+            TargetError: the file is not there any more, or was given a line that is no URL.
+
+        """
+        places = [*self._urls, *self._from_file()]
+        for name in self._names:
+            self._found[name] = addresses(name) or self._found.get(name, [])
+            places += self._found[name] or [_unresolved(name)]
+        return list(dict.fromkeys(places))
+
+    def _from_file(self) -> list[Place]:
+        if self._file is None:
+            return []
+        try:
+            lines = self._file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TargetError(f"--targets {self._file}: {error}") from None
+        texts = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
+        return [place_of(text, f"{self._file} line {number}") for number, text in texts if text]
+
+
+def place_of(url: str, where: str) -> Place:
+    """A URL as a place; a path, which a driver has not, is left out.
+
+    Raises:
+        TargetError: it is no URL of a driver, or holds a password.
+
+    """
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise TargetError(f"{where}: not a URL to watch; allowed: {ALLOWED}") from None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise TargetError(f"{where}: {url!r} is not a URL to watch; allowed: {ALLOWED}")
+    if parts.username is not None or parts.password is not None:
+        raise TargetError(f"{where}: no user or password in a URL; a token goes to --token-file")
+    shown = f"[{host}]" if ":" in host else host
+    base = f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
+    return Place(base, loopback=is_loopback(host))
+
+
+def addresses(name: Place) -> list[Place]:
+    """One place for each address that the name has now; none when it cannot be looked up."""
+    host = urlsplit(name.url).hostname or ""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    unique = sorted({str(entry[4][0]) for entry in found})
+    return [Place(name.url, one, name.url, is_loopback(one)) for one in unique]
+
+
+def _unresolved(name: Place) -> Place:
+    """Stands for a name that has never had an address, so that its silence is noticed."""
+    return Place(name.url, group=name.url, loopback=name.loopback)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this host is the machine itself, where no network can be at fault."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,105 @@
+"""A watcher without threads and sockets, whose clock and looks are in the test's hand."""
+
+from __future__ import annotations
+
+from querypulse.sidecar.watch.judge import Judge, Terms, Told
+from querypulse.sidecar.watch.look import Look, Place, Said
+from querypulse.sidecar.watch.roll import Roll
+
+WALL = 1_700_000_000.0
+"""Unix seconds when the clock shows 0."""
+BEAT = 1_600_000_000.0
+A = Place("http://a:9719")
+B = Place("http://b:9719")
+HERE = Place("http://127.0.0.1:9719", loopback=True)
+BAD = (Said.REFUSED, Said.SILENT, Said.STANDING, Said.BROKEN, Said.REPLACED)
+
+
+def pod(number: int) -> Place:
+    """An address that the name ``drivers`` may have."""
+    return Place("http://drivers:9719", f"10.0.0.{number}", "http://drivers:9719")
+
+
+class Lookout:
+    """``told`` is what is open after the newest look; every look is followed by a judgement."""
+
+    def __init__(self, *places: Place, gone_after=15.0, interval=5.0, resolve_after=0.0) -> None:
+        self.now = 1000.0
+        self.muted = ""
+        self.roll = Roll(gone_after, interval)
+        self.judge = Judge(self.roll, Terms(
+            resolve_after_seconds=resolve_after, repeat_interval_seconds=3600.0,
+            runbook_base_url="https://runbooks.example",
+        ))  # fmt: skip
+        self.roll.listed(places or (A,))
+        self.all: list[Told] = []
+
+    def look(self, place=A, said=Said.WELL, *, app="etl", after=1.0, took=0.0, **fields) -> Lookout:
+        """The look begins ``after`` seconds and takes ``took``; a heart beats unless told."""
+        self.now += after
+        began = self.now
+        self.now += took
+        if said is Said.WELL:
+            fields = {"heartbeat": BEAT + self.now, **fields}
+        else:
+            app = ""
+        seen = Look(began_at=began, at=self.now, said=said, detail=said.value, app=app, **fields)
+        self.roll.looked(place, seen)
+        return self.update()
+
+    def looks(self, said, seconds, place=A, every=1.0, **fields) -> Lookout:
+        """Looks of one kind, one ``every`` second, for so long."""
+        for _ in range(round(seconds / every)):
+            self.look(place, said, after=every, **fields)
+        return self
+
+    def stopped(self, place=A, after=0.0) -> Lookout:
+        self.now += after
+        self.roll.stopped(place, self.now)
+        return self.update()
+
+    def proved(self, after=0.0) -> Lookout:
+        self.now += after
+        self.roll.proved(self.now)
+        return self.update()
+
+    def listed(self, *places) -> Lookout:
+        self.roll.listed(places)
+        return self.update()
+
+    def update(self, after=0.0) -> Lookout:
+        self.now += after
+        self.all.append(self.judge.update(self.now, WALL + self.now, lambda _: self.muted))
+        return self
+
+    @property
+    def told(self) -> list[str]:
+        """The apps whose ``DriverGone`` is open now."""
+        return [
+            one.alerts[0].labels["app"] for one in self.all[-1].incidents if one.ends_at is None
+        ]
+
+    @property
+    def ended(self) -> list[str]:
+        """Those that ended with the newest judgement."""
+        return [
+            one.alerts[0].labels["app"] for one in self.all[-1].incidents if one.ends_at is not None
+        ]
+
+    @property
+    def ever_told(self) -> set[str]:
+        return {one.alerts[0].labels["app"] for told in self.all for one in told.incidents}
+
+    @property
+    def page(self) -> dict[str, str]:
+        """The annotations of the one open alert."""
+        (one,) = [one for one in self.all[-1].incidents if one.ends_at is None]
+        return one.alerts[0].annotations
+
+    @property
+    def news(self) -> list[str]:
+        return [line for told in self.all for line in told.news]
+
+    @property
+    def closings(self) -> list[str]:
+        return [one.alerts[0].labels["app"] for told in self.all for one in told.closings]

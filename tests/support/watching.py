@@ -1,0 +1,162 @@
+"""Drivers to be watched, which are the exporter's own server without any Spark; and a watcher."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+from support.exporter_http import address, get
+from support.exporter_http import serving as serving_board
+
+from querypulse.exporter.board import Board, Monitor
+from querypulse.listener.guard import Guard
+from querypulse.listener.snapshot import Snapshot
+from querypulse.sidecar.watch.client import Access
+from querypulse.sidecar.watch.judge import Judge, Terms
+from querypulse.sidecar.watch.roll import Roll
+from querypulse.sidecar.watch.targets import Targets
+from querypulse.sidecar.watch.watcher import Watcher
+
+__all__ = ["ServedDriver", "Told", "address", "driver_board", "get", "serving", "watching"]
+
+SCRIPT = """
+import sys, threading
+from support.watching import driver_board
+from querypulse.exporter.server import HttpServer
+from querypulse.listener.guard import Guard
+
+app, port = sys.argv[1], int(sys.argv[2])
+server = HttpServer("127.0.0.1", port, lambda: driver_board(app), lambda: True, Guard())
+server.start()
+print(server.url, flush=True)
+sys.stdin.readline()
+server.close()
+"""
+
+
+def driver_board(app="etl", heartbeat=None, **states):
+    """What a driver shows whose queries are in these states; its worker beats unless told."""
+    verdicts = {
+        query: SimpleNamespace(state=state, reason="told", window_seconds=60.0, ignored=False)
+        for query, state in states.items()
+    }
+    beat = time.time() if heartbeat is None else heartbeat
+    return Board(
+        app=app,
+        spark_version="4.0.0",
+        snapshot=Snapshot(at=100.0, began_at=0.0),
+        verdicts=verdicts,
+        alerts=(),
+        monitor=Monitor(heartbeat_timestamp=beat),
+        wall=time.time(),
+    )
+
+
+def serving(app="etl", *, board=None, **access):
+    """A started server of a driver that is well, or as its board says."""
+    return serving_board(board or (lambda: driver_board(app)), **access)
+
+
+class ServedDriver:
+    """A process of its own that serves what a driver serves; ``say_stop`` closes it orderly."""
+
+    def __init__(self, app="etl", port=0) -> None:
+        folder = str(Path(__file__).parent.parent)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, app, str(port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": folder},
+        )
+        self.url = self.process.stdout.readline().strip()
+        assert self.url
+
+    @property
+    def port(self) -> int:
+        return int(self.url.rpartition(":")[2])
+
+    def signal(self, number: signal.Signals) -> None:
+        os.kill(self.process.pid, number)
+
+    def say_stop(self) -> None:
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        assert self.process.wait(10) == 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait(10)
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+class Told:
+    """A teller that keeps when each alert was first told, and when it ended."""
+
+    def __init__(self) -> None:
+        self.firing: dict[str, float] = {}
+        self.ended: dict[str, float] = {}
+        self.pages: dict[str, dict[str, str]] = {}
+        self.closings: list[str] = []
+        self._changed = threading.Condition()
+
+    def offer(self, incidents, closings) -> None:
+        now = time.monotonic()
+        with self._changed:
+            for alert in (alert for one in incidents for alert in one.alerts):
+                app = alert.labels["app"]
+                (self.firing if alert.ends_at is None else self.ended).setdefault(app, now)
+                self.pages.setdefault(app, alert.annotations)
+            self.closings += [one.alerts[0].labels["app"] for one in closings]
+            self._changed.notify_all()
+
+    def wait_for(self, app, timeout=20.0) -> float:
+        """When it was told, in monotonic seconds."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: app in self.firing, timeout), f"{app}: not told"
+        return self.firing[app]
+
+    def wait_for_end(self, app, timeout=20.0) -> float:
+        with self._changed:
+            assert self._changed.wait_for(lambda: app in self.ended, timeout), f"{app}: not ended"
+        return self.ended[app]
+
+
+@contextmanager
+def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(), token=None):
+    """A running watcher with a ``Told``; ``seen`` waits until it knows a driver."""
+    told, roll = Told(), Roll(gone_after, interval)
+    watcher = Watcher(
+        targets=Targets(urls, file, names),
+        judge=Judge(roll, Terms(
+            resolve_after_seconds=0.0, repeat_interval_seconds=3600.0,
+            runbook_base_url="https://runbooks.example",
+        )),
+        access=Access(token),
+        interval_seconds=interval,
+        hosts=hosts,
+        teller=told,
+        guard=Guard(),
+    )  # fmt: skip
+    told.roll = roll
+    watcher.start()
+    try:
+        yield told
+    finally:
+        watcher.close(5.0)
+
+
+def is_seen(told, app) -> bool:
+    """Whether the watcher has seen that driver, and waits for its farewell."""
+    return any(subject.app == app and subject.seen for subject in told.roll.subjects.values())

@@ -1,0 +1,84 @@
+"""Whatever a driver does, and however the network is: what the watcher may never do."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from support.lookout import BAD, A, B, Lookout
+
+from querypulse.sidecar.watch.look import Said
+
+GONE_AFTER = 15.0
+LOST = (Said.UNREACHABLE, Said.BARRED)
+
+gaps = st.sampled_from([0.5, 1.0, 3.0, 5.0, 9.0, 60.0])
+looks = st.tuples(st.just("look"), st.sampled_from([Said.WELL, *BAD, *LOST]), gaps)
+bad_looks = st.tuples(st.just("look"), st.sampled_from(BAD), gaps)
+others = st.tuples(st.sampled_from(["stopped", "proved", "other"]), st.none(), gaps)
+courses = st.lists(st.one_of(looks, bad_looks, others), max_size=60)
+
+
+def step(lookout, kind, said, gap):
+    """One thing happens; the answer is whether it shows that the driver lives, or left orderly."""
+    if kind == "look":
+        lookout.look(A, said, after=gap)
+    elif kind == "stopped":
+        lookout.stopped(after=gap)
+    elif kind == "proved":
+        lookout.proved(after=gap)
+    else:
+        lookout.look(B, after=gap, app="other")
+    return kind == "stopped" or (kind == "look" and said is Said.WELL)
+
+
+@given(courses)
+def test_nobody_is_told_before_the_driver_has_been_away_for_the_time(course):
+    lookout, fine_at = Lookout(A, B, gone_after=GONE_AFTER), 1000.0
+    for kind, said, gap in course:
+        before = lookout.told if lookout.all else []
+        if step(lookout, kind, said, gap):
+            fine_at = lookout.now
+        if lookout.told and not before:
+            assert lookout.now - fine_at >= GONE_AFTER
+            assert kind != "stopped"
+
+
+@given(courses)
+def test_a_driver_that_has_left_in_good_order_is_not_told_until_it_was_seen_again(course):
+    lookout, left = Lookout(A, B, gone_after=GONE_AFTER).look(), False
+    for kind, said, gap in course:
+        step(lookout, kind, said, gap)
+        left = kind == "stopped" or (
+            left and not (kind == "look" and said in (Said.WELL, Said.BARRED))
+        )
+        if left:
+            assert "etl" not in lookout.told
+
+
+@given(courses)
+def test_every_alert_ends_once_and_the_driver_was_well_then_or_left(course):
+    lookout = Lookout(A, B, gone_after=GONE_AFTER)
+    for kind, said, gap in course:
+        was_told = lookout.told if lookout.all else []
+        fine = step(lookout, kind, said, gap)
+        assert set(lookout.ended) <= set(was_told)
+        if lookout.ended:
+            assert fine or said is Said.BARRED
+
+
+@given(courses)
+def test_a_driver_that_stays_dead_is_told_in_the_end_whatever_was_before(course):
+    lookout = Lookout(A, B, gone_after=GONE_AFTER)
+    for kind, said, gap in course:
+        step(lookout, kind, said, gap)
+    lookout.look(A, app="etl").looks(Said.REFUSED, 5 * GONE_AFTER, A)
+    assert len(lookout.told) == 1
+
+
+@given(courses)
+def test_without_any_word_from_the_network_nobody_new_is_told(course):
+    lookout = Lookout(A, B, gone_after=GONE_AFTER).look(A)
+    before = set(lookout.told)
+    for _, _, gap in course:
+        lookout.look(A, Said.UNREACHABLE, after=gap).look(B, Said.UNREACHABLE, after=0.0)
+        assert set(lookout.told) == before

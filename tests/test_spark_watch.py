@@ -1,0 +1,69 @@
+"""Real Spark drivers, watched from outside: killed, and ended in good order."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+from support.driver import Driver
+from support.queries import until
+from support.watching import is_seen, watching
+
+pytestmark = pytest.mark.spark
+
+GONE_AFTER = 2.0
+WAITS = """
+import signal
+sidecar = attach(spark, http_port=0)
+query = start("bronze")
+until_commits(sidecar, "bronze")
+say(sidecar.url)
+"""
+
+
+def url_of(driver):
+    def said():
+        assert driver.process.poll() is None, driver.errors
+        return next((line for line in driver.lines if line.startswith("http://")), None)
+
+    return until(said, "the driver says its URL", timeout=90)
+
+
+def test_a_driver_killed_is_told_within_the_time_and_a_few_seconds(tmp_path):
+    with (
+        Driver(WAITS + "time.sleep(300)", tmp_path) as driver,
+        watching(url_of(driver), interval=5.0, gone_after=GONE_AFTER) as told,
+    ):
+        until(lambda: is_seen(told, "driver"), "the driver is seen")
+        time.sleep(1.0)
+        driver.signal_all(signal.SIGKILL)
+        killed_at = time.monotonic()
+
+        assert told.wait_for("driver") - killed_at < GONE_AFTER + 3.0
+    assert told.pages["driver"]["not_well_then"] == "none: every query was well"
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "sys.exit(3)",
+        "spark.stop(); time.sleep(8)",
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); os.kill(os.getpid(), signal.SIGTERM)",
+    ],
+    ids=["exits", "stops Spark", "handles SIGTERM"],
+)
+def test_a_driver_that_ends_in_good_order_is_not_told(tmp_path, end):
+    go = tmp_path / "go"
+    script = f"{WAITS}\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.1)\n{end}\n"
+    with (
+        Driver(script, tmp_path) as driver,
+        watching(url_of(driver), interval=1.0, gone_after=GONE_AFTER) as told,
+    ):
+        until(lambda: is_seen(told, "driver"), "the driver is seen")
+        time.sleep(1.0)
+        go.touch()
+        stopped = lambda: all(one.stopped for one in told.roll.subjects.values())
+        until(stopped, "the farewell is heard", timeout=30)
+        time.sleep(3 * GONE_AFTER)
+        assert told.firing == {}

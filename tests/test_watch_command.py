@@ -1,0 +1,261 @@
+"""``querypulse watch`` as people run it: a process of its own, real receivers, real ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+from support.http_double import HttpDouble, reply
+from support.queries import until
+from support.watching import ServedDriver
+
+from querypulse.sidecar import cli
+from querypulse.sidecar.settings import Settings
+from querypulse.sidecar.watch.hosts import receiver_hosts
+
+COULD_NOT_BEGIN = 2
+RUN = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
+FAST = ("--interval", "0.3", "--gone-after", "1")
+
+
+class Running:
+    """The process; ``log`` is what it has said so far."""
+
+    def __init__(self, process, path) -> None:
+        self.process = process
+        self._path = path
+
+    @property
+    def log(self) -> str:
+        return self._path.read_text()
+
+    def wait_for(self, text) -> None:
+        def said():
+            assert self.process.poll() is None, self.log
+            return text in self.log
+
+        until(said, f"the watcher says {text!r}")
+
+    def end(self, number=signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(15)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Starts ``querypulse watch`` with settings as environment; kills what is left."""
+
+    @contextmanager
+    def start(*arguments, **settings):
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("QUERYPULSE_")}
+        environment |= {f"QUERYPULSE_{name.upper()}": text for name, text in settings.items()}
+        path = tmp_path / f"log-{time.monotonic_ns()}"
+        with path.open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-Ic", RUN, "watch", *FAST, *arguments],
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env=environment,
+            )
+        try:
+            yield Running(process, path)
+        finally:
+            process.kill()
+            process.wait(10)
+
+    return start
+
+
+# -- pages ------------------------------------------------------------------------------------
+
+
+def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
+    with (
+        ServedDriver() as driver,
+        run(driver.url, "--webhook-url", pages.url, resolve_after_seconds="0") as watcher,
+    ):
+        watcher.wait_for("etl is there")
+        driver.signal(signal.SIGKILL)
+        killed_at = time.monotonic()
+        page = pages.wait_for("DriverGone", "*")
+        assert page.at - killed_at < 11.0
+        assert page.labels == {
+            "alertname": "DriverGone", "app": "etl", "query": "*", "severity": "critical",
+        }  # fmt: skip
+        assert page.annotations["runbook_url"].endswith("/DriverGone.md")
+        with ServedDriver(port=driver.port):
+            pages.wait_for("DriverGone", "*", status="resolved")
+        assert watcher.end() == 0
+    assert pages.told == [("firing", "DriverGone", "*"), ("resolved", "DriverGone", "*")]
+
+
+def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
+    with ServedDriver() as driver, run(driver.url, "--webhook-url", pages.url) as watcher:
+        watcher.wait_for("etl is there")
+        driver.say_stop()
+        watcher.wait_for("etl has closed in good order")
+        time.sleep(3)
+        assert watcher.end() == 0
+    assert pages.told == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_in_good_order(run, pages, number):
+    with ServedDriver() as driver, run(driver.url, "--webhook-url", pages.url) as watcher:
+        watcher.wait_for("etl is there")
+        began = time.monotonic()
+        assert watcher.end(number) == 0
+        assert time.monotonic() - began < 5
+        assert "Traceback" not in watcher.log
+
+
+def test_what_is_pending_at_the_end_is_told(run):
+    with (
+        HttpDouble(reply(503), reply(503), reply(503), otherwise=reply(200)) as receiver,
+        ServedDriver() as driver,
+        run(driver.url, "--webhook-url", receiver.url) as watcher,
+    ):
+        watcher.wait_for("etl is there")
+        driver.signal(signal.SIGKILL)
+        receiver.wait_for(3)
+        assert watcher.end() == 0
+        assert b"DriverGone" in receiver.wait_for(4)[3].body
+
+
+def test_the_next_watcher_knows_from_the_spool_what_is_open(run, pages, tmp_path):
+    settings = {"spool_dir": str(tmp_path / "spool"), "resolve_after_seconds": "0"}
+    with ServedDriver() as driver:
+        with run(driver.url, "--webhook-url", pages.url, **settings) as first:
+            first.wait_for("etl is there")
+            driver.signal(signal.SIGKILL)
+            pages.wait_for("DriverGone", "*")
+            assert first.end() == 0
+        with run(driver.url, "--webhook-url", pages.url, **settings) as second:
+            time.sleep(3)
+            assert len(pages.told) == 1
+            with ServedDriver(port=driver.port):
+                pages.wait_for("DriverGone", "*", status="resolved")
+            assert second.end() == 0
+    assert len(pages.told) == 2
+
+
+def test_a_silence_keeps_it_from_paging(run, pages, config):
+    content = (
+        f'webhook_url = "{pages.url}"\n'
+        '[[silences]]\nqueries = "*"\nalertname = "DriverGone"\nuntil = 2100-01-01T00:00:00Z\n'
+    )
+    path = config(content)["QUERYPULSE_CONFIG"]
+    with ServedDriver() as driver, run(driver.url, config=path) as watcher:
+        watcher.wait_for("etl is there")
+        driver.signal(signal.SIGKILL)
+        watcher.wait_for("DriverGone: driver etl")
+        time.sleep(2)
+        assert watcher.end() == 0
+    assert pages.told == []
+
+
+def test_secrets_do_not_reach_the_log(run, tmp_path):
+    token = tmp_path / "token"
+    token.write_text("the-token-of-drivers")
+    with HttpDouble(otherwise=reply(500)) as receiver, ServedDriver() as driver:
+        hidden = f"{receiver.url}/services/hidden-path"
+        with run(driver.url, "--token-file", str(token), "--webhook-url", hidden) as watcher:
+            watcher.wait_for("etl is there")
+            driver.signal(signal.SIGKILL)
+            receiver.wait_for(3)
+            watcher.wait_for("did not take DriverGone")
+            assert watcher.end() == 0
+            assert "hidden-path" not in watcher.log
+            assert "the-token" not in watcher.log
+
+
+# -- what is refused --------------------------------------------------------------------------
+
+HOOK = ("--webhook-url", "http://127.0.0.1:1/hidden")
+
+
+@pytest.fixture
+def refused(monkeypatch, capsys):
+    """Runs ``querypulse watch``, which must not begin; the answer is what it said."""
+    for key in os.environ:
+        if key.startswith("QUERYPULSE_"):
+            monkeypatch.delenv(key)
+
+    def ask(*arguments):
+        assert cli.main(["watch", *arguments]) == COULD_NOT_BEGIN
+        return capsys.readouterr().err
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (["http://a:9719"], "--webhook-url"),
+        ([*HOOK], "--targets FILE"),
+        ([*HOOK, "ftp://a"], "'ftp://a'"),
+        ([*HOOK, "--targets", "/nowhere"], "--targets /nowhere"),
+        ([*HOOK, "a:1", "--token-file", "/nowhere"], "--token-file"),
+        ([*HOOK, "a:1", "--ca-file", "/nowhere"], "--ca-file /nowhere"),
+        ([*HOOK, "a:1", "--client-cert-file", "/nowhere"], "--client-cert-file /nowhere"),
+        ([*HOOK, "a:1", "--client-key-file", "/nowhere"], "needs --client-cert-file"),
+        (["a:1", "--webhook-url", "hidden"], "webhook_url"),
+        (["http://me:hidden@a:1", *HOOK], "--token-file"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(refused, arguments, word):
+    errors = refused(*arguments)
+    assert errors.startswith("querypulse: ")
+    assert errors.count("\n") == 1
+    assert word in errors
+    assert "hidden" not in errors
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--gone-after", "0.9"),
+        ("--gone-after", "soon"),
+        ("--interval", "0"),
+        ("--interval", "nan"),
+        ("--colour",),
+    ],
+)
+def test_an_argument_that_is_not_allowed_is_refused(arguments, capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["watch", "a:1", *arguments])
+    assert end.value.code == COULD_NOT_BEGIN
+    assert arguments[0] in capsys.readouterr().err
+
+
+# -- who is called for a proof ----------------------------------------------------------------
+
+KEY = "R0123456789abcdefghijklmnopqrstu"
+
+
+@pytest.mark.parametrize(
+    ("settings", "hosts"),
+    [
+        ({}, ()),
+        ({"webhook_url": "http://127.0.0.1:5"}, ()),
+        ({"webhook_url": "https://hooks.example.com/x"}, (("hooks.example.com", 443),)),
+        ({"webhook_url": "http://hooks:8080/x", "allow_http": True}, (("hooks", 8080),)),
+        ({"pagerduty_routing_key": KEY}, (("events.pagerduty.com", 443),)),
+        ({"alertmanager_urls": ("https://one", "https://two:9093")}, (("one", 443), ("two", 9093))),
+        ({"slack_webhook_url": "https://hooks.slack.com/x", "proxy_url": "http://proxy:3128"}, (("proxy", 3128),)),
+    ],
+)  # fmt: skip
+def test_the_hosts_of_receivers_are_called_and_none_on_this_machine(settings, hosts):
+    assert receiver_hosts(Settings(**settings)) == hosts
+
+
+def test_the_host_of_a_url_in_a_file_is_called(tmp_path):
+    file = tmp_path / "url"
+    file.write_text("https://hooks.example.com/secret\n")
+    settings = Settings(webhook_url_file=str(file))
+    assert receiver_hosts(settings) == (("hooks.example.com", 443),)

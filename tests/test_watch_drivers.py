@@ -1,0 +1,273 @@
+"""The watcher against real servers: what it tells of a driver in a process of its own."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+import time
+
+import pytest
+from support.queries import until
+from support.watching import ServedDriver, address, is_seen, serving, watching
+
+from querypulse.sidecar.watch import targets
+from querypulse.sidecar.watch.network import answers
+
+GONE_AFTER = 1.0
+OURS = {f"querypulse-{name}" for name in ("look", "await", "watch", "targets", "network")}
+WELL_PAST = 3 * GONE_AFTER
+"""By then a driver that is missed would have been told."""
+
+
+def seen(told, app="etl"):
+    until(lambda: is_seen(told, app), f"{app} is seen")
+    return told
+
+
+def waits_for_farewell(server):
+    until(lambda: server._farewell._waiting == 1, "the watcher waits for the farewell")
+
+
+# -- processes --------------------------------------------------------------------------------
+
+
+def test_a_driver_killed_is_told_within_the_time_and_a_little():
+    with ServedDriver() as driver, watching(driver.url, interval=5.0) as told:
+        seen(told)
+        time.sleep(0.5)
+        driver.signal(signal.SIGKILL)
+        killed_at = time.monotonic()
+
+        assert GONE_AFTER <= told.wait_for("etl") - killed_at < GONE_AFTER + 3.0
+        assert "nobody listens" in told.pages["etl"]["reason"]
+        assert "refused the connection" in told.pages["etl"]["connection"]
+
+
+def test_a_driver_that_is_frozen_is_told_and_goes_on_to_be_well():
+    with ServedDriver() as driver, watching(driver.url) as told:
+        seen(told)
+        driver.signal(signal.SIGSTOP)
+        told.wait_for("etl")
+        assert "is frozen" in told.pages["etl"]["reason"]
+        driver.signal(signal.SIGCONT)
+        told.wait_for_end("etl")
+
+
+def test_a_driver_that_closes_in_good_order_is_not_told():
+    with ServedDriver() as driver, watching(driver.url, interval=5.0) as told:
+        seen(told)
+        time.sleep(0.5)
+        driver.say_stop()
+        time.sleep(WELL_PAST)
+        assert told.firing == {}
+
+
+def test_another_process_at_the_same_address_ends_the_alert():
+    with ServedDriver() as driver, watching(driver.url) as told:
+        seen(told)
+        driver.signal(signal.SIGKILL)
+        told.wait_for("etl")
+        with ServedDriver(port=driver.port):
+            told.wait_for_end("etl")
+
+
+def test_a_driver_that_was_restarted_at_once_is_not_told():
+    with ServedDriver() as driver, watching(driver.url, gone_after=3.0) as told:
+        seen(told)
+        driver.signal(signal.SIGKILL)
+        driver.process.wait(10)
+        with ServedDriver(port=driver.port):
+            time.sleep(4.0)
+            assert told.firing == {}
+
+
+def test_a_driver_frozen_for_less_than_the_time_is_not_told():
+    with ServedDriver() as driver, watching(driver.url, gone_after=6.0) as told:
+        seen(told)
+        driver.signal(signal.SIGSTOP)
+        time.sleep(3.5)
+        driver.signal(signal.SIGCONT)
+        time.sleep(4.0)
+        assert told.firing == {}
+
+
+# -- servers in this process ------------------------------------------------------------------
+
+
+def test_the_close_of_a_sidecar_in_a_process_that_goes_on_is_not_told():
+    with serving() as server, watching(server.url, interval=5.0) as told:
+        seen(told)
+        waits_for_farewell(server)
+        server.close()
+        time.sleep(WELL_PAST)
+        assert told.firing == {}
+
+
+def test_after_a_close_in_good_order_the_next_driver_there_is_missed_again():
+    with serving() as server, watching(server.url) as told:
+        seen(told)
+        waits_for_farewell(server)
+        server.close()
+        with ServedDriver(port=address(server)[1]) as driver:
+            until(lambda: any(not one.stopped for one in told.roll.subjects.values()), "seen again")
+            driver.signal(signal.SIGKILL)
+            told.wait_for("etl")
+
+
+def test_a_worker_that_stands_still_is_told_and_ends_when_it_goes_on():
+    alive = threading.Event()
+    alive.set()
+    with serving(alive=alive.is_set) as server, watching(server.url) as told:
+        seen(told)
+        alive.clear()
+        told.wait_for("etl")
+        assert "does not beat" in told.pages["etl"]["reason"]
+        alive.set()
+        told.wait_for_end("etl")
+
+
+def test_an_address_where_nobody_ever_was_is_told_as_that():
+    with serving() as server:
+        pass
+    with watching(server.url, gone_after=0.5) as told:
+        host, port = address(server)
+        told.wait_for(f"{host}:{port}")
+        assert "never answered" in told.pages[f"{host}:{port}"]["reason"]
+
+
+def test_a_wrong_token_from_the_beginning_is_told():
+    with serving(token="secret") as server, watching(server.url, gone_after=0.5) as told:
+        host, port = address(server)
+        told.wait_for(f"{host}:{port}")
+        assert "401" in told.pages[f"{host}:{port}"]["connection"]
+
+
+def test_with_the_token_the_driver_is_seen_and_its_farewell_heard():
+    with serving(token="secret") as server, watching(server.url, token="secret") as told:
+        seen(told)
+        waits_for_farewell(server)
+        server.close()
+        time.sleep(WELL_PAST)
+        assert told.firing == {}
+
+
+def test_a_driver_found_well_has_old_alerts_closed():
+    with serving() as server, watching(server.url) as told:
+        seen(told)
+        until(lambda: "etl" in told.closings, "what an earlier watcher left is closed")
+        assert told.firing == {}
+
+
+def test_a_driver_without_the_watch_page_is_watched_all_the_same(monkeypatch):
+    from querypulse.exporter import pages
+
+    make = pages.Pages.__init__
+
+    def without_watch(self, *args):
+        make(self, *args)
+        del self._pages["/watch"]
+
+    monkeypatch.setattr(pages.Pages, "__init__", without_watch)
+    with serving() as server, watching(server.url) as told:
+        seen(told)
+        server.close()
+        told.wait_for("etl")
+
+
+# -- our own network --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def out_of_reach(monkeypatch):
+    """A driver's address that takes no connection, as if it were on another machine."""
+    monkeypatch.setattr(targets, "is_loopback", lambda _: False)
+    server = socket.create_server(("127.0.0.1", 0), backlog=0)
+    with server, socket.socket() as first, socket.socket() as second:
+        for full in (first, second):
+            full.setblocking(False)
+            full.connect_ex(server.getsockname())
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_a_driver_out_of_reach_is_told_when_a_receivers_host_answers(out_of_reach):
+    receiver = socket.create_server(("127.0.0.1", 0))
+    with receiver, watching(out_of_reach, hosts=[receiver.getsockname()]) as told:
+        told.wait_for(out_of_reach.partition("//")[2], timeout=40)
+    (page,) = told.pages.values()
+    assert "did not take the connection" in page["connection"]
+
+
+def test_a_driver_out_of_reach_is_not_told_while_nobody_else_answers(out_of_reach, caplog):
+    with watching(out_of_reach) as told, caplog.at_level("INFO", "querypulse"):
+        until(lambda: "own network?" in caplog.text, "the log says it", timeout=40)
+        time.sleep(WELL_PAST)
+    assert told.firing == {}
+    assert caplog.text.count("no receiver on another machine") == 1
+
+
+@pytest.mark.parametrize("backlog", [8, None], ids=["takes it", "refuses it"])
+def test_a_host_that_takes_or_refuses_a_connection_proves_the_network(backlog):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host = server.getsockname()
+        if backlog is None:
+            server.close()
+        assert answers([host])
+
+
+def test_no_host_and_a_host_that_cannot_be_looked_up_prove_nothing():
+    assert not answers([])
+    assert not answers([("no-such-host.invalid", 443)])
+
+
+# -- lists and names --------------------------------------------------------------------------
+
+
+def test_a_driver_added_to_the_file_is_watched_and_one_taken_out_is_not(tmp_path):
+    file = tmp_path / "drivers"
+    file.write_text("")
+    with ServedDriver("one") as one, ServedDriver("two") as two, watching(file=str(file)) as told:
+        file.write_text(f"{one.url}\n{two.url}\n")
+        seen(told, "one")
+        seen(told, "two")
+        file.write_text(f"{one.url}\n")
+        until(lambda: len(told.roll.subjects) == 1, "the second is watched no more")
+        two.signal(signal.SIGKILL)
+        time.sleep(WELL_PAST)
+        assert told.firing == {}
+
+
+def test_a_file_that_becomes_nonsense_leaves_the_last_list(tmp_path, caplog):
+    file = tmp_path / "drivers"
+    with ServedDriver() as driver:
+        file.write_text(driver.url)
+        with watching(file=str(file)) as told:
+            seen(told)
+            file.write_text("ftp://nonsense")
+            until(lambda: "nonsense" in caplog.text, "the log says it")
+            driver.signal(signal.SIGKILL)
+            told.wait_for("etl")
+    assert caplog.text.count("the last list holds") == 1
+
+
+def test_a_name_is_watched_at_all_its_addresses():
+    with ServedDriver() as driver, watching(names=[f"http://localhost:{driver.port}"]) as told:
+        seen(told)
+        driver.signal(signal.SIGKILL)
+        told.wait_for("etl")
+
+
+def test_of_two_drivers_the_one_that_was_killed_is_told():
+    with ServedDriver("one") as one, ServedDriver("two") as two, watching(one.url, two.url) as told:
+        seen(told, "one")
+        seen(told, "two")
+        one.signal(signal.SIGKILL)
+        told.wait_for("one")
+        time.sleep(WELL_PAST)
+        assert set(told.firing) == {"one"}
+
+
+def test_a_watcher_leaves_no_thread_behind():
+    with serving() as server, watching(server.url) as told:
+        seen(told)
+    until(lambda: not OURS & {thread.name for thread in threading.enumerate()}, "all have ended")

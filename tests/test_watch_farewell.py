@@ -1,0 +1,134 @@
+"""``GET /watch``: whoever waits there is told of a close in good order, and costs nobody a place."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import requests
+from support.clock import Clock
+from support.queries import until
+from support.watching import address, get, serving
+
+from querypulse.exporter import farewell
+from querypulse.exporter.farewell import MAX_WAITING, Farewell
+
+
+@pytest.fixture
+def short_wait(monkeypatch):
+    """Questions at ``/watch`` wait 0.2 s at most."""
+    monkeypatch.setattr(farewell, "WAIT_SECONDS", 0.2)
+
+
+def waiting(server, count=1):
+    return server._farewell._waiting == count
+
+
+def server_is_idle():
+    names = {thread.name for thread in threading.enumerate()}
+    return "querypulse-http-request" not in names
+
+
+def test_a_watcher_is_told_of_a_close_in_good_order_at_once():
+    with serving() as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, server, "/watch")
+        until(lambda: waiting(server), "somebody waits")
+        began = time.monotonic()
+        server.close()
+        assert answer.result().json() == {"status": "stopped"}
+        assert time.monotonic() - began < 2
+
+
+def test_all_who_wait_are_told_before_the_server_goes():
+    with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
+        answers = [pool.submit(get, server, "/watch") for _ in range(MAX_WAITING)]
+        until(lambda: waiting(server, MAX_WAITING), "all wait")
+        server.close()
+        assert {answer.result().json()["status"] for answer in answers} == {"stopped"}
+        with pytest.raises(requests.ConnectionError):
+            get(server, "/watch")
+
+
+def test_the_farewell_is_sent_though_no_time_is_left_to_close():
+    with serving() as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, server, "/watch")
+        until(lambda: waiting(server), "somebody waits")
+        server.close(0.0)
+        assert server_is_idle()
+        assert answer.result().json() == {"status": "stopped"}
+
+
+def test_who_asks_while_all_goes_on_is_answered_after_a_while(short_wait):
+    with serving() as server:
+        began = time.monotonic()
+        assert get(server, "/watch").json() == {"status": "running"}
+        assert time.monotonic() - began >= 0.2
+
+
+def test_the_fifth_who_asks_is_answered_at_once_and_others_are_served():
+    with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
+        for _ in range(MAX_WAITING):
+            pool.submit(get, server, "/watch")
+        until(lambda: waiting(server, MAX_WAITING), "four wait")
+        began = time.monotonic()
+        assert get(server, "/watch").json() == {"status": "running"}
+        assert get(server, "/livez").status_code == 200
+        assert time.monotonic() - began < 2
+        server.close()
+
+
+def test_a_place_is_free_again_when_its_time_is_over(short_wait):
+    with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
+        for _ in range(2):
+            answers = list(pool.map(lambda _: get(server, "/watch"), range(MAX_WAITING)))
+            assert {answer.json()["status"] for answer in answers} == {"running"}
+        assert waiting(server, 0)
+
+
+def test_a_watcher_between_two_questions_is_waited_for(short_wait):
+    with serving() as server, ThreadPoolExecutor(1) as pool:
+        assert get(server, "/watch").json() == {"status": "running"}
+        closing = threading.Thread(target=server.close)
+        closing.start()
+        until(lambda: server._farewell.said, "the farewell is said")
+        answer = pool.submit(get, server, "/watch")
+        assert answer.result().json() == {"status": "stopped"}
+        closing.join()
+
+
+def test_a_watcher_who_does_not_come_back_is_not_waited_for_long(short_wait):
+    with serving() as server:
+        get(server, "/watch")
+        began = time.monotonic()
+        server.close()
+        assert time.monotonic() - began < 1
+
+
+def test_nobody_is_waited_for_where_nobody_watched():
+    with serving() as server, socket.create_connection(address(server)):
+        began = time.monotonic()
+        server.close()
+        assert time.monotonic() - began < 1
+
+
+def test_a_server_that_closes_is_not_live_any_more():
+    with serving() as server:
+        assert get(server, "/livez").status_code == 200
+        server._farewell.say(0.0)
+        answer = get(server, "/livez")
+    assert (answer.status_code, answer.text) == (503, "closing in good order\n")
+
+
+def test_watch_needs_the_token_as_every_page_does():
+    with serving(token="secret") as server:
+        assert get(server, "/watch").status_code == 401
+
+
+def test_a_farewell_is_heard_by_those_who_come_later():
+    farewell = Farewell(Clock())
+    assert not farewell.say(0.0)
+    assert farewell.wait()
+    assert farewell.said

@@ -1,0 +1,361 @@
+"""Who is gone, and who is not: the watcher's judgement on a fake clock."""
+
+from __future__ import annotations
+
+import pytest
+from support.lookout import BAD, BEAT, HERE, WALL, A, B, Lookout
+
+from querypulse.alerting.alert import Alert, Incident
+from querypulse.sidecar.watch.look import Said
+
+DAY = 24 * 3600.0
+
+
+def proven(lookout, said, seconds, place=A):
+    """Looks of one kind while something else answers over the network."""
+    for _ in range(round(seconds)):
+        lookout.proved().look(place, said)
+    return lookout
+
+
+# -- who is told ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", BAD)
+def test_a_driver_that_was_seen_is_told_when_it_has_been_away_for_the_time(said):
+    lookout = Lookout().look()
+    assert lookout.looks(said, 15).told == []
+    assert lookout.look(said=said).told == ["etl"]
+
+
+def test_one_that_was_never_seen_is_told_after_four_times_as_long():
+    lookout = Lookout().looks(Said.REFUSED, 60)
+    assert lookout.told == []
+    assert lookout.look(said=Said.REFUSED).told == ["a:9719"]
+    assert "never answered" in lookout.page["summary"]
+
+
+@pytest.mark.parametrize("said", [Said.BARRED, Said.STANDING])
+def test_one_that_answers_from_the_beginning_but_not_us_is_told_after_four_times_as_long(said):
+    assert Lookout().looks(said, 62).told == ["a:9719"]
+
+
+def test_an_unreachable_driver_is_told_when_something_else_answers():
+    assert proven(Lookout().look(), Said.UNREACHABLE, 17).told == ["etl"]
+
+
+def test_another_driver_that_answers_is_proof_of_the_network():
+    lookout = Lookout(A, B).look(A).look(B, app="other")
+    for _ in range(6):
+        lookout.look(B, app="other").look(A, Said.UNREACHABLE, took=3.0)
+    assert lookout.told == ["etl"]
+
+
+def test_another_driver_that_refuses_is_proof_of_the_network():
+    lookout = Lookout(A, B).look(A)
+    for _ in range(6):
+        lookout.look(B, Said.REFUSED).look(A, Said.UNREACHABLE, took=3.0)
+    assert lookout.told == ["etl"]
+
+
+def test_on_this_machine_no_network_can_be_at_fault():
+    assert Lookout(HERE).look(HERE).looks(Said.UNREACHABLE, 17, HERE).told == ["etl"]
+
+
+def test_a_heart_that_stands_still_while_the_server_answers_is_told():
+    lookout = Lookout().look(heartbeat=BEAT)
+    lookout.looks(Said.WELL, 19, heartbeat=BEAT)
+    assert lookout.told == []
+    assert lookout.looks(Said.WELL, 2, heartbeat=BEAT).told == ["etl"]
+    assert "heartbeat has stood still" in lookout.page["connection"]
+
+
+def test_a_driver_that_dies_in_changing_ways_is_told():
+    lookout = Lookout().look()
+    for said in (Said.BROKEN, Said.REFUSED, Said.SILENT, Said.REFUSED, Said.STANDING, Said.REFUSED):
+        lookout.look(said=said, after=3.5)
+    assert lookout.told == ["etl"]
+
+
+def test_each_driver_is_told_by_itself():
+    lookout = Lookout(A, B).look(A, app="one").look(B, app="two")
+    for _ in range(10):
+        lookout.look(A, Said.REFUSED).look(B, Said.REFUSED)
+    assert lookout.told == ["one", "two"]
+
+
+# -- who is not told --------------------------------------------------------------------------
+
+
+def test_a_driver_that_is_well_is_never_told():
+    assert Lookout().looks(Said.WELL, 600, every=5.0).ever_told == set()
+
+
+@pytest.mark.parametrize("said", BAD)
+def test_one_that_is_back_in_time_is_not_told(said):
+    lookout = Lookout().look()
+    for _ in range(20):
+        lookout.looks(said, 15).look()
+    assert lookout.ever_told == set()
+
+
+def test_a_single_look_is_a_glitch_however_short_the_time():
+    lookout = Lookout(gone_after=1.0).look().look(said=Said.SILENT, took=3.0)
+    assert lookout.told == []
+    assert lookout.look(said=Said.SILENT, took=3.0).told == ["etl"]
+
+
+def test_a_driver_that_starts_slowly_is_not_told():
+    assert Lookout().looks(Said.REFUSED, 60).looks(Said.WELL, 60).ever_told == set()
+
+
+def test_one_that_bars_us_after_it_was_seen_lives():
+    lookout = Lookout().look().looks(Said.BARRED, 600)
+    assert lookout.ever_told == set()
+
+
+def test_an_unreachable_driver_is_not_told_while_nothing_else_answers():
+    lookout = Lookout(A, B).look(A).look(B, app="other")
+    for _ in range(300):
+        lookout.look(A, Said.UNREACHABLE).look(B, Said.UNREACHABLE)
+    assert lookout.ever_told == set()
+    assert any("own network" in line for line in lookout.news)
+
+
+def test_when_our_network_is_back_everything_is_looked_at_afresh():
+    lookout = Lookout().look().looks(Said.UNREACHABLE, 300).proved(1.0)
+    lookout.looks(Said.REFUSED, 15)
+    assert lookout.ever_told == set()
+    assert lookout.look(said=Said.REFUSED).told == ["etl"]
+
+
+def test_a_driver_that_refuses_first_thing_after_our_outage_is_looked_at_afresh():
+    lookout = Lookout().look().looks(Said.UNREACHABLE, 300)
+    assert lookout.looks(Said.REFUSED, 15).told == []
+
+
+def test_a_proof_from_before_the_silence_proves_nothing():
+    lookout = Lookout(gone_after=1.0).look().proved()
+    assert lookout.looks(Said.UNREACHABLE, 9).ever_told == set()
+
+
+def test_a_local_driver_does_not_prove_the_network():
+    lookout = Lookout(A, HERE).look(A).look(HERE, app="local")
+    for _ in range(30):
+        lookout.look(HERE, app="local").look(A, Said.UNREACHABLE)
+    assert lookout.ever_told == set()
+
+
+def test_a_watcher_that_stood_still_itself_does_not_blame_the_driver():
+    lookout = Lookout().look().look(said=Said.SILENT)
+    assert lookout.look(said=Said.SILENT, after=3600.0).told == []
+    assert lookout.look().ever_told == set()
+
+
+def test_a_look_that_took_too_long_tells_of_the_watcher():
+    lookout = Lookout().look().look(said=Said.SILENT).look(said=Said.SILENT, took=3600.0)
+    assert lookout.look(said=Said.SILENT).ever_told == set()
+
+
+def test_a_heart_that_beats_slowly_beats():
+    lookout = Lookout()
+    for beat in range(60):
+        lookout.looks(Said.WELL, 4, heartbeat=BEAT + beat)
+    assert lookout.ever_told == set()
+
+
+def test_a_driver_whose_heartbeat_is_not_shown_is_judged_by_its_answers():
+    assert Lookout().looks(Said.WELL, 600, heartbeat=None).ever_told == set()
+
+
+def test_a_driver_without_a_name_goes_by_its_address():
+    lookout = Lookout().look(app="")
+    assert lookout.looks(Said.REFUSED, 17).told == ["a:9719"]
+
+
+def test_what_is_not_watched_any_more_is_not_told():
+    lookout = Lookout(A, B).look(A).look(B, app="other").listed(B)
+    assert lookout.looks(Said.REFUSED, 60, A).ever_told == set()
+
+
+# -- a close in good order --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("said", BAD)
+def test_a_driver_that_closed_in_good_order_is_not_missed(said):
+    assert Lookout().look().stopped().looks(said, 600).ever_told == set()
+
+
+def test_a_farewell_that_comes_after_the_first_bad_look_counts():
+    lookout = Lookout().look().look(said=Said.STANDING).stopped(after=1.0)
+    assert lookout.looks(Said.REFUSED, 600).ever_told == set()
+
+
+def test_a_look_from_before_the_farewell_does_not_bring_the_driver_back():
+    lookout = Lookout().look()
+    lookout.stopped(after=1.0)
+    lookout.now -= 0.5
+    lookout.look(after=0.0)
+    lookout.now += 1.0
+    assert lookout.looks(Said.REFUSED, 600).ever_told == set()
+
+
+def test_after_a_farewell_the_driver_is_missed_again_once_it_was_seen():
+    lookout = Lookout().look().stopped().looks(Said.REFUSED, 60).look()
+    assert lookout.looks(Said.REFUSED, 17).told == ["etl"]
+
+
+def test_a_driver_that_closes_while_it_is_told_ends_its_alert():
+    lookout = Lookout(resolve_after=30.0).look().looks(Said.REFUSED, 17).look().stopped()
+    assert (lookout.told, lookout.ended) == ([], ["etl"])
+
+
+# -- the end of an alert ----------------------------------------------------------------------
+
+
+def test_a_driver_that_is_back_ends_its_alert_once():
+    lookout = Lookout().look().looks(Said.REFUSED, 17).look()
+    assert (lookout.told, lookout.ended) == ([], ["etl"])
+    assert lookout.look().ended == []
+
+
+def test_it_has_to_stay_well_for_the_time_that_is_set():
+    lookout = Lookout(resolve_after=30.0).look().looks(Said.REFUSED, 17).looks(Said.WELL, 30)
+    assert lookout.told == ["etl"]
+    assert lookout.look().ended == ["etl"]
+
+
+def test_a_driver_that_crashes_again_and_again_is_one_page():
+    lookout = Lookout(resolve_after=30.0).look().looks(Said.REFUSED, 17)
+    for _ in range(10):
+        lookout.looks(Said.WELL, 20).looks(Said.REFUSED, 20)
+        assert lookout.told == ["etl"]
+    assert len({one.starts_at for told in lookout.all for one in told.incidents}) == 1
+
+
+def test_no_answer_from_the_network_ends_nothing():
+    assert Lookout().look().looks(Said.REFUSED, 17).looks(Said.UNREACHABLE, 600).told == ["etl"]
+
+
+def test_an_alert_of_what_is_not_watched_any_more_ends():
+    lookout = Lookout(A, B).look(A).looks(Said.REFUSED, 17, A).listed(B)
+    assert lookout.ended == ["etl"]
+
+
+def test_who_never_answered_and_then_does_ends_its_alert():
+    lookout = Lookout().looks(Said.REFUSED, 62).look()
+    assert (lookout.told, lookout.ended) == ([], ["a:9719"])
+
+
+def test_two_drivers_of_one_name_are_one_alert_that_ends_with_the_last():
+    lookout = Lookout(A, B).look(A).look(B)
+    for _ in range(17):
+        lookout.look(A, Said.REFUSED).look(B, Said.REFUSED)
+    assert lookout.told == ["etl"]
+    assert lookout.look(A).told == ["etl"]
+    assert lookout.look(B).ended == ["etl"]
+
+
+# -- what is told -----------------------------------------------------------------------------
+
+
+def test_the_page_says_what_was_last_known():
+    lookout = Lookout().look(unwell=("silver: stalled",)).looks(Said.REFUSED, 17)
+    assert lookout.page["reason"] == (
+        "driver etl was killed, or has crashed: nobody listens at its address (refused)"
+    )
+    assert lookout.page["not_well_then"] == "silver: stalled"
+    assert lookout.page["last_seen"].endswith("16 s ago")
+    assert lookout.page["last_heartbeat"].endswith("by the driver's clock")
+    assert lookout.page["address"] == "http://a:9719"
+    assert lookout.page["runbook_url"] == "https://runbooks.example/DriverGone.md"
+
+
+def test_the_alert_is_of_the_whole_driver_and_began_with_the_first_bad_look():
+    lookout = Lookout().look().looks(Said.REFUSED, 16)
+    (alert,) = lookout.all[-1].incidents[0].alerts
+    assert alert.labels == {
+        "alertname": "DriverGone", "app": "etl", "query": "*", "severity": "critical",
+    }  # fmt: skip
+    assert alert.starts_at == WALL + 1002.0
+
+
+def test_what_is_told_does_not_change_while_it_is_open():
+    lookout = Lookout().look().looks(Said.REFUSED, 17)
+    before = lookout.page
+    assert lookout.looks(Said.SILENT, 600).page == before
+
+
+def test_a_long_list_of_sick_queries_is_cut():
+    sick = tuple(f"q{number}: stalled" for number in range(15))
+    page = Lookout().look(unwell=sick).looks(Said.REFUSED, 17).page
+    assert page["not_well_then"].endswith("q9: stalled and 5 more")
+
+
+def test_the_reminder_comes_after_the_time_that_is_set():
+    lookout = Lookout().look().looks(Said.REFUSED, 16)
+    assert lookout.all[-1].incidents[0].revision == 0
+    assert lookout.update(3599.0).all[-1].incidents[0].revision == 0
+    assert lookout.update(1.0).all[-1].incidents[0].revision == 1
+
+
+def test_a_silence_mutes_what_is_open():
+    lookout = Lookout().look()
+    lookout.muted = "silenced until noon"
+    assert lookout.looks(Said.REFUSED, 17).all[-1].incidents[0].muted == "silenced until noon"
+    lookout.muted = ""
+    assert lookout.update(1.0).all[-1].incidents[0].muted == ""
+
+
+# -- what an earlier watcher left -------------------------------------------------------------
+
+
+def left_open(app, ends_at=None):
+    labels = {"alertname": "DriverGone", "app": app, "query": "*", "severity": "critical"}
+    return Incident((Alert(labels, {"summary": "gone"}, WALL, ends_at),), revision=3)
+
+
+def test_what_an_earlier_watcher_left_open_stays_open_until_the_driver_is_seen():
+    lookout = Lookout()
+    lookout.judge.inherit([left_open("etl")], lookout.now)
+    assert lookout.looks(Said.REFUSED, 30).told == ["etl"]
+    assert lookout.all[-1].incidents[0].revision == 3
+    assert lookout.look().ended == ["etl"]
+
+
+def test_what_an_earlier_watcher_left_open_does_not_wait_for_ever():
+    lookout = Lookout()
+    lookout.judge.inherit([left_open("other")], lookout.now)
+    assert lookout.update(DAY).told == ["other"]
+    assert lookout.update(1.0).ended == ["other"]
+
+
+def test_what_had_ended_is_not_inherited():
+    lookout = Lookout()
+    lookout.judge.inherit([left_open("etl", ends_at=WALL)], lookout.now)
+    assert lookout.looks(Said.REFUSED, 10).ever_told == set()
+
+
+def test_a_driver_found_well_closes_once_what_may_have_been_left_open():
+    lookout = Lookout(resolve_after=30.0).looks(Said.WELL, 30)
+    assert lookout.closings == []
+    assert lookout.looks(Said.WELL, 600).closings == ["etl", "a:9719"]
+    (closing, _) = [one for told in lookout.all for one in told.closings]
+    assert closing.ends_at is not None
+
+
+def test_nothing_is_closed_for_a_driver_that_was_told_here():
+    lookout = Lookout().looks(Said.REFUSED, 62).looks(Said.WELL, 60)
+    assert lookout.closings == []
+    assert lookout.ever_told == {"a:9719"}
+
+
+# -- the log ----------------------------------------------------------------------------------
+
+
+def test_the_log_says_each_change_once():
+    lookout = Lookout().looks(Said.WELL, 10).looks(Said.REFUSED, 60).looks(Said.WELL, 10)
+    lookout.stopped().looks(Said.REFUSED, 60)
+    assert [line.split(":")[0] for line in lookout.news] == [
+        "etl is there", "DriverGone", "etl is there", "etl has closed in good order",
+    ]  # fmt: skip

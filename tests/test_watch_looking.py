@@ -1,0 +1,274 @@
+"""One look at a driver over real HTTP, and every way in which a connection can fail."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+from contextlib import contextmanager
+
+import pytest
+import trustme
+from support.http_double import HttpDouble, drip, raw, reply
+from support.watching import driver_board, serving
+
+from querypulse.exporter.tls import Tls
+from querypulse.sidecar.watch import looking
+from querypulse.sidecar.watch.client import Access, Client, NoAnswer
+from querypulse.sidecar.watch.look import Place, Said
+from querypulse.sidecar.watch.looking import Heard, hear, look
+from querypulse.sidecar.watch.targets import place_of
+
+
+@pytest.fixture(autouse=True)
+def short_looks(monkeypatch):
+    monkeypatch.setattr(looking, "LOOK_SECONDS", 1.0)
+
+
+def seen(url, token=None, context=None):
+    return look(Client(place_of(url, "here"), Access(token, context)))
+
+
+@contextmanager
+def listening(backlog=8):
+    """A port that takes connections and never answers, as a frozen process does."""
+    with socket.create_server(("127.0.0.1", 0), backlog=backlog) as server:
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+
+
+# -- what a driver tells ----------------------------------------------------------------------
+
+
+def test_a_driver_that_is_well_tells_its_name_and_its_heartbeat():
+    with serving(board=lambda: driver_board("etl", 1_600_000_000.0)) as server:
+        found = seen(server.url)
+    assert (found.said, found.app, found.heartbeat) == (Said.WELL, "etl", 1_600_000_000.0)
+    assert found.unwell == ()
+
+
+def test_queries_that_are_not_well_are_named_and_the_driver_is_well():
+    shown = driver_board("etl", bronze="running", silver="stalled", gold="failed")
+    with serving(board=lambda: shown) as server:
+        found = seen(server.url)
+    assert found.said is Said.WELL
+    assert found.unwell == ("silver: stalled", "gold: failed")
+
+
+def test_a_driver_that_has_looked_at_nothing_yet_is_well_and_has_no_name():
+    with serving(board=lambda: None) as server:
+        found = seen(server.url)
+    assert (found.said, found.app, found.heartbeat) == (Said.WELL, "", None)
+
+
+def test_a_worker_that_stands_still_is_seen():
+    with serving(alive=lambda: False) as server:
+        found = seen(server.url)
+    assert (found.said, found.detail) == (Said.STANDING, "GET /livez answered 503")
+
+
+def test_the_token_opens_the_door():
+    with serving(token="secret") as server:
+        assert seen(server.url, token="secret").app == "etl"
+        assert seen(server.url).said is Said.BARRED
+        assert seen(server.url, token="wrong").said is Said.BARRED
+
+
+# -- how a connection fails -------------------------------------------------------------------
+
+
+def test_a_port_where_nobody_listens_refuses():
+    with listening() as url:
+        pass
+    found = seen(url)
+    assert found.said is Said.REFUSED
+    assert found.detail.endswith("refused the connection")
+
+
+def test_a_port_that_takes_connections_and_is_silent_is_silent():
+    with listening() as url:
+        began = time.monotonic()
+        found = seen(url)
+    assert found.said is Said.SILENT
+    assert time.monotonic() - began < 2
+
+
+def test_a_connection_that_is_not_taken_is_unreachable():
+    with listening(backlog=0) as url, socket.socket() as first, socket.socket() as second:
+        for full in (first, second):
+            full.setblocking(False)
+            full.connect_ex(_address(url))
+        assert seen(url).said is Said.UNREACHABLE
+
+
+def test_a_name_that_cannot_be_looked_up_is_unreachable():
+    found = seen("http://no-such-host.invalid:9719")
+    assert found.said is Said.UNREACHABLE
+    assert "cannot be looked up" in found.detail
+
+
+def test_a_network_without_a_way_is_unreachable(monkeypatch):
+    def no_way(*_, **__):
+        raise OSError(113, "No route to host")
+
+    monkeypatch.setattr(socket, "create_connection", no_way)
+    assert seen("http://10.0.0.1:9719").said is Said.UNREACHABLE
+
+
+def test_running_out_of_sockets_ourselves_is_no_look_at_all(monkeypatch):
+    def no_more(*_, **__):
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(socket, "create_connection", no_more)
+    with pytest.raises(OSError, match="Too many"):
+        seen("http://10.0.0.1:9719")
+
+
+BROKEN = [
+    raw(b""),
+    raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"),
+    raw(b"nonsense\r\n\r\n"),
+]
+
+
+@pytest.mark.parametrize("answer", BROKEN)
+def test_an_answer_that_breaks_off_is_broken(answer):
+    with HttpDouble(otherwise=answer) as driver:
+        assert seen(driver.url).said is Said.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(401, Said.BARRED), (403, Said.BARRED), (301, Said.STANDING), (404, Said.STANDING),
+     (500, Said.STANDING), (502, Said.STANDING), (503, Said.STANDING), (504, Said.STANDING)],
+)  # fmt: skip
+def test_each_answer_of_livez_has_its_meaning(code, said):
+    with HttpDouble(otherwise=reply(code, {"Location": "/elsewhere"})) as driver:
+        assert seen(driver.url).said is said
+        assert len(driver.requests) == 1
+
+
+def test_a_driver_that_drips_is_silent():
+    with HttpDouble(otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
+        began = time.monotonic()
+        assert seen(driver.url).said is Said.SILENT
+        assert time.monotonic() - began < 2
+
+
+def test_a_page_that_hangs_after_a_good_livez_leaves_the_driver_well():
+    with HttpDouble(reply(200), otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
+        found = seen(driver.url)
+    assert (found.said, found.app) == (Said.WELL, "")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"<html>", b'{"app": 5}', b"[]", b"\xff", b'{"monitor": null}']
+)
+def test_pages_that_are_nonsense_leave_the_driver_well(body):
+    with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
+        found = seen(driver.url)
+    assert (found.said, found.app, found.unwell) == (Said.WELL, "", ())
+
+
+def test_a_name_of_any_length_is_cut():
+    body = b'{"app": "%s"}' % (b"x" * 10_000)
+    with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
+        assert len(seen(driver.url).app) == 200
+
+
+def test_an_address_is_asked_in_place_of_the_name():
+    with serving() as server:
+        port = _address(server.url)[1]
+        place = Place(f"http://drivers.invalid:{port}", "127.0.0.1", "drivers")
+        assert look(Client(place, Access())).app == "etl"
+
+
+# -- TLS --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture
+def secured(authority, tmp_path):
+    """A driver that serves over TLS; clients need no certificate unless told."""
+    files = [tmp_path / name for name in ("cert.pem", "key.pem", "ca.pem")]
+    issued = authority.issue_cert("127.0.0.1")
+    files[0].write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
+    files[1].write_bytes(issued.private_key_pem.bytes())
+    authority.cert_pem.write_to_path(str(files[2]))
+
+    def serve(*, ask=False):
+        return serving(tls=Tls(str(files[0]), str(files[1]), str(files[2]) if ask else None))
+
+    return serve
+
+
+def trusting(authority):
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+def test_a_certificate_is_checked(secured, authority):
+    with secured() as server:
+        assert seen(server.url, context=trusting(authority)).app == "etl"
+        found = seen(server.url)
+    assert found.said is Said.BARRED
+    assert "certificate was not accepted" in found.detail
+
+
+def test_a_driver_that_asks_for_a_certificate_gets_ours(secured, authority):
+    context = trusting(authority)
+    authority.issue_cert("watcher.example").configure_cert(context)
+    with secured(ask=True) as server:
+        assert seen(server.url, context=context).app == "etl"
+        assert seen(server.url, context=trusting(authority)).said is not Said.WELL
+
+
+def test_a_silent_port_is_silent_over_tls_too():
+    with listening() as url:
+        assert seen(url.replace("http:", "https:")).said is Said.SILENT
+
+
+def test_a_server_that_speaks_no_tls_is_not_well():
+    with serving() as server:
+        assert seen(server.url.replace("http:", "https:")).said in (Said.BROKEN, Said.SILENT)
+
+
+# -- /watch -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "heard"),
+    [
+        (reply(200, body=b'{"status":"running"}'), Heard.RUNNING),
+        (reply(200, body=b'{"status":"stopped"}'), Heard.STOPPED),
+        (reply(200, body=b'{"status":"dancing"}'), Heard.NOTHING),
+        (reply(404, body=b"not found"), Heard.NOTHING),
+        (reply(401, body=b"a bearer token is needed"), Heard.NOTHING),
+    ],
+)
+def test_what_is_heard_at_watch(answer, heard):
+    with HttpDouble(otherwise=answer) as driver:
+        assert hear(Client(place_of(driver.url, "here"), Access())) is heard
+        assert driver.requests[0].path == "/watch"
+
+
+def test_a_question_under_way_is_cut():
+    with listening() as url:
+        client = Client(place_of(url, "here"), Access())
+        threading.Timer(0.2, client.cut).start()
+        began = time.monotonic()
+        with pytest.raises(NoAnswer):
+            hear(client)
+        assert time.monotonic() - began < 5
+        with pytest.raises(NoAnswer, match="cut"):
+            hear(client)
+
+
+def _address(url):
+    host, _, port = url.rpartition("//")[2].rpartition(":")
+    return host, int(port)

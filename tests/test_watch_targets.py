@@ -1,0 +1,152 @@
+"""What is to be watched: URLs, a file of them, DNS names; and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from querypulse.sidecar.watch import targets
+from querypulse.sidecar.watch.look import Place
+from querypulse.sidecar.watch.targets import TargetError, Targets, place_of
+
+
+@pytest.fixture
+def dns(monkeypatch):
+    """Names as the test says; what is not in it cannot be looked up."""
+    known = {}
+
+    def look_up(host, port, **_):
+        if host not in known:
+            raise OSError("Name or service not known")
+        return [(2, 1, 6, "", (address, 0)) for address in known[host]]
+
+    monkeypatch.setattr(targets.socket, "getaddrinfo", look_up)
+    return known
+
+
+# -- URLs -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://a:9719", "http://a:9719"),
+        ("https://a", "https://a"),
+        ("http://a:9719/", "http://a:9719"),
+        ("http://a:9719/metrics?x=1", "http://a:9719"),
+        ("a:9719", "http://a:9719"),
+        ("10.0.0.7:9719", "http://10.0.0.7:9719"),
+        ("http://[fd00::1]:9719", "http://[fd00::1]:9719"),
+    ],
+)
+def test_a_url_is_taken_without_its_path(url, shown):
+    assert place_of(url, "here") == Place(shown)
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
+def test_this_machine_is_known(host):
+    assert place_of(f"http://{host}:9719", "here").loopback
+
+
+@pytest.mark.parametrize("host", ["localhost.example.com", "10.0.0.1", "[fd00::1]"])
+def test_other_machines_are_not_this_one(host):
+    assert not place_of(f"http://{host}:9719", "here").loopback
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "ftp://a", "http://", "http://a:port", "http://a:99999", "http://[::1", "file:///etc"],
+)
+def test_what_is_no_url_is_refused_by_name_place_and_what_is_allowed(url):
+    with pytest.raises(TargetError, match=r"list line 3.*http://"):
+        place_of(url, "list line 3")
+
+
+@pytest.mark.parametrize("url", ["http://me:hidden@a:9719", "http://hidden@a:9719"])
+def test_a_password_in_a_url_is_refused_and_not_shown(url):
+    with pytest.raises(TargetError, match="--token-file") as refused:
+        place_of(url, "the command line")
+    assert "hidden" not in str(refused.value)
+
+
+def test_there_must_be_something_to_watch():
+    with pytest.raises(TargetError, match="nothing to watch"):
+        Targets([], None, [])
+
+
+def test_a_url_given_twice_is_one_place():
+    assert Targets(["http://a:1", "a:1"], None, []).now() == [Place("http://a:1")]
+
+
+# -- the file ---------------------------------------------------------------------------------
+
+
+def test_the_file_holds_one_url_a_line_with_comments(tmp_path):
+    file = tmp_path / "drivers"
+    file.write_text("# ours\nhttp://a:1\n\n  b:2  # theirs\n")
+    assert Targets([], str(file), []).now() == [Place("http://a:1"), Place("http://b:2")]
+
+
+def test_the_file_is_read_anew(tmp_path):
+    file = tmp_path / "drivers"
+    file.write_text("a:1\n")
+    watched = Targets([], str(file), [])
+    file.write_text("b:2\n")
+    assert watched.now() == [Place("http://b:2")]
+
+
+def test_a_file_may_be_empty_for_now(tmp_path):
+    file = tmp_path / "drivers"
+    file.write_text("")
+    assert Targets([], str(file), []).now() == []
+
+
+def test_a_wrong_line_is_named(tmp_path):
+    file = tmp_path / "drivers"
+    file.write_text("a:1\nftp://b\n")
+    with pytest.raises(TargetError, match="drivers line 2: 'ftp://b'"):
+        Targets([], str(file), [])
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
+    file = tmp_path / "drivers"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(TargetError, match=f"--targets {file}"):
+        Targets([], str(file), [])
+
+
+# -- DNS names --------------------------------------------------------------------------------
+
+
+def pod(address):
+    return Place("http://drivers:9719", address, "http://drivers:9719")
+
+
+def test_a_name_stands_for_all_its_addresses(dns):
+    dns["drivers"] = ["10.0.0.2", "10.0.0.1", "10.0.0.1"]
+    assert Targets([], None, ["http://drivers:9719"]).now() == [pod("10.0.0.1"), pod("10.0.0.2")]
+
+
+def test_a_name_is_looked_up_anew(dns):
+    dns["drivers"] = ["10.0.0.1"]
+    watched = Targets([], None, ["drivers:9719"])
+    watched.now()
+    dns["drivers"] = ["10.0.0.2"]
+    assert watched.now() == [pod("10.0.0.2")]
+
+
+def test_a_name_that_cannot_be_looked_up_keeps_its_last_addresses(dns):
+    dns["drivers"] = ["10.0.0.1"]
+    watched = Targets([], None, ["drivers:9719"])
+    watched.now()
+    del dns["drivers"]
+    assert watched.now() == [pod("10.0.0.1")]
+
+
+def test_a_name_without_any_address_yet_is_a_place_all_the_same(dns):
+    assert Targets([], None, ["drivers:9719"]).now() == [pod("")]
+
+
+def test_an_address_is_shown_beside_its_name():
+    assert pod("10.0.0.1").shown == "http://drivers:9719 (10.0.0.1)"
