@@ -19,7 +19,6 @@ from .script import Script
 STARTUP_SECONDS = 90.0
 AFTERMATH_SECONDS = 5.0
 POLL_SECONDS = 0.05
-DELIVERY_SECONDS = 1.0
 HEALTHY_SECONDS = 60.0
 
 
@@ -103,10 +102,16 @@ class Director:
             return self._receiver.pages[len(self._pages) :]
         known = [page.labels for page in self._pages]
         fresh = [alert for alert in self._sidecar.alerts() if alert.labels not in known]
-        if not fresh or not self._sidecar.flush(timeout=DELIVERY_SECONDS):
+        if not fresh or not self._is_delivered():
             return []
         now = time.time()
         return [Page(now, "firing", alert.labels, alert.annotations) for alert in fresh]
+
+    def _is_delivered(self) -> bool:
+        """Whether somebody else's webhook has taken all; its retries are left as they are."""
+        monitor = self._sidecar.snapshot().monitor
+        taken = sum(outcomes["delivered"] for outcomes in monitor.deliveries.values())
+        return taken > 0 and not any(monitor.outbox_pending.values())
 
     def _facts(self) -> dict[str, str]:
         facts = {"fate": f"{self._fate.name}: {self._fate.told}", "page": "none"}
