@@ -53,6 +53,7 @@ def test_a_long_batch_whose_tasks_finish_is_slow_and_not_stalled(spark, watch, p
     commits(sidecar, "slow")
     slow.work = count_for_seconds
     page = pages.wait_for("BatchSlow", "slow")
+    slow.work = None
     pages.wait_for("BatchSlow", "slow", status="resolved")
 
     assert page.labels["severity"] == "warning"
