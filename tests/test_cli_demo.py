@@ -16,7 +16,8 @@ COULD_NOT_BEGIN = 2
 def scripts(monkeypatch):
     """What demos were asked for, and never played."""
     asked = []
-    monkeypatch.setattr(cli, "_demo", lambda script: asked.append(script) or 7)
+    play = lambda **arguments: asked.append(Script(**arguments)) or 7
+    monkeypatch.setitem(cli._COMMANDS, "demo", play)
     return asked
 
 
