@@ -11,6 +11,8 @@ EARLY_SECONDS = (1.0, 3.0, 7.0, 15.0, 30.0)
 FIRST_PAUSE_SECONDS = 30.0
 MAX_PAUSE_SECONDS = 300.0
 MAX_DOUBLINGS = 4
+NEWS_PAUSE_SECONDS = 5.0
+"""A new page does not wait for the end of a long pause, only this long after the last failure."""
 
 
 class Breaker(msgspec.Struct, frozen=True):
@@ -19,8 +21,8 @@ class Breaker(msgspec.Struct, frozen=True):
     It opens at the fifth. From then on there is one attempt at a time: 1, 3, 7, 15 and 30 s
     after the failures began, so that many pages do not make a short outage a long one, and
     then after pauses of 30, 60, 120, 240 and 300 seconds. Any other answer closes it. Nothing
-    is sent before ``not_before``: of an open breaker, or when the receiver asked for rest. It
-    delays, and drops nothing.
+    is sent before ``not_before``: of an open breaker, or when the receiver asked for rest
+    (``rest_until``). It delays, and drops nothing.
     """
 
     failures: int = 0
@@ -29,21 +31,33 @@ class Breaker(msgspec.Struct, frozen=True):
     pauses: int = 0
     asked: bool = False
     """The last failure came with a ``Retry-After``."""
+    rest_until: float = float("-inf")
+    failed_at: float = float("-inf")
 
     @property
     def is_open(self) -> bool:
         """Whether the receiver counts as down."""
         return self.failures >= OPEN_AFTER
 
+    @property
+    def news_at(self) -> float:
+        """When a critical page that was never tried may be, whatever the pause.
+
+        The receiver may be back for minutes already, and somebody has to know.
+        """
+        if not self.is_open:
+            return self.not_before
+        return min(self.not_before, max(self.rest_until, self.failed_at + NEWS_PAUSE_SECONDS))
+
     def failed(self, now: float, retry_after: float | None = None) -> Breaker:
         """The breaker after a transient failure at ``now``.
 
         ``retry_after`` is the rest the receiver asked for, in seconds. Asked for the first time
         it is taken at its word, for who asks is up again, only busy. What failed before
-        ``not_before`` was out of turn (a flush) and changes nothing.
+        ``not_before`` was out of turn (a flush, a new page) and makes no pause longer.
         """
         if now < self.not_before:
-            return self
+            return replace(self, failed_at=now)
         began_at = now if self.failures == 0 else self.began_at
         rest = Breaker(
             failures=self.failures + 1,
@@ -51,6 +65,8 @@ class Breaker(msgspec.Struct, frozen=True):
             not_before=now + (retry_after or 0.0),
             pauses=self.pauses,
             asked=retry_after is not None,
+            rest_until=now + (retry_after or 0.0),
+            failed_at=now,
         )
         if not rest.is_open or (rest.asked and not self.asked):
             return rest

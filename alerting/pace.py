@@ -64,7 +64,7 @@ class Pace:
             # A page cannot wait for a token when the driver may be about to exit.
             if urgent and (has_token or want.why is Why.TRIGGER):
                 return want
-        if not has_token or now < self._breaker.not_before:
+        if not has_token:
             return None
         return next((want for want in by_urgency if self._due_at(want) <= now), None)
 
@@ -72,8 +72,7 @@ class Pace:
         """When ``choose`` may find something, None if there is nothing to send."""
         if not wants:
             return None
-        due_at = min(self._due_at(want) for want in wants)
-        return max(due_at, self._breaker.not_before, self._bucket.ready_at(now))
+        return max(min(map(self._due_at, wants)), self._bucket.ready_at(now))
 
     def is_attempted(self, wants: Sequence[Want], urgent_round: int) -> bool:
         """Whether each of ``wants`` has failed in this flush already."""
@@ -127,7 +126,10 @@ class Pace:
 
     def _due_at(self, want: Want) -> float:
         retry = self._retries.get(want.incident.key)
-        return float("-inf") if retry is None else self._ready_at(retry)
+        if retry is not None:
+            return max(self._ready_at(retry), self._breaker.not_before)
+        is_news = want.why is Why.TRIGGER and _is_critical(want)
+        return self._breaker.news_at if is_news else self._breaker.not_before
 
     def _ready_at(self, retry: Retry) -> float:
         """An open breaker alone decides when to try again what failed for the outage."""
@@ -142,9 +144,12 @@ class Pace:
         """
         retry = self._retries.get(want.incident.key)
         failures = retry.failures if retry is not None else 0
-        critical = want.incident.severity == Severity.CRITICAL.value
         turn = failures if self._breaker.is_open else min(failures, 1)
-        return turn, want.why, not critical, want.incident.starts_at
+        return turn, want.why, not _is_critical(want), want.incident.starts_at
+
+
+def _is_critical(want: Want) -> bool:
+    return want.incident.severity == Severity.CRITICAL.value
 
 
 def _pause(error: DeliveryError, failures: int) -> float:

@@ -67,7 +67,7 @@ def child(folder):
 
 def written(spool, **rows):
     """A spool with these rows on the disk."""
-    spool.load()
+    spool.load(PATIENCE_SECONDS)
     for receiver, held in rows.items():
         spool.offer(receiver, held)
     assert spool.flush(PATIENCE_SECONDS)
@@ -101,26 +101,26 @@ def test_what_is_offered_is_there_for_the_next_process(spool):
     rows = {"pager": (row(1), row(2, Told.FIRING)), "chat": (row(1, Told.UNSURE),)}
     written(spool(), **rows).close(PATIENCE_SECONDS)
 
-    assert spool().load() == rows
+    assert spool().load(PATIENCE_SECONDS) == rows
 
 
 def test_rows_are_taken_once(spool):
     written(spool(), pager=(row(1),)).close(PATIENCE_SECONDS)
     successor = spool()
 
-    assert successor.load() == {"pager": (row(1),)}
+    assert successor.load(PATIENCE_SECONDS) == {"pager": (row(1),)}
     assert successor.load(0.0) is None
 
 
 def test_there_is_nothing_to_take_over_where_no_spool_was(spool):
-    assert spool().load() is None
+    assert spool().load(PATIENCE_SECONDS) is None
 
 
 def test_an_empty_spool_is_a_spool(spool):
     """It says that nothing was left open; without one an earlier driver may have."""
     written(spool()).close(PATIENCE_SECONDS)
 
-    assert spool().load() == {}
+    assert spool().load(PATIENCE_SECONDS) == {}
 
 
 def test_rows_that_are_gone_are_gone_from_the_disk(spool):
@@ -128,14 +128,14 @@ def test_rows_that_are_gone_are_gone_from_the_disk(spool):
     written(one, pager=(row(2),), chat=(row(3),))
     written(one, chat=()).close(PATIENCE_SECONDS)
 
-    assert spool().load() == {"pager": (row(2),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(2),)}
 
 
 def test_rows_of_a_receiver_that_nobody_offers_stay(spool):
     written(spool(), pager=(row(1),), chat=(row(2),)).close(PATIENCE_SECONDS)
     written(spool(), chat=()).close(PATIENCE_SECONDS)
 
-    assert spool().load() == {"pager": (row(1),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(1),)}
 
 
 def test_nothing_is_written_over_rows_that_nobody_took(spool):
@@ -147,7 +147,7 @@ def test_nothing_is_written_over_rows_that_nobody_took(spool):
     assert successor.flush(0.2) is False
 
     successor.close(0.1)
-    assert spool().load() == {"pager": (row(1),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(1),)}
 
 
 def test_other_words_are_not_worth_a_write(spool, folder):
@@ -187,7 +187,7 @@ def test_only_its_owner_may_read_it(spool, folder):
 def test_a_file_that_others_may_read_is_closed_to_them(spool, folder):
     written(spool()).close(PATIENCE_SECONDS)
     database(folder).chmod(0o644)
-    spool().load()
+    spool().load(PATIENCE_SECONDS)
 
     assert mode(database(folder)) == "0o600"
 
@@ -219,7 +219,7 @@ def test_a_process_that_is_killed_leaves_its_rows(child, spool):
     process.send_signal(signal.SIGKILL)
     process.wait()
 
-    assert told(spool().load()) == {"pager": ["nothing", "firing"]}
+    assert told(spool().load(PATIENCE_SECONDS)) == {"pager": ["nothing", "firing"]}
 
 
 def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, spool, folder):
@@ -232,7 +232,7 @@ def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, s
         process.send_signal(signal.SIGKILL)
         process.wait()
         one = spool()
-        rows = one.load() or {}
+        rows = one.load(PATIENCE_SECONDS) or {}
         one.close(PATIENCE_SECONDS)
         assert one.problem == ""
         assert is_sound(database(folder))
@@ -253,7 +253,7 @@ def test_the_successor_of_a_killed_driver_delivers_what_was_left_and_nothing_twi
     delivery = Delivery(recorder, Guard(), spool=kept)
     dispatch = Dispatch((delivery,), spool=kept)
     delivery.start()
-    open_ones = dispatch.adopt(kept.load() or {})
+    open_ones = dispatch.adopt(kept.load(PATIENCE_SECONDS) or {})
     dispatch.offer(open_ones)
     assert delivery.flush(PATIENCE_SECONDS)
     assert recorder.sent == [("q1", "firing")]
@@ -263,7 +263,7 @@ def test_the_successor_of_a_killed_driver_delivers_what_was_left_and_nothing_twi
     delivery.close(PATIENCE_SECONDS)
     kept.close(PATIENCE_SECONDS)
     assert sorted(recorder.sent[1:]) == [("q1", "resolved"), ("q2", "resolved")]
-    assert spool().load() == {}
+    assert spool().load(PATIENCE_SECONDS) == {}
 
 
 # -- what goes wrong --------------------------------------------------------------------------
@@ -276,6 +276,18 @@ def damage_header(path):
 def damage_inside(path):
     content = bytearray(path.read_bytes())
     content[4096:] = bytes(random.Random(1).randbytes(len(content) - 4096))
+    path.write_bytes(bytes(content))
+
+
+def damage_index(path):
+    connection = sqlite3.connect(path)
+    (page,) = connection.execute(
+        "SELECT rootpage FROM sqlite_master WHERE type = 'index'"
+    ).fetchone()
+    (size,) = connection.execute("PRAGMA page_size").fetchone()
+    connection.close()
+    content = bytearray(path.read_bytes())
+    content[(page - 1) * size : page * size] = b"\xff" * size
     path.write_bytes(bytes(content))
 
 
@@ -304,14 +316,14 @@ def test_an_unreadable_file_is_put_aside_and_work_goes_on(spool, folder, caplog,
     written(spool(), pager=tuple(row(number) for number in range(50))).close(PATIENCE_SECONDS)
     mishap(database(folder))
     one = spool()
-    assert not one.load()
+    assert not one.load(PATIENCE_SECONDS)
     written(one, pager=(row(7),)).close(PATIENCE_SECONDS)
 
     aside = folder / f"{database(folder).name}.corrupt-1700000000"
     assert aside.exists()
     assert str(aside) in one.problem
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert spool().load() == {"pager": (row(7),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(7),)}
 
 
 def test_a_row_that_is_damaged_does_not_cost_the_others(spool, folder):
@@ -322,8 +334,45 @@ def test_a_row_that_is_damaged_does_not_cost_the_others(spool, folder):
     connection.close()
     one = spool()
 
-    assert one.load() == {"pager": (row(2),)}
+    assert one.load(PATIENCE_SECONDS) == {"pager": (row(2),)}
     until(lambda: "q1/QueryFailed of pager was unreadable" in one.problem, "the damage is said")
+    one.close(PATIENCE_SECONDS)
+    successor = spool()
+    assert successor.load(PATIENCE_SECONDS) == {"pager": (row(2),)}
+    successor.close(PATIENCE_SECONDS)
+    assert successor.problem == "", "it is said once"
+
+
+@pytest.mark.contains_errors
+def test_damage_that_only_a_write_finds_costs_nothing(spool, folder, monkeypatch):
+    """The rows were read and are held in memory; they go into a new file."""
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    rows = tuple(row(number) for number in range(50))
+    written(spool(), pager=rows).close(PATIENCE_SECONDS)
+    damage_index(database(folder))
+    one = spool()
+    assert one.load(PATIENCE_SECONDS) == {"pager": rows}
+    one.offer("pager", (*rows, row(50)))
+    assert one.flush(PATIENCE_SECONDS)
+    one.close(PATIENCE_SECONDS)
+
+    assert "put aside" in one.problem
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (*rows, row(50))}
+
+
+def test_the_log_of_a_corrupt_file_is_not_played_into_the_new_one(child, spool, folder):
+    """A killed process leaves one."""
+    written(spool(), chat=tuple(row(number) for number in range(50))).close(PATIENCE_SECONDS)
+    process = child("holds")
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert (folder / f"{database(folder).name}-wal").stat().st_size > 0
+    damage_inside(database(folder))
+    written(spool(), pager=(row(7),)).close(PATIENCE_SECONDS)
+
+    assert (folder / f"{database(folder).name}.corrupt-1700000000").exists()
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(7),)}
 
 
 @pytest.mark.contains_errors
@@ -339,7 +388,7 @@ def test_a_file_that_breaks_while_it_is_used_is_replaced(spool, folder, monkeypa
     written(one, pager=(row(1), row(2))).close(PATIENCE_SECONDS)
 
     assert "malformed" in one.problem
-    assert spool().load() == {"pager": (row(1), row(2))}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(1), row(2))}
 
 
 def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(
@@ -350,7 +399,7 @@ def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(
     process = child("holds")
     assert process.stdout.readline() == "ready\n"
     one = spool()
-    assert one.load() is None
+    assert one.load(PATIENCE_SECONDS) is None
     assert one.problem.endswith("in use by another process")
     one.offer("pager", (row(3),))
     assert one.flush(0.2) is False
@@ -368,19 +417,19 @@ def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(
     assert one.flush(PATIENCE_SECONDS)
     until(lambda: one.problem == "", "all is well")
     one.close(PATIENCE_SECONDS)
-    assert len(spool().load()["pager"]) == 3
+    assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 3
 
 
 def test_two_spools_of_one_process_do_not_share_a_file(spool):
     """The system's lock alone would let the second one in."""
     first = written(spool(), pager=(row(1),))
     second = spool()
-    assert second.load() is None
+    assert second.load(PATIENCE_SECONDS) is None
     assert "in use" in second.problem
     second.close(PATIENCE_SECONDS)
     first.close(PATIENCE_SECONDS)
 
-    assert spool().load() == {"pager": (row(1),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(1),)}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody without rights")
@@ -401,7 +450,7 @@ def test_a_folder_that_cannot_be_made_is_said_and_deliveries_do_not_notice(spool
     recorder = Recorder()
     delivery = Delivery(recorder, Guard(), spool=one)
     delivery.start()
-    assert one.load() is None
+    assert one.load(PATIENCE_SECONDS) is None
     delivery.offer((incident(),))
     assert delivery.flush(PATIENCE_SECONDS)
     delivery.close(PATIENCE_SECONDS)
@@ -436,7 +485,7 @@ def test_a_disk_that_works_again_gets_everything(spool, folder, monkeypatch):
     until(lambda: one.problem == "", "all is well")
     one.close(PATIENCE_SECONDS)
 
-    assert len(spool().load()["pager"]) == 2
+    assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
 
 
 def test_offering_does_not_wait_for_the_disk(spool, folder):
@@ -462,14 +511,14 @@ def test_a_forked_child_neither_writes_nor_waits_nor_keeps_the_file(spool):
         process = os.fork()
         if process == 0:
             one.offer("pager", ())
-            quiet = one.load() is None and one.flush(5.0)
+            quiet = one.load(PATIENCE_SECONDS) is None and one.flush(5.0)
             one.close(5.0)
             one._file._connection = None
             os._exit(0 if quiet else 1)
     assert os.waitpid(process, 0)[1] == 0
     written(one, pager=(row(1), row(2))).close(PATIENCE_SECONDS)
 
-    assert len(spool().load()["pager"]) == 2
+    assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
 
 
 def test_a_child_that_outlives_its_driver_keeps_nobody_out(folder):
@@ -522,7 +571,9 @@ def test_killed_again_and_again_every_page_is_told(spool):
         recorder.always = outage() if number < 9 and chance.random() < 0.7 else None
         delivery = Delivery(recorder, Guard(), spool=kept)
         dispatch = Dispatch((delivery,), spool=kept)
-        inherited = dispatch.adopt(found) if (found := kept.load()) is not None else ()
+        inherited = (
+            dispatch.adopt(found) if (found := kept.load(PATIENCE_SECONDS)) is not None else ()
+        )
         new = (incident(f"q{number}", starts_at=WALL + number),) if number < 9 else ()
         dispatch.offer((*inherited, *new))
         delivery.start()
