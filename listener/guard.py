@@ -8,7 +8,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable
 
-from .redaction import redact
+from .redaction import WITHHELD, redact
 
 log = logging.getLogger("querypulse")
 
@@ -43,4 +43,7 @@ class Guard:
 
 def _story(error: Exception) -> str:
     """The traceback as text, redacted: errors of Spark and of HTTP clients quote secrets."""
-    return redact("".join(traceback.format_exception(error)).rstrip())
+    try:
+        return redact("".join(traceback.format_exception(error)).rstrip())
+    except Exception:  # noqa: BLE001 - an error nobody can print must not get past its boundary
+        return WITHHELD

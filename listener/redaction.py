@@ -82,7 +82,8 @@ class Redactor:
             text = pattern.sub(REDACTED, text)
         for pattern in PREFIXED:
             text = pattern.sub(rf"\g<1>{REDACTED}", text)
-        text = hide_values(text, self._is_secret, REDACTED)
+        if self._names or self._options or SECRET_NAME.search(text):
+            text = hide_values(text, self._is_secret, REDACTED)
         for pattern in self._patterns:
             # What is hidden already stays as it is, though a pattern such as \w+ matches it.
             text = REDACTED.join(pattern.sub(_hide, part) for part in text.split(REDACTED))

@@ -5,14 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-_QUOTE = r"(?:\\{0,16}[\"']|&(?:quot|apos|#3[49]);)"
+_QUOTE = r"(?:\\{0,16}[\"']|&(?:quot|apos|\#3[49]);)"
+_SPACE = r"(?:\s|\\n)"
 # One name, then what parts it from its value. Tied to the start of a word, it is tried once
 # for each. Group 2: as options are printed; a plain colon may be prose as well.
 _NAME = re.compile(
-    r"(?<![\w.-])([\w.-]+)"
-    rf"(?:({_QUOTE}\s{{0,3}}(?:=>?|:|->|,(?=\s{{0,3}}{_QUOTE}))\s{{0,3}}"
-    r"|\s{0,3}(?:=>?|->)\s{0,3}|%3[DdAa]|>|</name>(?:\s|\\n){0,9}<value>)"
-    r"|\s{0,3}:\s{0,3})"
+    rf"""(?x) (?<![\w.-]) ([\w.-]+) (?:
+    (
+        {_QUOTE} \s{{0,3}} (?: =>? | : | -> ) \s{{0,3}}
+      | {_QUOTE} \s{{0,3}} , \s{{0,9}} {_QUOTE} value {_QUOTE} \s? : \s{{0,3}}
+      | {_QUOTE} \s{{0,3}} , (?= \s{{0,3}} {_QUOTE} ) \s{{0,3}}
+      | {_SPACE}{{1,20}} value : \s{{0,3}}
+      | \s{{0,3}} (?: =>? | -> ) \s{{0,3}}
+      | %3[DdAa]
+      | >
+      | </name> {_SPACE}{{0,9}} <value>
+    )
+    | \s{{0,3}} : \s{{0,3}} )"""
 )
 # What opens a value, such as the quote in b"..." or Some("..."), stays, and so does its end.
 _OPENING = re.compile(

@@ -75,6 +75,18 @@ def test_an_error_that_cannot_even_be_printed_is_still_told(logged):
 
 
 @pytest.mark.contains_errors
+def test_an_error_whose_traceback_cannot_be_made_does_not_get_past_the_guard(logged):
+    def fail():
+        error = SyntaxError(HUNTER)
+        error.filename, error.lineno, error.text, error.offset = "x", 1, 7, 3
+        raise error
+
+    assert not Guard().attempt("here", fail)
+    assert "contained error in here: SyntaxError" in logged()
+    assert HUNTER not in logged()
+
+
+@pytest.mark.contains_errors
 def test_the_url_in_an_error_of_the_http_client_is_not_logged(logged):
     url = f"/hook/{HUNTER}"
     pool = HTTPConnectionPool("127.0.0.1", 1)

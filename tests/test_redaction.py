@@ -128,7 +128,7 @@ def test_words_without_a_secret_stay(words):
         "4f0c1b9e-1f6a-4b7e-9d0e-0d6a3a1b2c3d",
         "org.apache.spark.sql.execution.streaming.MicroBatchExecution.runBatch(MicroBatchExecution.scala:712)",
         "batch 812 committed, none planned",
-        "setting 'webhook_secret_file': cannot read /etc/secret: no such file",
+        "setting 'webhook_secret_file': cannot read /etc/hook: no such file",
         "spark.acme.token.path=/run/token",
         "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         "part-00000-4f0c1b9e-1f6a-4b7e-9d0e-0d6a3a1b2c3d-c000.snappy.parquet",

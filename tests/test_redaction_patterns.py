@@ -214,7 +214,7 @@ def test_a_text_whose_redaction_fails_is_withheld(monkeypatch):
     def fail(*_):
         raise RecursionError
 
-    monkeypatch.setattr(redaction, "hide_values", fail)
+    monkeypatch.setattr(redaction, "hide_values", fail)  # nothing that can be sent makes it fail
 
     assert Redactor().text(f"token={HUNTER}") == WITHHELD
 

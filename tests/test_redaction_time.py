@@ -29,7 +29,7 @@ HOSTILE = (
     *["a", "A", "1", ".", "-", "_", " ", "\n", "\t", "=", ":", "/", "@", '"', "'", "\\", "+", "%", "("],
     *["a ", "a=", "a:", "a->", "a %", "a.b-c_", 'a"', "a\\", 'a" , "', 'a\\"', "a%3D", "a</name> ", "é="],
     *["password", "password=", "password: ", 'password="', "password='\\'", 'password=\\"', "pwd '"],
-    *["password=((", "password=a(b(", "password= ", "password=&quot;", "a&quot;", "&", "token->", "token", "sig", "sas=", "--token", "--a"],
+    *["password=((", "password=a(b(", "password= ", "password=&quot;", "a&quot;", "&", "a    value", '"a", "value"', "token->", "token", "sig", "sas=", "--token", "--a"],
     *["-----BEGIN ", "-----BEGIN PRIVATE KEY", "-----BEGIN PRIVATE KEY-----END", "-----END"],
     *["ey", "eyaaaaaaaa.", "eyaaaaaaaaa.eyaaaaaaaa.", "AKIA", "AIza", "AIza" + "a" * 34 + "!", "ya29.", "1Q~"],
     *["aaa1Q~", "aaa1Q~" + "a" * 30 + "!", "dapi" + "a" * 31 + "g", "gh", "ghp_", "xoxb-", "xapp-", "glc_", "hvs."],

@@ -38,6 +38,8 @@ _PLANTED = (
     Planted("ruby", f":password=>'{HUNTER}'", HUNTER),
     Planted("xml", f"<sas-token>{HUNTER}</sas-token>", HUNTER),
     Planted("hadoop xml", f"<name>fs.s3a.secret.key</name>\n <value>{HUNTER}</value>", HUNTER),
+    Planted("kubernetes json", f'{{"name": "DB_PASSWORD", "value": "{HUNTER}"}}', HUNTER),
+    Planted("kubernetes yaml", f"- name: DB_PASSWORD\n      value: {HUNTER}", HUNTER),
     Planted("html", f"{{&quot;password&quot;: &quot;{HUNTER}&quot;}}", HUNTER),
     Planted("yaml", f"passphrase: {HUNTER}", HUNTER),
     Planted("url encoded", f"?next=%2Fx%3Fpassword%3D{HUNTER}", HUNTER),
