@@ -8,7 +8,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from .check import check
 from .demo.fates import FATES
@@ -40,15 +39,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _demo(**arguments: Any) -> int:
+def _demo(script: Script) -> int:
     require_spark()
     from .demo.run import run
 
-    return run(Script(**arguments))
+    return run(script)
 
 
 _COMMANDS: dict[str, Callable[..., int]] = {
-    "demo": _demo,
+    "demo": lambda **arguments: _demo(Script(**arguments)),
     "replay": lambda **arguments: replay(Request(**arguments)),
     "check": lambda: check(os.environ),
     "test-alert": lambda: try_receivers(os.environ),
