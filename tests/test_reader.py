@@ -13,6 +13,8 @@ from querypulse.listener.prober import Prober
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived, EventReader, Marker
 from querypulse.sidecar.monitor import MonitorFacts
+from querypulse.sidecar.settings import Settings
+from querypulse.sidecar.telling import Telling
 
 STARTED = '{"id": "i", "runId": "r", "name": "a"}'
 PROGRESS = '{"progress": {"id": "i", "runId": "r", "batchId": 3}}'
@@ -216,6 +218,6 @@ def dropped_as_shown(desk):
         prober=Prober(None, 1.0, lambda: None),
         worker=worker,
         guard=desk.guard,
-        deliveries=[],
+        telling=Telling(Settings(), "etl", desk.guard, receivers=[], heartbeat=None),
     )
     return dict(facts.board(worker.judged).monitor.events_dropped)
