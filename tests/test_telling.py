@@ -120,12 +120,12 @@ def test_a_heartbeat_beats_with_the_offers_and_is_counted(tell, server):
     telling = tell(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
     server.wait_for(1)
     until(lambda: telling.outcomes["heartbeat"]["delivered"], "it is counted")
-    telling.offer((), ())
-    server.wait_for(2)
+    # As the worker does: a beat that comes too early is forgotten.
+    until(lambda: telling.offer((), ()) or len(server.requests) > 1, "a beat is told")
     telling.close(Deadline(5))
 
-    paths = [request.path.partition("?")[0] for request in server.requests]
-    assert paths == ["/start", "/", "/log"]
+    first, *beats, last = [request.path.partition("?")[0] for request in server.requests]
+    assert (first, set(beats), last) == ("/start", {"/"}, "/log")
 
 
 # -- what outlives the driver ---------------------------------------------------------------------
