@@ -8,6 +8,8 @@ OLDEST_SPARK := 3.5.9
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
+# Many of these tests wait for sockets and other processes; those with Spark want the machine.
+SIDE_BY_SIDE := -n 4 --dist worksteal
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl
 
@@ -22,11 +24,12 @@ demo: java $(VENV)/.spark
 
 ## make test       all tests, real Spark and real Prometheus tools included
 test: system-packages $(VENV)/.tests
-	$(BIN)/python -Im pytest $(ARGS)
+	$(BIN)/python -Im pytest -m "not spark" $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/python -Im pytest -m spark $(ARGS)
 
 ## make test-fast  every test that needs no Java
 test-fast: $(VENV)/.tests
-	$(BIN)/python -Im pytest -m "not spark" $(ARGS)
+	$(BIN)/python -Im pytest -m "not spark" $(SIDE_BY_SIDE) $(ARGS)
 
 ## make test-oldest  what touches Spark's insides, on the oldest Spark supported
 test-oldest: $(OLDEST)/.tests

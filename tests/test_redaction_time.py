@@ -19,11 +19,11 @@ from querypulse.listener.redaction import CUT_CHARACTERS, MAX_CHARACTERS, REDACT
 from querypulse.listener.redaction_names import hide_values
 from querypulse.listener.redaction_shapes import PREFIXED, SECRET_NAME, WHOLE
 
-LARGE = MAX_CHARACTERS - CUT_CHARACTERS
+LARGE = (MAX_CHARACTERS - CUT_CHARACTERS) // 2
 ALLOWED = 9.0
 """For four times the text, two doublings: what is linear takes 4 times as long, what is
 quadratic 16 times."""
-TOO_FAST_TO_MEASURE = 0.003
+TOO_FAST_TO_MEASURE = 0.002
 
 HOSTILE = (
     *["a", "A", "1", ".", "-", "_", " ", "\n", "\t", "=", ":", "/", "@", '"', "'", "\\", "+", "%", "("],
@@ -62,9 +62,9 @@ def fill(unit, size):
 
 
 def seconds(work, text):
-    """The best of a few, in the CPU time of this thread: the machine is busy with others."""
+    """The best of two, in the CPU time of this thread: the machine is busy with others."""
     taken = []
-    for _ in range(3):
+    for _ in range(2):
         began = time.thread_time()
         work(text)
         taken.append(time.thread_time() - began)
@@ -92,7 +92,7 @@ def slow_units(work, units):
 
 
 def test_the_yardstick_knows_a_quadratic_pattern():
-    assert growth(hide(re.compile("a*b")), "a", LARGE // 8) >= ALLOWED
+    assert growth(hide(re.compile("a*b")), "a", LARGE // 2) >= ALLOWED
 
 
 @pytest.mark.parametrize("pattern", [*WHOLE, *PREFIXED], ids=lambda pattern: pattern.pattern[:40])
@@ -118,7 +118,7 @@ def test_a_whole_redaction_of_hostile_text_takes_no_more_than_its_share(unit):
 
 
 @given(st.sampled_from(PLANTED), st.data())
-@effort(max_examples=60)
+@effort(max_examples=30)
 def test_beginnings_of_secrets_without_their_ends_take_no_more_than_their_share(planted, data):
     begun = planted.text[: data.draw(st.integers(1, len(planted.text)))]
 
