@@ -6,7 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 OPEN_AFTER = 5
-EARLY_SECONDS = (1.0, 3.0, 7.0, 15.0, 30.0)
+EARLY_SECONDS = (1.0, 3.0, 7.0, 15.0, 22.0, 30.0)
 """When a young outage is looked at again, counted from its beginning."""
 FIRST_PAUSE_SECONDS = 30.0
 MAX_PAUSE_SECONDS = 300.0
@@ -18,8 +18,8 @@ NEWS_PAUSE_SECONDS = 5.0
 class Breaker(msgspec.Struct, frozen=True):
     """Counts the transient failures in a row of one receiver; times are monotonic seconds.
 
-    It opens at the fifth. From then on there is one attempt at a time: 1, 3, 7, 15 and 30 s
-    after the failures began, so that many pages do not make a short outage a long one, and
+    It opens at the fifth. From then on there is one attempt at a time: 1, 3, 7, 15, 22 and 30
+    s after the failures began, so that many pages do not make a short outage a long one, and
     then after pauses of 30, 60, 120, 240 and 300 seconds. Any other answer closes it. Nothing
     is sent before ``not_before``: of an open breaker, or when the receiver asked for rest
     (``rest_until``). It delays, and drops nothing.

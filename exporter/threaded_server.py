@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from socketserver import TCPServer
@@ -40,7 +42,10 @@ class ThreadedServer(TCPServer):
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         address: Any
         self.address_family, _, _, _, address = found[0]
+        self._connections: set[socket.socket] = set()
         super().__init__(address, exchange)
+        myself = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _leave(myself()))
 
     def step(self) -> None:
         """Wait a moment for a free slot, then for a client."""
@@ -86,15 +91,24 @@ class ThreadedServer(TCPServer):
         # A client that is silent, gone or speaks no TLS is not an error of ours.
         with suppress(OSError):
             connection = self._secure(request)
+            self._connections.add(connection)
             try:
                 if isinstance(connection, ssl.SSLSocket):
                     connection.settimeout(IO_SECONDS)
                     connection.do_handshake()
                 self.finish_request(connection, client_address)
             finally:
+                self._connections.discard(connection)
                 self.shutdown_request(connection)
 
     def _secure(self, request: socket.socket) -> socket.socket:
         if self._context is None:
             return request
         return self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+
+
+def _leave(server: ThreadedServer | None) -> None:
+    """In a fork of the driver: else the port would stay taken, and connections open, with it."""
+    if server is not None:
+        for connection in (server.socket, *server._connections):  # noqa: SLF001 - our own
+            connection.close()

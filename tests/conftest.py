@@ -10,8 +10,15 @@ from hypothesis import HealthCheck, settings
 
 from querypulse.listener.guard import Guard
 
-# A busy CI machine is slow, not wrong.
-settings.register_profile("querypulse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
+
+# A busy CI machine is slow, not wrong; and it checks a change, by the same examples each time.
+settings.register_profile(
+    "querypulse",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=REQUIRE_ALL,
+)
 settings.load_profile("querypulse")
 
 SPARK_CONF = {
@@ -22,7 +29,6 @@ SPARK_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 
 
 @pytest.fixture(autouse=True)

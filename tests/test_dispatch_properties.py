@@ -79,7 +79,7 @@ class House(RuleBasedStateMachine):
         if query not in self.fires:
             self.pass_time(1.0)
             self.fires[query] = incident(query, starts_at=self.wall.now)
-            if query not in self.pager.open:
+            if query not in self.pager.open | self.phone.open:
                 self.must_hear[query, self.wall.now] = len(self.pager.heard + self.phone.heard)
             self.offer()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -40,6 +41,26 @@ def test_a_driver_out_of_threads_loses_one_answer_only(monkeypatch):
             get(server, "/livez")
         assert guard.errors["exporter"] == 1
         assert get(server, "/livez").status_code == 200
+
+
+def test_a_living_fork_of_the_driver_does_not_keep_the_port():
+    reader, writer = os.pipe()
+    with serving(None) as server:
+        held = socket.create_connection(address(server))
+        child = os.fork()
+        if child == 0:
+            os.close(writer)
+            os.read(reader, 1)
+            os._exit(0)
+    try:
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address(server), timeout=1)
+        held.settimeout(10)
+        assert held.recv(1) == b""
+    finally:
+        held.close()
+        os.close(writer)
+        os.waitpid(child, 0)
 
 
 def test_a_taken_port_is_an_os_error_and_leaves_no_thread():

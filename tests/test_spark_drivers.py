@@ -120,7 +120,8 @@ def test_a_spark_context_that_dies_by_itself_is_one_incident(pages, tmp_path):
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("dead")
         page = pages.wait_for("QueryGone", "*")
-        assert page.annotations["reason"] == "the SparkContext stopped by itself: a, b"
+        # It does not wait until the last of them is known to be gone.
+        assert page.annotations["reason"].startswith("the SparkContext stopped by itself: ")
         assert [page.what for page in pages.pages] == [("QueryGone", "*")]
 
 
