@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from .configuration.settings import Settings, SettingsError
 from .failure import QueryFailure
-from .settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from .attachment import attach

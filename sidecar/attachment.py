@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from .settings_sources import load_settings
+from .configuration.settings_sources import load_settings
 from .sidecar import SIDECARS, Sidecar
 
 

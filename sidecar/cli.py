@@ -9,15 +9,15 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from .check import check
+from .commands.check import check
+from .commands.silence_command import SilenceRequest, add_silence_arguments, silence
+from .commands.try_receivers import try_receivers
+from .configuration.settings import SettingsError
 from .demo.fates import FATES
 from .demo.script import Script
 from .installed import NotInstalledError, require_spark
 from .replay.command import Request, add_arguments, replay
 from .replay.errors import ReplayError
-from .settings import SettingsError
-from .silence_command import SilenceRequest, add_silence_arguments, silence
-from .try_receivers import try_receivers
 from .watch.arguments import WatchRequest, add_watch_arguments
 from .watch.command import watch
 

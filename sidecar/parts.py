@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..alerting.alert import Incident
-from ..alerting.lifecycle import Lifecycle
+from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..exporter.board import Board
 from ..exporter.server import HttpServer
 from ..listener.guard import Guard
@@ -20,11 +20,11 @@ from ..listener.prober import Prober
 from ..listener.reader import EventReader, ExpectStop, Inbox, Marker
 from ..listener.spark_commit_log import SparkStorage
 from ..listener.spark_probe import SparkProbe
-from . import wiring
+from .configuration import wiring
+from .configuration.outfit import Outfit
+from .configuration.settings import Settings
 from .deadline import Deadline
 from .monitor import MonitorFacts
-from .outfit import Outfit
-from .settings import Settings
 from .telling import Telling
 from .worker import Judged, Worker
 

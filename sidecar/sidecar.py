@@ -19,13 +19,13 @@ from ..listener.mailbox import Mailbox
 from ..listener.probing import Context
 from ..listener.reader import Marker
 from ..listener.redacted_log import RedactedLog
+from .configuration.outfit import outfit
+from .configuration.receiver_settings import SilenceSettings
+from .configuration.settings import Settings
 from .deadline import Deadline
 from .failure import first_failure, nothing_left
-from .outfit import outfit
 from .parts import MAILBOX_CAPACITY, Parts
-from .receiver_settings import SilenceSettings
 from .registry import Registry
-from .settings import Settings
 from .silencing import until_of
 
 log = logging.getLogger("querypulse")

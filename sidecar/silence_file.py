@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from .receiver_settings import SilenceSettings
+from .configuration.receiver_settings import SilenceSettings
 
 FILE_MODE = 0o644
 """Whoever runs the driver may be another user; a silence is no secret."""

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from ..alerting.silences import Silence
+from ..alerting.lifecycle.silences import Silence
 from ..listener.guard import Guard
-from .receiver_settings import SilenceSettings
+from .configuration.receiver_settings import SilenceSettings
 from .silence_file import read_silences
 
 log = logging.getLogger("querypulse")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..alerting.alert import Incident
-from ..alerting.dispatch import Dispatch
+from ..alerting.outbox.dispatch import Dispatch
+from ..alerting.outbox.row import Row
 from ..alerting.receivers.heartbeat import Heartbeat
 from ..alerting.receivers.receiver import Receiver
-from ..alerting.row import Row
 from ..listener.guard import Guard
-from . import wiring
+from .configuration import wiring
+from .configuration.settings import Settings
 from .deadline import Deadline
-from .settings import Settings
 
 
 class Telling:

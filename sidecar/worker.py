@@ -10,9 +10,9 @@ import msgspec
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.evaluate import Judgement, evaluate
-from ..alerting.lifecycle import Lifecycle
+from ..alerting.lifecycle.lifecycle import Lifecycle
+from ..alerting.lifecycle.silences import Silence
 from ..alerting.policy import Policy
-from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.probing import ProbeReport

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from querypulse.alerting import Alert
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.finding import Finding, Severity, State
-from querypulse.alerting.wording import alert_of
+from querypulse.alerting.lifecycle.wording import alert_of
 
 
 def alert(query: str = "bronze", severity: str = "critical", **fields) -> Alert:

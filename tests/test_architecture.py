@@ -257,9 +257,9 @@ def test_only_commands_write_to_the_terminal():
     writing = {name for name in FILES if "sys.stdout" in FILES[name].read_text()}
 
     assert {name for name in writing if not is_demo(name)} == {
-        "sidecar/check.py",
+        "sidecar/commands/check.py",
         "sidecar/replay/command.py",
         "sidecar/replay/fleet.py",
-        "sidecar/silence_command.py",
-        "sidecar/try_receivers.py",
+        "sidecar/commands/silence_command.py",
+        "sidecar/commands/try_receivers.py",
     }

@@ -3,9 +3,9 @@
 import pytest
 from support.telling import incident, outage, wrong_token
 
-from querypulse.alerting.breaker import Breaker
-from querypulse.alerting.pace import Pace
-from querypulse.alerting.row import Want, Why
+from querypulse.alerting.outbox.breaker import Breaker
+from querypulse.alerting.outbox.pace import Pace
+from querypulse.alerting.outbox.row import Want, Why
 
 
 def failed(times, breaker=None, **options):

@@ -10,7 +10,7 @@ import pytest
 from support.http_double import HttpDouble
 
 from querypulse.sidecar import cli
-from querypulse.sidecar.settings import TYPES
+from querypulse.sidecar.configuration.settings import TYPES
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 COULD_NOT_BEGIN = 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configured import configured
+from querypulse.sidecar.configuration.configured import configured
 
 URL = "https://hooks.example.com/hidden"
 KEY = "hidden0123456789abcdefghijklmnop"

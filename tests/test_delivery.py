@@ -20,10 +20,10 @@ from support.telling import (
     wrong_token,
 )
 
-from querypulse.alerting.delivery import OUTCOMES, Delivery
-from querypulse.alerting.outbox import Told
+from querypulse.alerting.outbox.delivery import OUTCOMES, Delivery
+from querypulse.alerting.outbox.outbox import Told
+from querypulse.alerting.outbox.routing import Route
 from querypulse.alerting.receivers.receiver import Habits, Receiver
-from querypulse.alerting.routing import Route
 from querypulse.listener.guard import Guard
 
 

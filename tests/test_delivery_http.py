@@ -14,7 +14,7 @@ from support.http_double import HttpDouble, held, reply
 from support.pagerduty_double import PagerDutyDouble
 from support.telling import PATIENCE_SECONDS, incident
 
-from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.receiver import Receiver
 from querypulse.alerting.receivers.secret import Secret
@@ -155,7 +155,7 @@ def wait_for_attempt(delivery, before):
 LAST_WORDS = """
 import atexit, sys
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.listener.guard import Guard

@@ -16,10 +16,10 @@ from support.telling import (
     wrong_token,
 )
 
-from querypulse.alerting.delivery import Delivery
-from querypulse.alerting.dispatch import Dispatch
+from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.outbox.dispatch import Dispatch
+from querypulse.alerting.outbox.routing import Route
 from querypulse.alerting.receivers.receiver import Habits
-from querypulse.alerting.routing import Route
 from querypulse.listener.guard import Guard
 
 

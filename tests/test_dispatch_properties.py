@@ -11,11 +11,11 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from support.clock import Clock
 from support.telling import WALL, gone, incident, lost_answer, outage, poison, said, wrong_token
 
-from querypulse.alerting.delivery import Delivery
-from querypulse.alerting.dispatch import Dispatch
+from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.outbox.dispatch import Dispatch
+from querypulse.alerting.outbox.routing import Route
+from querypulse.alerting.outbox.row import Row
 from querypulse.alerting.receivers.receiver import Habits
-from querypulse.alerting.routing import Route
-from querypulse.alerting.row import Row
 from querypulse.listener.guard import Guard
 
 QUERIES = ("a", "b", "c")

@@ -7,9 +7,9 @@ import pytest
 from support.exporter_boards import MONITOR, WALL, board, full_board, full_story
 from support.story import CONFLICT, Story, run
 
-from querypulse.alerting import delivery, outbox
 from querypulse.alerting.evaluate import Verdict
 from querypulse.alerting.finding import State
+from querypulse.alerting.outbox import delivery, outbox
 from querypulse.exporter.board import DELIVERY_OUTCOMES, LOSS_REASONS, STATES, Monitor
 from querypulse.exporter.readiness import UNREADY, Reason, readiness
 from querypulse.exporter.status import status

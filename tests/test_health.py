@@ -8,7 +8,7 @@ from support.ward import CALM_STATES
 
 from querypulse.alerting.evaluate import Judgement, Verdict
 from querypulse.alerting.finding import State
-from querypulse.alerting.health import Calm, Health
+from querypulse.alerting.lifecycle.health import Calm, Health
 from querypulse.listener.probing import Context
 
 AVAILABLE_NOW = "AvailableNowTrigger"

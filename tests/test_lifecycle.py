@@ -8,7 +8,7 @@ from support.lifecycle_table import SILENT, SILENT_BESIDES, TELLING, WELL, all_o
 from support.ward import WALL, Ward
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.flap_guard import FlapGuard
+from querypulse.alerting.lifecycle.flap_guard import FlapGuard
 from querypulse.listener.snapshot import Pause
 
 DAY = 24 * 3600

@@ -13,7 +13,7 @@ from support.telling import (
     wrong_token,
 )
 
-from querypulse.alerting.outbox import LOSSES, Outbox, Row, Told
+from querypulse.alerting.outbox.outbox import LOSSES, Outbox, Row, Told
 from querypulse.alerting.receivers.receiver import Habits
 
 DAY = 24 * 3600.0

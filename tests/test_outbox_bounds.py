@@ -3,8 +3,8 @@
 import msgspec
 from support.telling import WALL, incident, outage, over, wrong_token
 
-from querypulse.alerting.outbox import Outbox
-from querypulse.alerting.row import Row
+from querypulse.alerting.outbox.outbox import Outbox
+from querypulse.alerting.outbox.row import Row
 
 
 def queries(outbox):

@@ -19,7 +19,7 @@ from support.telling import (
     wrong_token,
 )
 
-from querypulse.alerting.outbox import Outbox, Row
+from querypulse.alerting.outbox.outbox import Outbox, Row
 from querypulse.alerting.receivers.receiver import Habits
 
 QUERIES = ("a", "b", "c")

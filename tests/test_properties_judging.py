@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.recorded import recorded
 from support.story import CONFLICT, Story, processing, progress, run, source
 
-from querypulse.alerting.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.decode import DecodeError, decode
 from querypulse.listener.events import EventKind, Idle, Started, Terminated

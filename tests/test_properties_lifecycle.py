@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.ward import STATES, WALL, WARNINGS, Ward
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.silences import Silence
+from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.snapshot import Pause
 
 QUERIES = ("a", "b", "c", "d")

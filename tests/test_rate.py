@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querypulse.alerting.rate import TokenBucket
+from querypulse.alerting.outbox.rate import TokenBucket
 
 
 def test_without_a_limit_everything_goes_at_once():

@@ -12,8 +12,8 @@ from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.prober import Prober
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived, EventReader, Marker
+from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.monitor import MonitorFacts
-from querypulse.sidecar.settings import Settings
 from querypulse.sidecar.telling import Telling
 
 STARTED = '{"id": "i", "runId": "r", "name": "a"}'

@@ -13,7 +13,7 @@ from querypulse.alerting.receivers.answer import Answer
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.receivers_from_settings import heartbeat, receivers, routes
+from querypulse.sidecar.configuration.receivers_from_settings import heartbeat, receivers, routes
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()

@@ -10,8 +10,8 @@ from support.planted import HUNTER, PLANTED
 
 from querypulse.alerting.evaluate import Judgement, Verdict
 from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.alerting.redacted import ERROR_CLASS, redacted
-from querypulse.alerting.wording import alert_of
 from querypulse.listener.redaction import REDACTED, WITHHELD, Redactor
 
 planted = st.sampled_from(PLANTED)

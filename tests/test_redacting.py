@@ -7,8 +7,8 @@ import pytest
 from querypulse.alerting.evaluate import Judgement, Verdict
 from querypulse.alerting.finding import Finding, Severity, State
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.own_values import secret_parts
-from querypulse.sidecar.redacting import Redacting
+from querypulse.sidecar.configuration.own_values import secret_parts
+from querypulse.sidecar.configuration.redacting import Redacting
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 TOKEN = "T0KEN567890abcdefgh"

@@ -10,10 +10,10 @@ from support.replays import after, changes, replayed, told
 from support.story import progress
 
 from querypulse.listener.events import Idle, Started, Terminated
+from querypulse.sidecar.configuration.settings import Settings
+from querypulse.sidecar.configuration.wiring import policy
 from querypulse.sidecar.replay import court
 from querypulse.sidecar.replay.court import Court
-from querypulse.sidecar.settings import Settings
-from querypulse.sidecar.wiring import policy
 
 TICK = 1.0
 

@@ -3,7 +3,7 @@
 import pytest
 from support.telling import incident
 
-from querypulse.alerting.routing import Route
+from querypulse.alerting.outbox.routing import Route
 
 BRONZE = Route(queries=("bronze*",))
 

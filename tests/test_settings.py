@@ -7,14 +7,14 @@ from datetime import datetime, timezone
 import pytest
 
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.masking import SECRET, TABLES, URLS, masked
-from querypulse.sidecar.receiver_settings import (
+from querypulse.sidecar.configuration.masking import SECRET, TABLES, URLS, masked
+from querypulse.sidecar.configuration.receiver_settings import (
     AlertmanagerSettings,
     PagerDutySettings,
     SilenceSettings,
     WebhookSettings,
 )
-from querypulse.sidecar.settings import TYPES, QuerySettings, check_value
+from querypulse.sidecar.configuration.settings import TYPES, QuerySettings, check_value
 
 CONTRACT = {
     "app_name": None,

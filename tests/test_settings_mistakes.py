@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.refusals import refused
 
 from querypulse.sidecar import SettingsError
-from querypulse.sidecar.settings import TYPES
-from querypulse.sidecar.settings_sources import CONFIG_VARIABLE, load_settings
+from querypulse.sidecar.configuration.settings import TYPES
+from querypulse.sidecar.configuration.settings_sources import CONFIG_VARIABLE, load_settings
 
 ROOT = Path(__file__).parent.parent
 

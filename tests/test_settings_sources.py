@@ -7,9 +7,9 @@ import json
 import pytest
 from support.refusals import refused
 
-from querypulse.sidecar.receiver_settings import PagerDutySettings, SlackSettings
-from querypulse.sidecar.settings import TYPES, QuerySettings
-from querypulse.sidecar.settings_sources import load_settings
+from querypulse.sidecar.configuration.receiver_settings import PagerDutySettings, SlackSettings
+from querypulse.sidecar.configuration.settings import TYPES, QuerySettings
+from querypulse.sidecar.configuration.settings_sources import load_settings
 
 # setting -> what an argument gives, and the same as text
 VALUES = {

@@ -9,7 +9,7 @@ from support.lifecycle_table import WELL, all_of
 from support.ward import WALL, Ward
 
 from querypulse.alerting.alert import Alert
-from querypulse.alerting.silences import Silence, silence_of, why_muted
+from querypulse.alerting.lifecycle.silences import Silence, silence_of, why_muted
 
 
 def alert(query="bronze", name="CommitStalled"):

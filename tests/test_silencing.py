@@ -9,7 +9,7 @@ from support.clock import Clock
 
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings, Sidecar
-from querypulse.sidecar.receiver_settings import SilenceSettings
+from querypulse.sidecar.configuration.receiver_settings import SilenceSettings
 from querypulse.sidecar.silence_file import add_silence
 from querypulse.sidecar.silencing import LOOK_EVERY_SECONDS, Silencing, until_of
 

@@ -18,11 +18,11 @@ from support.queries import until
 from support.spooling import row
 from support.telling import PATIENCE_SECONDS, WALL, Recorder, incident, outage
 
-from querypulse.alerting.delivery import Delivery
-from querypulse.alerting.dispatch import Dispatch
-from querypulse.alerting.outbox import Told
-from querypulse.alerting.spool import Spool
-from querypulse.alerting.spool_lock import SpoolLock
+from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.outbox.dispatch import Dispatch
+from querypulse.alerting.outbox.outbox import Told
+from querypulse.alerting.outbox.spool import Spool
+from querypulse.alerting.outbox.spool_lock import SpoolLock
 from querypulse.listener.guard import Guard
 
 CHILD = Path(spooling.__file__)
@@ -346,7 +346,7 @@ def test_a_row_that_is_damaged_does_not_cost_the_others(spool, folder):
 @pytest.mark.contains_errors
 def test_damage_that_only_a_write_finds_costs_nothing(spool, folder, monkeypatch):
     """The rows were read and are held in memory; they go into a new file."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     rows = tuple(row(number) for number in range(50))
     written(spool(), pager=rows).close(PATIENCE_SECONDS)
     damage_index(database(folder))
@@ -378,7 +378,7 @@ def test_the_log_of_a_corrupt_file_is_not_played_into_the_new_one(child, spool, 
 @pytest.mark.contains_errors
 def test_a_file_that_breaks_while_it_is_used_is_replaced(spool, folder, monkeypatch):
     """Everything that is held in memory is written again."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     one = written(spool(), pager=(row(1),))
     with sqlite3.connect(database(folder)) as connection:
         connection.execute("PRAGMA writable_schema=ON")
@@ -395,7 +395,7 @@ def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(
     child, spool, folder, monkeypatch
 ):
     """Two drivers of one name, or one that is slow to die: the file has one owner."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     process = child("holds")
     assert process.stdout.readline() == "ready\n"
     one = spool()
@@ -471,8 +471,8 @@ def test_a_full_disk_is_said_and_close_does_not_wait_for_it(child):
 @pytest.mark.contains_errors
 def test_a_disk_that_works_again_gets_everything(spool, folder, monkeypatch):
     """Here it is another program that sat on the file for long."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("querypulse.alerting.spool_file.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.outbox.spool_file.BUSY_SECONDS", 0.05)
     one = written(spool())
     blocker = sqlite3.connect(database(folder), isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")

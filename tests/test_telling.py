@@ -11,8 +11,8 @@ from support.receiver_incidents import incident
 
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings
+from querypulse.sidecar.configuration.receivers_from_settings import heartbeat, receivers
 from querypulse.sidecar.deadline import Deadline
-from querypulse.sidecar.receivers_from_settings import heartbeat, receivers
 from querypulse.sidecar.telling import Telling
 
 FIRING = incident("bronze")

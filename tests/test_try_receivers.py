@@ -9,7 +9,7 @@ import pytest
 from support.http_double import HttpDouble, raw, reply
 
 from querypulse.sidecar import cli
-from querypulse.sidecar.try_receivers import TEST_NAME
+from querypulse.sidecar.commands.try_receivers import TEST_NAME
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 COULD_NOT_BEGIN = 2

@@ -15,7 +15,7 @@ from support.queries import until
 from support.watching import ServedDriver
 
 from querypulse.sidecar import cli
-from querypulse.sidecar.settings import Settings
+from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.watch.hosts import receiver_hosts
 
 COULD_NOT_BEGIN = 2

@@ -7,12 +7,13 @@ import sys
 
 import pytest
 
-from querypulse.alerting.lifecycle import Terms
+from querypulse.alerting.lifecycle.lifecycle import Terms
 from querypulse.alerting.policy import Limits
 from querypulse.listener.guard import Guard
-from querypulse.sidecar import Settings, SettingsError, wiring
-from querypulse.sidecar.secret_files import read_secret
-from querypulse.sidecar.settings import QuerySettings
+from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.configuration import wiring
+from querypulse.sidecar.configuration.secret_files import read_secret
+from querypulse.sidecar.configuration.settings import QuerySettings
 
 HOOK = "https://hooks.example.com/services/hidden-path"
 

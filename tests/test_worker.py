@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from support.desk import WALL, Desk
 from support.story import CONFLICT, processing, run
 
-from querypulse.alerting.silences import Silence
+from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived
 from querypulse.listener.state import KEEP_COMPLETED_SECONDS

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
-from ..settings import Settings, SettingsError
-from ..settings_sources import load_settings
+from ..configuration.settings import Settings, SettingsError
+from ..configuration.settings_sources import load_settings
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from ..configuration.settings import Settings
+from ..configuration.wiring import policy
 from ..installed import require_spark
-from ..settings import Settings
-from ..wiring import policy
 from .applications import Application, find_applications
 from .changes import Change
 from .choices import chosen_settings

@@ -11,15 +11,15 @@ from collections.abc import Iterable, Mapping
 from types import FrameType
 
 from ...alerting.alert import Incident
-from ...alerting.silences import why_muted
+from ...alerting.lifecycle.silences import why_muted
 from ...listener.guard import Guard
 from ...listener.redacted_log import RedactedLog
-from .. import receivers_from_settings
+from ..configuration import receivers_from_settings
+from ..configuration.redacting import Redacting
+from ..configuration.secret_files import read_secret
+from ..configuration.settings import Settings, SettingsError
+from ..configuration.settings_sources import load_settings
 from ..deadline import Deadline
-from ..redacting import Redacting
-from ..secret_files import read_secret
-from ..settings import Settings, SettingsError
-from ..settings_sources import load_settings
 from ..silencing import Silencing
 from ..telling import Telling
 from .arguments import WatchRequest

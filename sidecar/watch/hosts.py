@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ...alerting.receivers.pagerduty import EVENTS_URLS
-from ..configured import configured
-from ..receiver_settings import AlertmanagerSettings, Common, PagerDutySettings
-from ..settings import Settings
+from ..configuration.configured import configured
+from ..configuration.receiver_settings import AlertmanagerSettings, Common, PagerDutySettings
+from ..configuration.settings import Settings
 from .network import Host
 from .targets import is_loopback
 

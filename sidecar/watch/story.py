@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...alerting.alert import Alert
 from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
+from ...alerting.lifecycle.wording import alert_of
 from ...alerting.receivers.encoding import rfc3339
-from ...alerting.wording import alert_of
 from .look import Look, Said
 from .memory import Subject
 

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from ..settings import SettingsError
+from ..configuration.settings import SettingsError
 from .look import Place
 
 ALLOWED = "http:// or https://, a host, and perhaps a port"

@@ -9,9 +9,9 @@ from support.story import progress
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.evaluate import Judgement
-from querypulse.alerting.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.policy import Limits, Policy
-from querypulse.alerting.silences import Silence
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import ProbedRun, ProbeReport

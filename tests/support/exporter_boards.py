@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.story import CONFLICT, Story, processing, progress
 
-from querypulse.alerting.wording import alert_of
+from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.exporter.board import Board, Monitor
 from querypulse.exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
 from querypulse.listener.events import Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from querypulse.sidecar import SettingsError
-from querypulse.sidecar.settings_sources import load_settings
+from querypulse.sidecar.configuration.settings_sources import load_settings
 
 
 def refused(arguments=None, environment=None, spark=None):

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from support.event_log import BEGAN
 
+from querypulse.sidecar.configuration.settings import Settings
+from querypulse.sidecar.configuration.wiring import policy
 from querypulse.sidecar.replay.applications import find_applications
 from querypulse.sidecar.replay.changes import Change
 from querypulse.sidecar.replay.replaying import Replay
-from querypulse.sidecar.settings import Settings
-from querypulse.sidecar.wiring import policy
 
 
 def replayed(*paths: Path, **settings):

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.evaluate import Judgement, Verdict
 from querypulse.alerting.finding import WHOLE_DRIVER, Finding, Severity, State
-from querypulse.alerting.lifecycle import Lifecycle, Terms
-from querypulse.alerting.silences import Silence
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.probing import RunFacts, parse_trigger
 from querypulse.listener.query import Ended, Outcome, Query
 from querypulse.listener.snapshot import Pause, Snapshot

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ..listener.snapshot import Snapshot
-from .alert import Alert, Incident
+from ...listener.snapshot import Snapshot
+from ..alert import Alert, Incident
+from ..evaluate import Judgement
 from .course import Course, begin, ended, found_again, is_expired, is_over, not_found
-from .evaluate import Judgement
 from .flap_guard import FlapGuard
 from .grouping import Grouping
 from .health import Health

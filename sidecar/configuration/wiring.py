@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from ..alerting.delivery import Delivery
-from ..alerting.lifecycle import Terms
-from ..alerting.policy import Limits, Policy
-from ..alerting.receivers.receiver import Receiver
-from ..alerting.spool import Spool
-from ..exporter.tls import Tls
-from ..listener.guard import Guard
+from ...alerting.lifecycle.lifecycle import Terms
+from ...alerting.outbox.delivery import Delivery
+from ...alerting.outbox.spool import Spool
+from ...alerting.policy import Limits, Policy
+from ...alerting.receivers.receiver import Receiver
+from ...exporter.tls import Tls
+from ...listener.guard import Guard
 from . import receivers_from_settings
 from .secret_files import read_secret
 from .settings import Settings, SettingsError

@@ -7,9 +7,9 @@ from enum import Enum, IntEnum
 import msgspec
 from msgspec.structs import replace
 
-from .alert import Incident
-from .finding import Severity
-from .receivers.receiver import Habits
+from ..alert import Incident
+from ..finding import Severity
+from ..receivers.receiver import Habits
 
 LATE_SECONDS = 60.0
 """A page told later than this after it was queued says so."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..alerting.receivers.alertmanager import Alertmanager
-from ..alerting.receivers.heartbeat import Heartbeat
-from ..alerting.receivers.http_options import HttpOptions
-from ..alerting.receivers.pagerduty import EVENTS_URLS, PagerDuty
-from ..alerting.receivers.receiver import Receiver
-from ..alerting.receivers.secret import Secret
-from ..alerting.receivers.slack import Slack
-from ..alerting.receivers.webhook import Webhook
-from ..alerting.routing import Route
-from ..listener.guard import Guard
+from ...alerting.outbox.routing import Route
+from ...alerting.receivers.alertmanager import Alertmanager
+from ...alerting.receivers.heartbeat import Heartbeat
+from ...alerting.receivers.http_options import HttpOptions
+from ...alerting.receivers.pagerduty import EVENTS_URLS, PagerDuty
+from ...alerting.receivers.receiver import Receiver
+from ...alerting.receivers.secret import Secret
+from ...alerting.receivers.slack import Slack
+from ...alerting.receivers.webhook import Webhook
+from ...listener.guard import Guard
 from .configured import Configured, configured
 from .receiver_settings import (
     AlertmanagerSettings,

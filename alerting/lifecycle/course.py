@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from .alert import Alert
+from ..alert import Alert
+from ..rules import query_failed
 from .flap_guard import CALM_SECONDS, NOTE
 from .health import Calm, Health
-from .rules import query_failed
 
 FACTS = frozenset({query_failed.NAME})
 """What is a fact once seen; all else may be a glitch and is looked at twice."""

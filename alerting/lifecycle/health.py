@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import msgspec
 
-from ..listener.probing import Context
-from ..listener.query import Query
-from ..listener.snapshot import Snapshot
-from .evaluate import Judgement, Verdict
-from .finding import WHOLE_DRIVER, Severity, State
+from ...listener.probing import Context
+from ...listener.query import Query
+from ...listener.snapshot import Snapshot
+from ..evaluate import Judgement, Verdict
+from ..finding import WHOLE_DRIVER, Severity, State
 
 GRAVE = frozenset({State.FAILED, State.MISSING, State.STALLED})
 SICK = GRAVE | {State.FLAPPING, State.REWOUND, State.SLOW, State.LAGGING}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from ..alerting.receivers.heartbeat import Heartbeat
-from ..alerting.receivers.receiver import Receiver
-from ..listener.guard import Guard
+from ...alerting.receivers.heartbeat import Heartbeat
+from ...alerting.receivers.receiver import Receiver
+from ...listener.guard import Guard
+from ..silencing import Silencing
 from . import receivers_from_settings, wiring
 from .redacting import Redacting
 from .settings import Settings
-from .silencing import Silencing
 
 
 class Outfit(msgspec.Struct, frozen=True):

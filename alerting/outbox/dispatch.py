@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from .alert import Incident
+from ..alert import Incident
 from .delivery import Delivery, KeepsRows
 from .row import Row
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from .alert import Incident
+from ..alert import Incident
+from ..receivers.answer import Answer
+from ..receivers.receiver import DeliveryError, Habits
 from .pace import Pace
-from .receivers.answer import Answer
-from .receivers.receiver import DeliveryError, Habits
 from .row import (
     Row,
     Told,

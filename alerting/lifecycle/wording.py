@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .alert import Alert
-from .finding import Finding
+from ..alert import Alert
+from ..finding import Finding
 
 
 def alert_of(finding: Finding, app: str, runbook_base_url: str, wall: float) -> Alert:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from .receiver_settings import SilenceSettings
-from .settings import SettingsError
-from .settings_sources import load_settings
-from .silence_file import Silences, add_silence, end_silences, in_force, read_silences
+from ..configuration.receiver_settings import SilenceSettings
+from ..configuration.settings import SettingsError
+from ..configuration.settings_sources import load_settings
+from ..silence_file import Silences, add_silence, end_silences, in_force, read_silences
 
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
 LONGEST = timedelta(days=366)

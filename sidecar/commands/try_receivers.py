@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert, Incident
-from ..alerting.finding import WHOLE_DRIVER, Severity
-from ..alerting.receivers.answer import Answer
-from ..alerting.receivers.receiver import DeliveryError, Receiver
-from . import receivers_from_settings
-from .settings import Settings, SettingsError
-from .settings_sources import load_settings
+from ...alerting.alert import Alert, Incident
+from ...alerting.finding import WHOLE_DRIVER, Severity
+from ...alerting.receivers.answer import Answer
+from ...alerting.receivers.receiver import DeliveryError, Receiver
+from ..configuration import receivers_from_settings
+from ..configuration.settings import Settings, SettingsError
+from ..configuration.settings_sources import load_settings
 
 TEST_NAME = "QuerypulseTest"
 ADVICE = {

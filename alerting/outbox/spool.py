@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..listener.guard import Guard
-from ..listener.loop import Loop
+from ...listener.guard import Guard
+from ...listener.loop import Loop
 from .row import Row
 from .spool_file import Change, Rows, SpoolBusyError, SpoolFile, is_corruption
 

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ..listener.guard import Guard
-from ..listener.loop import Loop
-from .alert import Incident
+from ...listener.guard import Guard
+from ...listener.loop import Loop
+from ..alert import Incident
+from ..receivers.answer import Answer
+from ..receivers.receiver import DeliveryError, Receiver
 from .outbox import Outbox
-from .receivers.answer import Answer
-from .receivers.receiver import DeliveryError, Receiver
 from .routing import Route
 from .row import Row
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
+from ..finding import Severity
+from ..receivers.answer import Answer
+from ..receivers.receiver import DeliveryError
 from .breaker import Breaker
-from .finding import Severity
 from .rate import TokenBucket
-from .receivers.answer import Answer
-from .receivers.receiver import DeliveryError
 from .row import Want, Why
 
 FIRST_RETRY_SECONDS = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from ..alerting.receivers.secret import Secret
+from ...alerting.receivers.secret import Secret
 from .configured import configured
 from .settings import Settings
 

@@ -6,8 +6,8 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from .alert import Incident
-from .finding import WHOLE_DRIVER
+from ..alert import Incident
+from ..finding import WHOLE_DRIVER
 
 
 class Route(msgspec.Struct, frozen=True):

@@ -6,10 +6,9 @@ else knows their keys.
 
 from __future__ import annotations
 
-from .alert import Alert, Incident
-from .finding import WHOLE_DRIVER, Severity
-from .health import Calm, Health
-from .rules import (
+from ..alert import Alert, Incident
+from ..finding import WHOLE_DRIVER, Severity
+from ..rules import (
     commit_stalled,
     offset_stalled,
     query_failed,
@@ -17,6 +16,7 @@ from .rules import (
     query_gone,
     query_missing,
 )
+from .health import Calm, Health
 
 LEFT_OPEN = (
     query_failed.NAME,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..alerting.evaluate import Judgement
-from ..alerting.redacted import redacted
-from ..listener.redaction import Redactor, unusable
-from ..listener.spark_redaction import NAMES, OPTIONS, TEXTS, session_redactor
+from ...alerting.evaluate import Judgement
+from ...alerting.redacted import redacted
+from ...listener.redaction import Redactor, unusable
+from ...listener.spark_redaction import NAMES, OPTIONS, TEXTS, session_redactor
 from .own_values import own_secrets, secret_parts
 from .settings import Settings, SettingsError
 

@@ -12,8 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from .alert import Alert, Incident
-from .finding import WHOLE_DRIVER, Severity
+from ..alert import Alert, Incident
+from ..finding import WHOLE_DRIVER, Severity
 from .silences import Silence, why_muted
 
 

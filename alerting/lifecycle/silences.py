@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from .alert import Alert
+from ..alert import Alert
 
 END_OF_TIME = 253_402_300_799.0
 """The last second of the year 9999, the last that can be written."""

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from ..listener.guard import Guard
-from .masking import masked
-from .outfit import outfit
-from .settings import TYPES, Settings, SettingsError
-from .settings_sources import load_settings
-from .silence_file import read_silences
+from ...listener.guard import Guard
+from ..configuration.masking import masked
+from ..configuration.outfit import outfit
+from ..configuration.settings import TYPES, Settings, SettingsError
+from ..configuration.settings_sources import load_settings
+from ..silence_file import read_silences
 
 
 def check(environment: Mapping[str, str]) -> int:

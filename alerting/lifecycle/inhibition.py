@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ..finding import WHOLE_DRIVER, Severity
+from ..rules import query_flapping
 from .course import FACTS, Course
-from .finding import WHOLE_DRIVER, Severity
 from .health import Health
-from .rules import query_flapping
 
 
 def urgency(course: Course) -> tuple[bool, bool]:

@@ -1,0 +1,1 @@
+"""What becomes of a finding: pending, firing, recovering, ended; alone or with others. Pure."""

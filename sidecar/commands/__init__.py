@@ -1,0 +1,1 @@
+"""The smaller commands of ``querypulse``; demo, replay and watch have rooms of their own."""

@@ -1,0 +1,1 @@
+"""What somebody has set, checked, and made into the parts of a sidecar."""
