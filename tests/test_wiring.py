@@ -148,7 +148,7 @@ def test_without_receivers_there_is_nothing_to_deliver():
 def test_deliveries_need_no_spark():
     script = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
-        "from querypulse.sidecar import Settings, wiring\n"
+        "from querypulse.sidecar import Settings\nfrom querypulse.sidecar.configuration import wiring\n"
         "from querypulse.listener.guard import Guard\n"
         "print(*[one.name for one in wiring.deliveries(Settings(webhook_url='https://h'), Guard())])"
     )
