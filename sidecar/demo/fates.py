@@ -47,7 +47,7 @@ def _hangs(pipeline: Pipeline) -> float:
 
 def _stops(pipeline: Pipeline) -> float:
     """Somebody stops the query, and nobody starts it again."""
-    pipeline.queries[ALERTS].stop()
+    pipeline.stop_query(ALERTS)
     return time.time()
 
 

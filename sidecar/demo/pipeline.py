@@ -40,17 +40,22 @@ class Pipeline:
         self.queries[ALERTS] = self._writer(ALERTS, alerts).foreachBatch(self._pair).start()
 
     def stop(self) -> None:
-        """Stop every query; ``alert_resolution`` between two batches.
+        """Stop every query."""
+        self.table.unlock()
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for name in reversed(self.queries):
+            self.stop_query(name, deadline - time.monotonic())
+
+    def stop_query(self, name: str, patience: float = PATIENCE_SECONDS) -> None:
+        """Stop a query between two batches, if there is such a moment within ``patience`` seconds.
 
         Interrupted in its Python function, Spark overflows its stack looking for the cause
         (``StreamExecution.isInterruptionException``) and fills the terminal with it.
         """
-        self.table.unlock()
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        for query in reversed(self.queries.values()):
-            while query.status["isTriggerActive"] and time.monotonic() < deadline:
-                time.sleep(0.05)
-            query.stop()
+        query, deadline = self.queries[name], time.monotonic() + patience
+        while query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        query.stop()
 
     def _write(self, name: str, rows: Any, table: Path) -> None:
         writer = self._writer(name, rows).format("parquet").option("path", str(table))
