@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from ...alerting.receivers.secret import Secret
+from ...listener.own_secrets import secrets_of_url
 from .configured import configured
 from .settings import Settings
-
-MIN_CHARACTERS = 16
-"""Shorter parts of a URL are words; the tokens in the URLs of webhooks are longer."""
 
 VALUES = ("url", "routing_key", "proxy_url", "heartbeat_url")
 LISTS = ("urls",)
@@ -29,23 +27,15 @@ def own_secrets(settings: Settings) -> list[Secret]:
     return [secret for holder in holders for secret in _secrets_of(holder)]
 
 
-def secret_parts(value: str) -> Iterator[str]:
-    """What must be shown nowhere: a key as it is; of a URL its password and its long parts."""
+def secret_parts(value: str) -> set[str]:
+    """What must be shown nowhere: a key as it is; of a URL what is secret, as written and meant."""
     if "://" not in value:
-        yield value
-        return
+        return {value}
     try:
-        url = urlsplit(value)
+        parts = secrets_of_url(value)
     except ValueError:
-        yield value
-        return
-    if url.password:
-        yield from {url.password, unquote(url.password)}
-    path = f"{url.path}?{url.query}" if url.query else url.path
-    words = [path, *url.path.split("/"), *(text for _, text in parse_qsl(url.query))]
-    for word in words:
-        if len(word) >= MIN_CHARACTERS:
-            yield from {word, unquote(word)}
+        return {value}
+    return {form for part in parts for form in (part, unquote(part))}
 
 
 def _secrets_of(holder: object) -> Iterator[Secret]:
