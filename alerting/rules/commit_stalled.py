@@ -12,6 +12,7 @@ The reason says how:
 
 from __future__ import annotations
 
+from ...listener.query import InFlight
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
@@ -96,15 +97,15 @@ def _silence(case: Case) -> float:
 def _how(case: Case) -> str | None:
     """The reason, or None while the query still gets on with its batch."""
     flight = case.query.in_flight
-    if flight is not None and case.watched_since(flight.moved_at) <= case.window.seconds:
+    waits_for_log = _waits_for_log(case)
+    if flight is not None and not waits_for_log and _moved_lately(case, flight):
         return None
     if case.query.probed is None or case.probe_is_stale:
         return f"silent: no sign of it for {_silence(case):.0f} s, from any witness"
     if flight is None:
         return f"no_trigger: nothing in flight and no trigger for {_silence(case):.0f} s"
     since = case.watched_since(flight.since)
-    work = case.query.probed.work
-    if work is not None and work.waits_for_log:
+    if waits_for_log:
         return f"commit_log_behind: the next batch waits for the commit log for {since:.0f} s"
     if flight.batch_id is None:
         asked = case.query.probed.message or "looking for data"
@@ -114,3 +115,13 @@ def _how(case: Case) -> str | None:
         f"batch_hung: batch {flight.batch_id} in flight for {since:.0f} s, "
         f"no task finished for {still:.0f} s"
     )
+
+
+def _moved_lately(case: Case, flight: InFlight) -> bool:
+    return case.watched_since(flight.moved_at) <= case.window.seconds
+
+
+def _waits_for_log(case: Case) -> bool:
+    """Whether Spark itself says that the query does nothing but wait for its log."""
+    probed = case.query.probed
+    return probed is not None and probed.work is not None and probed.work.waits_for_log

@@ -311,8 +311,9 @@ def watermark_stuck(cage):
 
 
 def newest_batch_at(query):
-    """When the newest batch began, in monotonic seconds."""
-    return monotonic_of(query.lastProgress)
+    """When the newest batch ended, in monotonic seconds."""
+    newest = query.lastProgress
+    return monotonic_of(newest) + newest.durationMs["triggerExecution"] / 1000
 
 
 def stuck_since(query):
