@@ -104,8 +104,7 @@ def test_a_fate_is_told_by_an_alert_that_has_a_runbook(fate):
 
 def job(table):
     stopped = []
-    query = SimpleNamespace(stop=lambda: stopped.append(ALERTS))
-    return SimpleNamespace(table=table, queries={ALERTS: query}, stopped=stopped)
+    return SimpleNamespace(table=table, stop_query=stopped.append, stopped=stopped)
 
 
 def test_who_dies_dies_of_a_second_writer(table):
