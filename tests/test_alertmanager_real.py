@@ -12,7 +12,7 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.alertmanager_message import message
 
-pytestmark = pytest.mark.alertmanager
+pytestmark = [pytest.mark.alertmanager, pytest.mark.slow]
 
 LAPSED_SOON_SECONDS = 4 * 60 - 4
 """A warning posted so long ago lapses in four seconds."""

@@ -19,8 +19,10 @@ from querypulse.listener.redaction import CUT_CHARACTERS, MAX_CHARACTERS, REDACT
 from querypulse.listener.redaction_names import hide_values
 from querypulse.listener.redaction_shapes import PREFIXED, SECRET_NAME, WHOLE
 
+pytestmark = pytest.mark.slow
+
 LARGE = (MAX_CHARACTERS - CUT_CHARACTERS) // 2
-ALLOWED = 9.0
+ALLOWED = 7.0
 """For four times the text, two doublings: what is linear takes 4 times as long, what is
 quadratic 16 times."""
 TOO_FAST_TO_MEASURE = 0.002

@@ -15,6 +15,8 @@ from querypulse.sidecar.configuration.wiring import policy
 from querypulse.sidecar.replay import court
 from querypulse.sidecar.replay.court import Court
 
+pytestmark = pytest.mark.slow
+
 TICK = 1.0
 
 

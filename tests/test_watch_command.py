@@ -18,6 +18,8 @@ from querypulse.sidecar import cli
 from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.watch.hosts import receiver_hosts
 
+pytestmark = pytest.mark.slow
+
 COULD_NOT_BEGIN = 2
 RUN = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
 FAST = ("--interval", "0.3", "--gone-after", "1")

@@ -14,6 +14,8 @@ from support.watching import ServedDriver, address, is_seen, serving, watching
 from querypulse.sidecar.watch import targets
 from querypulse.sidecar.watch.network import answers
 
+pytestmark = pytest.mark.slow
+
 GONE_AFTER = 1.0
 OURS = {f"querypulse-{name}" for name in ("look", "await", "watch", "targets", "network")}
 WELL_PAST = 3 * GONE_AFTER

@@ -20,6 +20,8 @@ from querypulse.sidecar.watch.look import Place, Said
 from querypulse.sidecar.watch.looking import Heard, hear, look
 from querypulse.sidecar.watch.targets import place_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def short_looks(monkeypatch):
