@@ -49,6 +49,14 @@ def no_contained_error(request, monkeypatch):
 
 
 @pytest.fixture
+def clean_environment(monkeypatch):
+    """No setting of whoever runs the tests."""
+    for key in os.environ:
+        if key.startswith("QUERYPULSE_"):
+            monkeypatch.delenv(key)
+
+
+@pytest.fixture
 def config(tmp_path):
     """Writes the TOML file of settings; the answer is the environment that names it."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 
@@ -16,12 +15,7 @@ KEY = "R0123456789abcdefghijklmnopqrstu"
 COULD_NOT_BEGIN = 2
 
 
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch):
-    """No setting of whoever runs the tests."""
-    for key in os.environ:
-        if key.startswith("QUERYPULSE_"):
-            monkeypatch.delenv(key)
+pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
 @pytest.fixture

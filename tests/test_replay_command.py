@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 
@@ -18,12 +17,7 @@ from querypulse.sidecar.replay.command import Request
 UNREADABLE = 2
 
 
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch):
-    """No setting of whoever runs the tests."""
-    for key in os.environ:
-        if key.startswith("QUERYPULSE_"):
-            monkeypatch.delenv(key)
+pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
 @pytest.fixture

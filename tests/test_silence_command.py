@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -13,12 +12,7 @@ from querypulse.sidecar.silence_file import read_silences
 COULD_NOT_BEGIN, USAGE = 2, 2
 
 
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch):
-    """No setting of whoever runs the tests."""
-    for key in os.environ:
-        if key.startswith("QUERYPULSE_"):
-            monkeypatch.delenv(key)
+pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
 @pytest.fixture

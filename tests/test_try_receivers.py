@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 from support.http_double import HttpDouble, raw, reply
@@ -15,12 +14,7 @@ KEY = "R0123456789abcdefghijklmnopqrstu"
 COULD_NOT_BEGIN = 2
 
 
-@pytest.fixture(autouse=True)
-def clean_environment(monkeypatch):
-    """No setting of whoever runs the tests."""
-    for key in os.environ:
-        if key.startswith("QUERYPULSE_"):
-            monkeypatch.delenv(key)
+pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ...alerting.receivers.address import is_loopback
 from ...alerting.receivers.pagerduty import EVENTS_URLS
 from ..configuration.configured import configured
 from ..configuration.receiver_settings import AlertmanagerSettings, Common, PagerDutySettings
 from ..configuration.settings import Settings
 from .network import Host
-from .targets import is_loopback
 
 PORTS = {"http": 80, "https": 443}
 

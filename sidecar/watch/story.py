@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...alerting.alert import Alert
 from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
 from ...alerting.lifecycle.wording import alert_of
@@ -28,13 +30,9 @@ def gone(subject: Subject, now: float, wall: float, runbook_base_url: str) -> Al
     how = HOW.get(subject.last.said, "") if subject.last is not None else ""
     how = how if subject.seen else NEVER
     detail = subject.last.detail if subject.last is not None else ""
-    finding = Finding(
-        alertname=DRIVER_GONE,
-        query=WHOLE_DRIVER,
-        severity=Severity.CRITICAL,
-        state=State.MISSING,
+    finding = replace(
+        _finding(subject.name, how),
         reason=f"driver {subject.name} {how} ({detail})",
-        summary=f"Driver {subject.name} {how}",
         evidence=_evidence(subject, now, wall),
     )
     since = now if subject.bad_since is None else subject.bad_since
@@ -43,16 +41,21 @@ def gone(subject: Subject, now: float, wall: float, runbook_base_url: str) -> Al
 
 def closing(name: str, wall: float, runbook_base_url: str) -> Alert:
     """The alert of driver ``name``, ended: an earlier watcher may have left it open."""
-    finding = Finding(
+    alert = alert_of(_finding(name, "answers"), name, runbook_base_url, wall)
+    return ended(alert, wall, "it answers")
+
+
+def _finding(name: str, how: str) -> Finding:
+    """What is said of a driver, without the details; only its words reach an alert."""
+    return Finding(
         alertname=DRIVER_GONE,
         query=WHOLE_DRIVER,
         severity=Severity.CRITICAL,
-        state=State.RUNNING,
-        reason=f"driver {name} answers",
-        summary=f"Driver {name} answers",
+        state=State.MISSING,
+        reason=f"driver {name} {how}",
+        summary=f"Driver {name} {how}",
         evidence={},
     )
-    return ended(alert_of(finding, name, runbook_base_url, wall), wall, "it answers")
 
 
 def ended(alert: Alert, wall: float, why: str) -> Alert:

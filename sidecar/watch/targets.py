@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterable
-from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from ...alerting.receivers.address import is_loopback
 from ..configuration.settings import SettingsError
 from .look import Place
 
@@ -96,13 +96,3 @@ def addresses(name: Place) -> list[Place]:
 def _unresolved(name: Place) -> Place:
     """Stands for a name that has never had an address, so that its silence is noticed."""
     return Place(name.url, group=name.url, loopback=name.loopback)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether this host is the machine itself, where no network can be at fault."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
