@@ -13,7 +13,7 @@ SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 4
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
-  prometheus-alertmanager:prometheus-alertmanager openssl:openssl
+  prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
 .PHONY: help demo test test-fast test-oldest lint bench java system-packages clean
 

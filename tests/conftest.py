@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from querypulse.listener.guard import Guard
 
+DUMP_SECONDS = 280
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 
 # A busy CI machine is slow, not wrong; and it checks a change, by the same examples each time.
@@ -26,6 +29,8 @@ SPARK_CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
+    # Without it, a query that cannot be stopped holds up whoever stops it for ever.
+    "spark.sql.streaming.stopTimeout": "60s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
@@ -46,6 +51,24 @@ def no_contained_error(request, monkeypatch):
     if contained and "contains_errors" not in request.keywords:
         where, error = contained[0]
         raise AssertionError(f"contained {len(contained)} error(s), first in {where}") from error
+
+
+@pytest.fixture(autouse=True)
+def thread_dump(request):
+    """Shortly before a test on Spark times out, its JVM says where each of its threads stands."""
+    timer = threading.Timer(DUMP_SECONDS, dump_threads)
+    timer.daemon = True
+    if "spark" in request.keywords:
+        timer.start()
+    yield
+    timer.cancel()
+
+
+def dump_threads():
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None:
+        os.kill(SparkContext._gateway.proc.pid, signal.SIGQUIT)
 
 
 @pytest.fixture
@@ -132,16 +155,31 @@ def pytest_collection_modifyitems(items):
 
 def leave_out_what_cannot_run(items):
     """Say how to get what they need; under CI a test left out is a failure."""
-    missing = {}
-    if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
-        missing["spark"] = "needs Java 17 or newer (Debian: openjdk-17-jre-headless)"
-    if shutil.which("promtool") is None:
-        missing["promtool"] = "needs promtool (Debian: prometheus)"
-    if shutil.which("prometheus-alertmanager") is None:
-        missing["alertmanager"] = "needs Alertmanager (Debian: prometheus-alertmanager)"
+    missing = {marker: reason for marker, (here, reason) in needs().items() if not here}
     if REQUIRE_ALL and missing:
         raise pytest.UsageError(f"every test must run here, but some cannot: {missing}")
     for item in items:
         for marker, reason in missing.items():
             if marker in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def needs():
+    """By marker: whether what its tests need is here, and what that is."""
+    java = has("java") or "JAVA_HOME" in os.environ
+    return {
+        "spark": (java, "needs Java 17 or newer (Debian: openjdk-17-jre-headless)"),
+        "prometheus": (
+            has("prometheus", "promtool"),
+            "needs Prometheus and promtool (Debian: prometheus)",
+        ),
+        "alertmanager": (
+            has("prometheus-alertmanager"),
+            "needs Alertmanager (Debian: prometheus-alertmanager)",
+        ),
+        "browser": (has("chromium"), "needs Chromium (Debian: chromium)"),
+    }
+
+
+def has(*commands):
+    return all(shutil.which(command) for command in commands)

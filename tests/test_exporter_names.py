@@ -51,7 +51,7 @@ def test_two_queries_of_one_name_do_not_share_series():
     assert len(names) == 2
 
 
-@pytest.mark.promtool
+@pytest.mark.prometheus
 @pytest.mark.parametrize("shown", [None, full_board(), board(expected=tuple(HOSTILE[:6]))])
 def test_promtool_finds_nothing_to_complain_about(shown):
     checked = subprocess.run(

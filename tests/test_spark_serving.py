@@ -54,7 +54,7 @@ def test_metrics_follow_a_query_through_life_and_death(spark, watch, pages):
     assert pages.pages[0].labels["app"] == "etl"
 
 
-@pytest.mark.promtool
+@pytest.mark.prometheus
 def test_promtool_finds_nothing_to_complain_about(spark, watch, pages):
     sidecar = watch()
     trap = Trap()

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import socket
-import subprocess
 import time
 from pathlib import Path
 
 import requests
 
 from .http_double import Handler, HttpDouble, Request
+from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
 
-PATIENCE_SECONDS = 20.0
 CONFIG = """
 route:
   receiver: hook
@@ -58,52 +56,24 @@ class Told(HttpDouble):
         )
 
 
-class RealAlertmanager:
-    """The process; ``url`` is its base, ``told`` whom it tells."""
+class RealAlertmanager(ServerProcess):
+    """``told`` is whom it tells; ``config`` its configuration, by default one that tells all."""
 
-    def __init__(self, folder: Path, told: Told) -> None:
+    def __init__(self, folder: Path, told: Told, config: str | None = None) -> None:
         self.told = told
-        config = folder / "alertmanager.yml"
-        config.write_text(CONFIG.format(url=told.url))
-        self._log = (folder / "alertmanager.log").open("wb")
-        port = _free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        self._process = subprocess.Popen(
-            [
-                "prometheus-alertmanager",
-                f"--config.file={config}",
-                f"--storage.path={folder}",
-                f"--web.listen-address=127.0.0.1:{port}",
-                "--cluster.listen-address=",
-            ],
-            stdout=self._log,
-            stderr=self._log,
-        )
-
-    def wait_until_ready(self) -> None:
-        ends = time.monotonic() + PATIENCE_SECONDS
-        while not self._is_ready():
-            assert self._process.poll() is None, "Alertmanager has ended by itself"
-            assert time.monotonic() < ends, "Alertmanager is not ready"
-            time.sleep(0.05)
+        path = folder / "alertmanager.yml"
+        path.write_text(config or CONFIG.format(url=told.url))
+        port = free_port()
+        command = [
+            "prometheus-alertmanager",
+            f"--config.file={path}",
+            f"--storage.path={folder}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--cluster.listen-address=",
+        ]
+        super().__init__(command, port, folder / "alertmanager.log")
 
     def alerts(self) -> dict[str, dict]:
         """What it holds for firing, by query."""
         answer = requests.get(f"{self.url}/api/v2/alerts", timeout=PATIENCE_SECONDS)
         return {one["labels"]["query"]: one for one in answer.json()}
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(PATIENCE_SECONDS)
-        self._log.close()
-
-    def _is_ready(self) -> bool:
-        try:
-            return requests.get(f"{self.url}/-/ready", timeout=1).ok
-        except requests.RequestException:
-            return False
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]

@@ -1,0 +1,73 @@
+"""A real Prometheus on loopback: it scrapes drivers every second and evaluates the shipped rules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+import yaml
+
+from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
+
+
+class RealPrometheus(ServerProcess):
+    """Scrapes each of ``drivers`` (base URLs) as ``job``, tells ``alertmanagers`` (base URLs)."""
+
+    def __init__(
+        self,
+        folder: Path,
+        drivers: Sequence[str],
+        *,
+        job: str = "spark",
+        rules: Sequence[Path] = (),
+        alertmanagers: Sequence[str] = (),
+    ) -> None:
+        config = folder / "prometheus.yml"
+        config.write_text(yaml.safe_dump(_config(drivers, job, rules, alertmanagers)))
+        port = free_port()
+        command = [
+            "prometheus",
+            f"--config.file={config}",
+            f"--storage.tsdb.path={folder / 'data'}",
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--storage.tsdb.retention.time=2h",
+            # By default a first notification that fails is repeated after a minute.
+            "--rules.alert.resend-delay=3s",
+            "--log.level=warn",
+        ]
+        super().__init__(command, port, folder / "prometheus.log")
+
+    def query(self, promql: str) -> list[dict[str, Any]]:
+        """An instant vector: ``metric`` (labels) and ``value`` (time, text) of each series."""
+        found: list[dict[str, Any]] = self.get("query", {"query": promql})["result"]
+        return found
+
+    def alerts(self) -> list[dict[str, Any]]:
+        """What it holds for pending or firing: ``labels``, ``annotations``, ``state``."""
+        found: list[dict[str, Any]] = self.get("alerts", {})["alerts"]
+        return found
+
+    def get(self, what: str, parameters: Mapping[str, str]) -> Any:
+        """The ``data`` of an answer of its HTTP API; a query that is refused fails the test."""
+        url = f"{self.url}/api/v1/{what}"
+        answer = requests.get(url, params=parameters, timeout=PATIENCE_SECONDS).json()
+        assert answer["status"] == "success", (what, parameters, answer)
+        return answer["data"]
+
+
+def _config(
+    drivers: Sequence[str], job: str, rules: Sequence[Path], alertmanagers: Sequence[str]
+) -> dict[str, Any]:
+    return {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(path) for path in rules],
+        "alerting": {"alertmanagers": [{"static_configs": _targets(alertmanagers)}]},
+        "scrape_configs": [{"job_name": job, "static_configs": _targets(drivers)}],
+    }
+
+
+def _targets(urls: Sequence[str]) -> list[dict[str, list[str]]]:
+    return [{"targets": [urlsplit(url).netloc for url in urls]}]

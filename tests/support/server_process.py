@@ -1,0 +1,51 @@
+"""A real server on loopback, in a process of its own, stopped by whoever started it."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import requests
+
+PATIENCE_SECONDS = 20.0
+
+
+class ServerProcess:
+    """Runs ``command``; ``url`` is its base, and ``/-/ready`` under it says when it is ready."""
+
+    def __init__(self, command: Sequence[str], port: int, log: Path) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self._name = command[0]
+        self._path = log
+        self._log = log.open("wb")
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
+        )
+
+    def wait_until_ready(self) -> None:
+        ends = time.monotonic() + PATIENCE_SECONDS
+        while not self._is_ready():
+            said = self._path.read_text()
+            assert self._process.poll() is None, f"{self._name} has ended by itself: {said}"
+            assert time.monotonic() < ends, f"{self._name} is not ready: {said}"
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE_SECONDS)
+        self._log.close()
+
+    def _is_ready(self) -> bool:
+        try:
+            return requests.get(f"{self.url}/-/ready", timeout=1).ok
+        except requests.RequestException:
+            return False
+
+
+def free_port() -> int:
+    """A port of loopback that nobody listens at now."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]
