@@ -10,6 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from .commands.check import check
+from .commands.export_dashboards import (
+    ExportError,
+    ExportRequest,
+    add_dashboards_arguments,
+    export_dashboards,
+)
 from .commands.silence_command import SilenceRequest, add_silence_arguments, silence
 from .commands.try_receivers import try_receivers
 from .configuration.settings import SettingsError
@@ -32,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = arguments.pop("command")
     try:
         return _COMMANDS[command](**arguments)
-    except (NotInstalledError, SettingsError, ReplayError) as error:
+    except (NotInstalledError, SettingsError, ReplayError, ExportError) as error:
         sys.stderr.write(f"querypulse: {error}\n")
         return COULD_NOT_BEGIN
     except KeyboardInterrupt:
@@ -53,6 +59,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "test-alert": lambda: try_receivers(os.environ),
     "watch": lambda **arguments: watch(WatchRequest(**arguments), os.environ),
     "silence": lambda **arguments: silence(SilenceRequest(**arguments), os.environ),
+    "dashboards": lambda **arguments: export_dashboards(ExportRequest(**arguments), os.environ),
 }
 
 
@@ -78,6 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     add_watch_arguments(commands.add_parser("watch", help="page when whole drivers go away"))
     add_silence_arguments(
         commands.add_parser("silence", help="tell nobody of some queries for a while")
+    )
+    add_dashboards_arguments(
+        commands.add_parser("dashboards", help="rules, dashboards and runbooks, as files")
     )
     return parser
 

@@ -144,6 +144,7 @@ def test_only_what_the_distribution_names_is_imported():
         "sidecar",
         "sidecar.cli",
         "sidecar.commands.check",
+        "sidecar.commands.export_dashboards",
         "sidecar.replay.command",
         "sidecar.configuration.settings",
         "sidecar.commands.silence_command",
@@ -258,6 +259,7 @@ def test_only_commands_write_to_the_terminal():
 
     assert {name for name in writing if not is_demo(name)} == {
         "sidecar/commands/check.py",
+        "sidecar/commands/export_dashboards.py",
         "sidecar/replay/command.py",
         "sidecar/replay/fleet.py",
         "sidecar/commands/silence_command.py",

@@ -1,0 +1,169 @@
+"""``querypulse dashboards export``: rules, dashboards, runbooks and a stack to try, as files."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ... import dashboards
+from ..configuration.settings import DEFAULT_RUNBOOKS
+from ..configuration.settings_sources import load_settings
+
+if TYPE_CHECKING:
+    # Python 3.14 has it elsewhere.
+    from importlib.abc import Traversable
+
+FOLDERS = ("alertmanager", "compose", "grafana", "prometheus", "runbooks")
+FILE_MODE = 0o644
+"""Prometheus and Grafana run as users of their own."""
+NAMED = 5
+WRITTEN_IN_PART = 1
+
+
+class ExportError(Exception):
+    """Nothing was written; the message says why."""
+
+
+class ExportRequest(msgspec.Struct, frozen=True):
+    """What was asked for on the command line."""
+
+    folder: str
+    force: bool = False
+
+
+def add_dashboards_arguments(parser: argparse.ArgumentParser) -> None:
+    """Tell the parser what can be asked for: the fields of an ``ExportRequest``."""
+    actions = parser.add_subparsers(metavar="export", required=True)
+    export = actions.add_parser("export", help="write them all below a folder")
+    export.add_argument("folder", metavar="DIR")
+    export.add_argument("--force", action="store_true", help="overwrite what differs")
+
+
+def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) -> int:
+    """Write what differs below the folder and name it; 1 when the disk stopped us half-way.
+
+    Links to runbooks lead to where the setting ``runbook_base_url`` says.
+
+    Raises:
+        ExportError: a file or folder stands in the way, or may not be written.
+        SettingsError: a setting is unknown or not allowed.
+
+    """
+    base = load_settings({}, environment, {}).settings.runbook_base_url.rstrip("/")
+    folder = Path(request.folder)
+    shipped = {folder / name: content for name, content in shipped_files(base).items()}
+    try:
+        differing = [path for path, content in shipped.items() if _differs(folder, path, content)]
+        _require_consent([path for path in differing if path.exists()], folder, force=request.force)
+        _require_writable(folder, differing)
+    except OSError as error:
+        raise ExportError(_refused(error.filename, error.strerror)) from None
+    return _write(folder, {path: shipped[path] for path in differing}, len(shipped))
+
+
+def shipped_files(runbook_base_url: str) -> dict[str, bytes]:
+    """Relative path -> content of everything that is exported, sorted by path."""
+    root = files(dashboards)
+    found = {
+        name: content.replace(DEFAULT_RUNBOOKS.encode(), runbook_base_url.encode())
+        for folder in FOLDERS
+        for name, content in _below(root / folder, folder)
+    }
+    return dict(sorted(found.items()))
+
+
+def _below(place: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
+    for child in place.iterdir() if place.is_dir() else ():
+        path = f"{name}/{child.name}"
+        if child.is_dir():
+            yield from _below(child, path)
+        else:
+            yield path, child.read_bytes()
+
+
+def _differs(folder: Path, path: Path, content: bytes) -> bool:
+    """Whether ``path`` has to be written; nothing stands in its way."""
+    for parent in _between(folder, path):
+        _require(not parent.is_symlink(), parent, "is a symbolic link")
+    for parent in (folder, *_between(folder, path)):
+        _require(parent.is_dir() or not _is_there(parent), parent, "is not a folder")
+    _require(not path.is_symlink(), path, "is a symbolic link")
+    _require(path.is_file() or not path.exists(), path, "is not a file")
+    return not path.exists() or path.read_bytes() != content
+
+
+def _is_there(path: Path) -> bool:
+    """Also when it is a link that leads nowhere."""
+    return os.path.lexists(path)
+
+
+def _require(condition: bool, path: Path, problem: str) -> None:
+    if not condition:
+        raise ExportError(_refused(path, problem))
+
+
+def _refused(path: Path, problem: str | None) -> str:
+    return f"dashboards export: {path}: {problem}; nothing was written"
+
+
+def _between(folder: Path, path: Path) -> list[Path]:
+    """The folders below ``folder`` that lead to ``path``, outermost first."""
+    inner = path.relative_to(folder).parents
+    return [folder / parent for parent in reversed(inner) if parent != Path()]
+
+
+def _require_consent(overwritten: list[Path], folder: Path, *, force: bool) -> None:
+    if not overwritten or force:
+        return
+    shown = ", ".join(path.relative_to(folder).as_posix() for path in overwritten[:NAMED])
+    more = f" and {len(overwritten) - NAMED} more" if len(overwritten) > NAMED else ""
+    raise ExportError(
+        f"dashboards export: of what lies below {folder}, this differs: {shown}{more}; "
+        "nothing was written (--force overwrites it)"
+    )
+
+
+def _require_writable(folder: Path, paths: list[Path]) -> None:
+    """Make the folder, and see that each folder to be written to lets us."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for parent in sorted({folder, *(path.parent for path in paths)}):
+        usable = not parent.exists() or os.access(parent, os.W_OK | os.X_OK)
+        _require(usable, parent, "may not be written to")
+
+
+def _write(folder: Path, contents: Mapping[Path, bytes], count: int) -> int:
+    for number, (path, content) in enumerate(contents.items()):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _replace(path, content)
+        except OSError as error:
+            sys.stderr.write(
+                f"querypulse: dashboards export: {path}: {error.strerror}; "
+                f"{number} of {len(contents)} files were written\n"
+            )
+            return WRITTEN_IN_PART
+        sys.stdout.write(f"{path}\n")
+    same = count - len(contents)
+    sys.stdout.write(f"{len(contents)} files written below {folder}, {same} were there already\n")
+    return 0
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write the whole file or nothing."""
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(draft).chmod(FILE_MODE)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise

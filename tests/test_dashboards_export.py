@@ -1,0 +1,304 @@
+"""``querypulse dashboards export`` writes what is shipped, all of it or nothing."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from querypulse.sidecar import cli
+from querypulse.sidecar.commands import export_dashboards
+from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
+
+ROOT = Path(__file__).parent.parent
+COULD_NOT_BEGIN = 2
+RUNBOOK = "runbooks/QueryFailed.md"
+
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
+
+@pytest.fixture
+def export(capsys):
+    """Runs the command; the answer is exit code, output, errors."""
+
+    def run(*arguments):
+        code = cli.main(["dashboards", "export", *map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def content(folder):
+    """Relative path -> bytes of every file below a folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def committed():
+    """Relative path -> bytes of the files of ``dashboards/`` that are data."""
+    return {
+        name: data
+        for name, data in content(ROOT / "dashboards").items()
+        if name.partition("/")[0] in export_dashboards.FOLDERS
+    }
+
+
+def assert_refused(answer, *words):
+    code, output, errors = answer
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert errors.startswith("querypulse: dashboards export: ")
+    assert errors.count("\n") == 1
+    assert [word for word in words if word not in errors] == []
+
+
+# -- what is written ------------------------------------------------------------------------------
+
+
+def test_everything_in_the_repository_is_exported_as_it_is(export, tmp_path):
+    code, output, errors = export(tmp_path / "here" / "stack")
+
+    assert (code, errors) == (0, "")
+    assert content(tmp_path / "here" / "stack") == committed()
+    assert RUNBOOK in committed()
+    assert output.splitlines()[-1].startswith(f"{len(committed())} files written below ")
+
+
+def test_what_is_written_is_named_line_by_line(export, tmp_path):
+    _, output, _ = export(tmp_path)
+
+    assert output.splitlines()[:-1] == [str(tmp_path / name) for name in sorted(committed())]
+
+
+def test_no_folder_of_data_is_forgotten():
+    folders = {path.name for path in (ROOT / "dashboards").iterdir() if path.is_dir()}
+
+    assert folders - {"__pycache__"} <= set(export_dashboards.FOLDERS)
+
+
+def test_everybody_may_read_what_is_written(export, tmp_path):
+    export(tmp_path)
+
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*.*") if path.is_file()} == {
+        0o644
+    }
+
+
+def test_a_second_export_writes_nothing(export, tmp_path):
+    export(tmp_path)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    code, output, errors = export(tmp_path)
+
+    assert (code, errors) == (0, "")
+    assert output == f"0 files written below {tmp_path}, {len(committed())} were there already\n"
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+def test_files_of_somebody_else_are_left_alone(export, tmp_path):
+    (tmp_path / "grafana").mkdir()
+    (tmp_path / "grafana" / "own.json").write_text("{}")
+    code, *_ = export(tmp_path)
+
+    assert code == 0
+    assert content(tmp_path) == {**committed(), "grafana/own.json": b"{}"}
+
+
+def test_links_to_runbooks_lead_where_the_setting_says(export, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", "https://wiki.example.com/runbooks/")
+    export(tmp_path)
+
+    for name, data in content(tmp_path).items():
+        expected = committed()[name].replace(
+            DEFAULT_RUNBOOKS.encode(), b"https://wiki.example.com/runbooks"
+        )
+        assert data == expected, name
+
+
+def test_a_folder_may_be_reached_through_a_link(export, tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    code, *_ = export(tmp_path / "link")
+
+    assert code == 0
+    assert content(tmp_path / "real") == committed()
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def changed(export, tmp_path):
+    """A folder where two exported files were changed and one removed."""
+    export(tmp_path)
+    for name in (RUNBOOK, "runbooks/QueryGone.md"):
+        (tmp_path / name).write_text("ours\n")
+    (tmp_path / "runbooks" / "BatchSlow.md").unlink()
+    return tmp_path
+
+
+def test_what_differs_is_not_overwritten_and_nothing_else_is_written(export, changed):
+    before = content(changed)
+
+    assert_refused(export(changed), RUNBOOK, "runbooks/QueryGone.md", "--force", "nothing was")
+    assert content(changed) == before
+
+
+def test_by_force_it_is_overwritten(export, changed):
+    code, output, errors = export("--force", changed)
+
+    assert (code, errors) == (0, "")
+    assert content(changed) == committed()
+    assert len(output.splitlines()) == 4
+
+
+def test_of_many_that_differ_the_first_are_named(export, tmp_path):
+    export(tmp_path)
+    for path in (tmp_path / "runbooks").iterdir():
+        path.write_text("ours\n")
+    count = len(list((tmp_path / "runbooks").iterdir()))
+
+    assert_refused(export(tmp_path), f"and {count - export_dashboards.NAMED} more")
+
+
+def in_the_way(folder, name):
+    """Puts something where the command wants to write; the answer is the word it is told by."""
+    target = folder / "runbooks" / "QueryFailed.md"
+    elsewhere = folder.parent / "elsewhere"
+    elsewhere.mkdir()
+    if name == "a file for the folder":
+        folder.write_text("")
+        return "not a folder"
+    folder.mkdir()
+    if name == "a file for a folder inside":
+        (folder / "runbooks").write_text("")
+        return "not a folder"
+    if name == "a link for a folder inside":
+        (folder / "runbooks").symlink_to(elsewhere)
+        return "symbolic link"
+    (folder / "runbooks").mkdir()
+    if name == "a folder for a file":
+        target.mkdir()
+        return "not a file"
+    target.symlink_to(elsewhere / "file")
+    if name == "a link for a file":
+        (elsewhere / "file").write_text("precious")
+    return "symbolic link"
+
+
+OBSTACLES = [
+    "a file for the folder",
+    "a file for a folder inside",
+    "a link for a folder inside",
+    "a folder for a file",
+    "a link for a file",
+    "a link that leads nowhere for a file",
+]
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_what_stands_in_the_way_stays_as_it_is(export, tmp_path, obstacle, force):
+    word = in_the_way(tmp_path / "stack", obstacle)
+    before = content(tmp_path)
+
+    assert_refused(export(tmp_path / "stack", *force), word, str(tmp_path / "stack"))
+    assert content(tmp_path) == before
+
+
+def test_a_folder_that_cannot_be_made_is_said_in_one_line(export):
+    assert_refused(export("/proc/stack"), "/proc/stack")
+
+
+def test_a_folder_that_may_not_be_written_to_is_said_before_anything_is_written(
+    export, tmp_path, monkeypatch
+):
+    (tmp_path / "runbooks").mkdir()
+    allowed = os.access
+    monkeypatch.setattr(
+        export_dashboards.os,
+        "access",
+        lambda path, mode: Path(path).name != "runbooks" and allowed(path, mode),
+    )
+
+    assert_refused(export(tmp_path), str(tmp_path / "runbooks"), "written to")
+    assert content(tmp_path) == {}
+
+
+def test_a_disk_that_fills_up_leaves_no_half_file_and_is_told_with_1(export, tmp_path, monkeypatch):
+    replaced = export_dashboards._replace
+    written = []
+
+    def until_full(path, data):
+        if len(written) == 3:
+            raise OSError(28, "No space left on device")
+        written.append(path)
+        replaced(path, data)
+
+    monkeypatch.setattr(export_dashboards, "_replace", until_full)
+    code, output, errors = export(tmp_path)
+
+    assert code == 1
+    assert "No space left on device; 3 of" in errors
+    assert errors.count("\n") == 1
+    assert [Path(line) for line in output.splitlines()] == written
+    assert all(committed()[name] == data for name, data in content(tmp_path).items())
+
+
+@pytest.mark.parametrize("arguments", [[], ["export"], ["import", "x"], ["export", "a", "b"]])
+def test_wrong_arguments_end_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(["dashboards", *arguments])
+
+    assert left.value.code == COULD_NOT_BEGIN
+    assert "querypulse" in capsys.readouterr().err
+
+
+def test_a_wrong_setting_is_refused_before_anything_is_written(export, tmp_path, monkeypatch):
+    monkeypatch.setenv("QUERYPULSE_COLOUR", "1")
+    code, output, errors = export(tmp_path / "stack")
+
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert "colour" in errors
+    assert not (tmp_path / "stack").exists()
+
+
+# -- from the wheel -------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_built_wheel_exports_the_same_without_the_checkout(tmp_path):
+    """Built from a copy, for a build writes into the folder it builds from."""
+    source, site = tmp_path / "source", tmp_path / "site"
+    copy_checkout(source)
+    run("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, source)
+    run(
+        "-c",
+        f"import sys; sys.path.insert(0, {str(site)!r});"
+        "from querypulse.sidecar.cli import main; import querypulse.dashboards as shipped;"
+        f"assert shipped.__file__.startswith({str(site)!r}), shipped.__file__;"
+        f"sys.exit(main(['dashboards', 'export', {str(tmp_path / 'stack')!r}]))",
+    )
+
+    assert content(tmp_path / "stack") == committed()
+    assert (site / "querypulse" / "alerting" / "receivers" / "webhook.schema.json").is_file()
+
+
+def copy_checkout(target):
+    """What git knows of, and what it does not know of yet but would take."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    for name in listed.decode().split("\0"):
+        if name and (ROOT / name).is_file():
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes((ROOT / name).read_bytes())
+
+
+def run(*arguments):
+    command = [sys.executable, "-I", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
