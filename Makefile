@@ -8,14 +8,16 @@ OLDEST_SPARK := 3.5.9
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
-# Many of these tests wait for sockets and other processes; those with Spark want the machine.
+# Many of these tests wait for sockets and other processes; those with Spark or containers want
+# the machine.
 SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 4
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
+GENERATORS := rules grafana
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
-.PHONY: help demo test test-fast test-oldest lint bench java system-packages clean
+.PHONY: help demo test test-fast test-oldest lint bench dashboards pictures stack java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -26,12 +28,12 @@ demo: java $(VENV)/.spark
 
 ## make test       all tests, real Spark and real Prometheus tools included
 test: system-packages $(VENV)/.tests
-	$(BIN)/python -Im pytest -m "not spark" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
-	$(BIN)/python -Im pytest -m spark $(ARGS) $(OR_NONE)
+	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
+	$(BIN)/python -Im pytest -m "spark or docker" $(ARGS) $(OR_NONE)
 
 ## make test-fast  every test that needs no Java
 test-fast: $(VENV)/.tests
-	$(BIN)/python -Im pytest -m "not spark" $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS)
 
 ## make test-oldest  what touches Spark's insides, on the oldest Spark supported
 test-oldest: $(OLDEST)/.tests
@@ -50,6 +52,21 @@ lint: $(VENV)/.lint
 ## make bench      what a listener callback costs, against stock PySpark and the floor
 bench: java $(VENV)/.spark
 	$(BIN)/python -I benchmarks/run.py
+
+## make dashboards rules and dashboards anew, from their generators
+dashboards: $(VENV)/.tests
+	@for tool in $(GENERATORS); do $(BIN)/python -m tools.$$tool; done
+
+## make pictures   the pictures of README and docs anew, from a real driver
+pictures: $(VENV)/.tests
+	$(BIN)/python -m tools.pictures
+
+## make stack      a demo driver, Prometheus, Alertmanager and Grafana in containers
+stack: $(VENV)/.spark
+	rm -rf build/stack
+	$(BIN)/querypulse dashboards export build/stack
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir build/stack/compose/driver/wheels .
+	docker compose --file build/stack/compose/compose.yaml up --build
 
 ## make clean      remove what the other targets made
 clean:

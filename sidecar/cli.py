@@ -72,8 +72,16 @@ def _parser() -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="stage the incident and watch it being caught")
     demo.add_argument("--fate", choices=tuple(FATES), default="dies", help="of query 8")
     demo.add_argument("--queries", type=_query_count, default=8, metavar="N")
-    demo.add_argument("--after", type=_seconds, default=20.0, metavar="SECONDS")
-    demo.add_argument("--duration", type=_seconds, default=None, metavar="SECONDS")
+    demo.add_argument(
+        "--after",
+        type=_seconds,
+        default=20.0,
+        metavar="SECONDS",
+        help="of health at first",
+    )
+    demo.add_argument(
+        "--duration", type=_seconds, default=None, metavar="SECONDS", help="to play at least"
+    )
     demo.add_argument("--webhook-url", default=None)
     demo.add_argument("--http-port", type=int, default=0)
     demo.add_argument(

@@ -9,11 +9,13 @@ import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support.compose import engine_trouble
 
 from querypulse.listener.guard import Guard
 
 DUMP_SECONDS = 280
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
+REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
 
 # A busy CI machine is slow, not wrong; and it checks a change, by the same examples each time.
 settings.register_profile(
@@ -147,10 +149,30 @@ def pytest_configure(config):
     )
 
 
-def pytest_collection_modifyitems(items):
+def pytest_report_header():
+    """Said once, by whoever starts the tests: those deselected cannot say it themselves."""
+    trouble = engine_trouble()
+    return f"tests marked docker are left out: {trouble}" if trouble else None
+
+
+def pytest_collection_modifyitems(config, items):
     # What takes long begins first, so that tests side by side end together.
     items.sort(key=lambda item: "slow" not in item.keywords)
+    leave_out_containers(config, items)
     leave_out_what_cannot_run(items)
+
+
+def leave_out_containers(config, items):
+    """The one exception to "every test runs": a Docker engine is nothing that we can install.
+
+    Where none answers, what needs it is not chosen at all; REQUIRE_DOCKER=1 makes that an error.
+    """
+    contained = [item for item in items if "docker" in item.keywords]
+    if contained and engine_trouble():
+        if REQUIRE_DOCKER:
+            raise pytest.UsageError(f"REQUIRE_DOCKER=1, but {engine_trouble()}")
+        config.hook.pytest_deselected(items=contained)
+        items[:] = [item for item in items if item not in contained]
 
 
 def leave_out_what_cannot_run(items):

@@ -17,7 +17,6 @@ from .pipeline import ALERTS, BRONZE, Pipeline
 from .script import Script
 
 STARTUP_SECONDS = 90.0
-AFTERMATH_SECONDS = 5.0
 POLL_SECONDS = 0.05
 OUTAGE_SECONDS = 120.0
 """How long a page may be on its way to somebody else's webhook."""
@@ -61,6 +60,7 @@ class Director:
         if not self._watch(STARTUP_SECONDS, self._all_committing):
             self._narrator.say("not every query came to commit")
             return
+        began = time.monotonic()
         self._watch(self._script.after, lambda: False)
         if self._interrupted.is_set():
             return
@@ -68,7 +68,7 @@ class Director:
         self._struck_at = self._fate.strike(self._pipeline)
         if not self._watch(self._patience(), lambda: bool(self._pages)) and self._on_its_way():
             self._watch(OUTAGE_SECONDS, lambda: bool(self._pages))
-        self._watch(AFTERMATH_SECONDS, lambda: False)
+        self._watch(self._script.remaining(time.monotonic() - began), lambda: False)
         fired = [(page.labels["alertname"], page.labels["query"]) for page in self._pages]
         alertname = self._fate.alertname
         self.as_fated = fired == ([] if alertname is None else [(alertname, ALERTS)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+AFTERMATH_SECONDS = 5.0
+
 
 class Script(msgspec.Struct, frozen=True):
     """How the demo is to be played; times in seconds."""
@@ -12,7 +14,12 @@ class Script(msgspec.Struct, frozen=True):
     queries: int = 8
     after: float = 20.0
     duration: float | None = None
+    """How long to play at least, once every query has committed."""
     webhook_url: str | None = None
     http_port: int = 0
     event_log: str | None = None
     """Where Spark's own event log is kept, as in production; none by default."""
+
+    def remaining(self, elapsed: float) -> float:
+        """How long to go on when all is told; ``elapsed`` counts from the commits, as above."""
+        return max(AFTERMATH_SECONDS, (self.duration or 0.0) - elapsed)

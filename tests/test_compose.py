@@ -1,0 +1,234 @@
+"""The stack to try holds together: what each part reads is there, and is right by its own tool."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from support.compose import DASHBOARDS, FOLDER, compose, mounts, on_host, read
+
+from querypulse.sidecar import cli
+from querypulse.sidecar.configuration.settings import Settings
+from querypulse.sidecar.configuration.settings_sources import load_settings
+from querypulse.sidecar.demo.script import Script
+
+SERVICES = compose()["services"]
+ROOT = DASHBOARDS.parent
+
+
+def port_of(url):
+    parts = urlsplit(url)
+    return parts.hostname, parts.port
+
+
+def listening():
+    """(service, port in the container) of everything that is published."""
+    return {
+        (name, int(port.rpartition(":")[2]))
+        for name, service in SERVICES.items()
+        for port in service["ports"]
+    }
+
+
+# -- compose.yaml ---------------------------------------------------------------------------------
+
+
+def test_four_parts_and_nothing_else():
+    assert set(SERVICES) == {"driver", "prometheus", "alertmanager", "grafana"}
+
+
+def test_every_mounted_path_is_shipped():
+    sources = {path for name in SERVICES for path in mounts(name).values()}
+
+    assert sources
+    assert {path for path in sources if not path.exists()} == set()
+    assert all(path.is_relative_to(DASHBOARDS) for path in sources)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_ports_are_published_on_loopback_only(name):
+    assert all(port.startswith("127.0.0.1:") for port in SERVICES[name]["ports"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_every_part_says_whether_it_is_well_on_a_port_of_its_own(name):
+    asked = [part for part in SERVICES[name]["healthcheck"]["test"] if "http://" in part]
+    (port,) = re.findall(r"http://127\.0\.0\.1:(\d+)/", "".join(asked))
+
+    assert (name, int(port)) in listening()
+
+
+@pytest.mark.parametrize("name", set(SERVICES) - {"driver"})
+def test_images_are_pinned_to_one_release(name):
+    assert re.fullmatch(r"[a-z]+/[a-z]+:v?\d+\.\d+\.\d+", SERVICES[name]["image"])
+
+
+@pytest.mark.parametrize("name", ["prometheus", "alertmanager"])
+def test_the_configuration_named_on_the_command_line_is_mounted(name):
+    flags = dict(flag.split("=", 1) for flag in SERVICES[name]["command"])
+
+    assert on_host(name, flags["--config.file"]).is_file()
+
+
+# -- the driver -----------------------------------------------------------------------------------
+
+
+def script(monkeypatch):
+    """What the driver's command asks the demo for."""
+    asked = []
+    monkeypatch.setitem(
+        cli._COMMANDS, "demo", lambda **arguments: asked.append(Script(**arguments)) or 0
+    )
+    program, *arguments = SERVICES["driver"]["command"]
+    assert (program, cli.main(arguments)) == ("querypulse", 0)
+    return asked[0]
+
+
+def test_the_command_of_the_driver_is_one_that_the_demo_takes(monkeypatch):
+    asked = script(monkeypatch)
+
+    assert asked.fate == "dies"
+    assert ("driver", asked.http_port) in listening()
+
+
+def test_the_driver_stays_long_enough_to_look_at_what_befell_it(monkeypatch):
+    asked = script(monkeypatch)
+
+    assert asked.duration - asked.after >= 10 * 60
+    assert asked.remaining(asked.after) == asked.duration - asked.after
+
+
+@pytest.mark.parametrize(
+    ("duration", "elapsed", "seconds"), [(None, 30, 5), (20, 30, 5), (28, 25, 5), (900, 130, 770)]
+)
+def test_a_demo_goes_on_for_its_duration_and_five_seconds_at_least(duration, elapsed, seconds):
+    assert Script(duration=duration).remaining(elapsed) == seconds
+
+
+def test_the_settings_of_the_driver_are_settings():
+    settings = load_settings({}, SERVICES["driver"]["environment"], {}).settings
+
+    assert settings.http_host == "0.0.0.0"
+    assert [port_of(url) for url in settings.alertmanager_urls] == [("alertmanager", 9093)]
+    assert settings.allow_http
+    assert settings != Settings()
+
+
+def dockerfile():
+    text = (FOLDER / SERVICES["driver"]["build"] / "Dockerfile").read_text()
+    return text.replace("\\\n", " ")
+
+
+def test_the_driver_has_java_the_pyspark_of_the_tests_and_a_user_of_its_own():
+    constraints = (ROOT / "constraints.txt").read_text().splitlines()
+    (pyspark,) = re.findall(r"pyspark==\S+", dockerfile())
+
+    assert pyspark in constraints
+    assert "openjdk-17-jre-headless" in dockerfile()
+    assert re.findall(r"^USER (\w+)$", dockerfile(), re.MULTILINE) == ["driver"]
+    assert re.findall(r"^FROM (\S+)$", dockerfile(), re.MULTILINE) == ["python:3.12-slim-bookworm"]
+
+
+def test_what_the_dockerfile_copies_is_what_the_readme_puts_there():
+    copied = re.findall(r"^COPY (\S+) ", dockerfile(), re.MULTILINE)
+    readme = (FOLDER / "README.md").read_text()
+    makefile = (ROOT / "Makefile").read_text()
+
+    assert copied == ["wheels"]
+    assert "--wheel-dir stack/compose/driver/wheels" in readme
+    assert "--wheel-dir build/stack/compose/driver/wheels" in makefile
+
+
+# -- Prometheus and Alertmanager ------------------------------------------------------------------
+
+
+@pytest.mark.prometheus
+def test_promtool_accepts_the_configuration_of_prometheus(tmp_path):
+    config = read(on_host("prometheus", "/etc/prometheus/prometheus.yaml"))
+    rules = config["rule_files"]
+    config["rule_files"] = [str(on_host("prometheus", path)) for path in rules]
+    (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config))
+    done = run("promtool", "check", "config", tmp_path / "prometheus.yaml")
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "SUCCESS" in done.stdout
+    assert re.search(r"SUCCESS: [1-9]\d* rules found", done.stdout)
+
+
+def test_prometheus_asks_and_tells_whom_it_should():
+    config = read(FOLDER / "prometheus.yaml")
+    told = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
+    scraped = config["scrape_configs"][0]["static_configs"][0]
+
+    assert {port_of(f"http://{target}") for target in [*told, *scraped["targets"]]} <= listening()
+    assert told == ["alertmanager:9093"]
+    assert scraped["targets"] == ["driver:9719"]
+    assert (
+        f"127.0.0.1:{scraped['labels']['instance'].rpartition(':')[2]}:9719"
+        in (SERVICES["driver"]["ports"])
+    )
+
+
+@pytest.mark.alertmanager
+def test_amtool_accepts_the_configuration_of_alertmanager():
+    done = run(
+        "amtool", "check-config", on_host("alertmanager", "/etc/alertmanager/alertmanager.yaml")
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run(*command):
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60)
+
+
+# -- Grafana --------------------------------------------------------------------------------------
+
+
+PROVISIONING = "/etc/grafana/provisioning"
+
+
+def test_grafana_finds_prometheus():
+    (source,) = read(on_host("grafana", f"{PROVISIONING}/datasources/querypulse.yaml"))[
+        "datasources"
+    ]
+
+    assert port_of(source["url"]) in listening()
+    assert source["type"] == "prometheus"
+    assert source["isDefault"] is True
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}", source["uid"])
+    assert (
+        source["jsonData"]["timeInterval"]
+        == (read(FOLDER / "prometheus.yaml")["global"]["scrape_interval"])
+    )
+
+
+def test_grafana_finds_the_dashboards():
+    (provider,) = read(on_host("grafana", f"{PROVISIONING}/dashboards/querypulse.yaml"))[
+        "providers"
+    ]
+    home = SERVICES["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+    shown = {path.name for path in on_host("grafana", provider["options"]["path"]).glob("*.json")}
+
+    assert shown == {"fleet.json", "query.json"}
+    assert on_host("grafana", home).name == "fleet.json"
+    assert provider["type"] == "file"
+
+
+def test_nobody_but_viewers_gets_into_grafana():
+    environment = SERVICES["grafana"]["environment"]
+
+    assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
+    assert environment["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert environment["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
+    assert not {name for name in environment if "ADMIN_PASSWORD" in name}
+
+
+def test_every_value_of_an_environment_is_text():
+    """Compose refuses a bare true, and writes numbers its own way."""
+    values = [value for one in SERVICES.values() for value in one.get("environment", {}).values()]
+
+    assert {type(value) for value in values} == {str}

@@ -1,0 +1,94 @@
+"""The stack to try, started in containers: opt-in, where a Docker engine answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import requests
+from support.queries import until
+
+from querypulse.sidecar import cli
+
+ROOT = Path(__file__).parent.parent
+STARTS_WITHIN_SECONDS = 900
+SEEN_WITHIN_SECONDS = 120
+DRIVER, PROMETHEUS = "http://localhost:9719", "http://localhost:9090"
+ALERTMANAGER, GRAFANA = "http://localhost:9093", "http://localhost:3000"
+
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(2 * STARTS_WITHIN_SECONDS)]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    """Started as its README says, from the code as it stands."""
+    folder = tmp_path_factory.mktemp("stack")
+    assert cli.main(["dashboards", "export", str(folder)]) == 0
+    wheels = folder / "compose" / "driver" / "wheels"
+    pip = [sys.executable, "-Im", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", wheels]
+    subprocess.run([*pip, ROOT], check=True)
+    compose = ["docker", "compose", "--file", str(folder / "compose" / "compose.yaml")]
+    try:
+        subprocess.run([*compose, "up", "--build", "--wait"], check=True)
+        yield compose
+    finally:
+        subprocess.run([*compose, "down", "--volumes"], check=True)
+
+
+def get(url, **parameters):
+    answer = requests.get(url, params=parameters, timeout=10)
+    assert answer.ok, (url, answer.status_code, answer.text)
+    return answer.json()
+
+
+def found(promql):
+    return get(f"{PROMETHEUS}/api/v1/query", query=promql)["data"]["result"]
+
+
+def test_prometheus_scrapes_the_driver_and_has_the_rules(stack):
+    until(lambda: found("spark_streaming_query_commits_total > 0"), SEEN_WITHIN_SECONDS)
+    rules = get(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
+
+    assert [one["value"][1] for one in found("up")] == ["1"]
+    assert {rule["health"] for group in rules for rule in group["rules"]} <= {"ok", "unknown"}
+    assert get(f"{PROMETHEUS}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
+
+
+def test_grafana_shows_both_dashboards_to_whoever_looks(stack):
+    uids = {one["uid"] for one in get(f"{GRAFANA}/api/search", type="dash-db")}
+
+    assert uids == {"querypulse-fleet", "querypulse-query"}
+    assert get(f"{GRAFANA}/api/dashboards/uid/querypulse-fleet")["meta"]["provisioned"]
+
+
+def test_grafana_gets_figures_from_prometheus(stack):
+    query = {
+        "refId": "A",
+        "datasource": {"uid": "querypulse-prometheus"},
+        "expr": "spark_streaming_query_active",
+        "instant": True,
+    }
+    body = {"queries": [query], "from": "now-5m", "to": "now"}
+
+    def frames():
+        answer = requests.post(f"{GRAFANA}/api/ds/query", json=body, timeout=10)
+        assert answer.ok, answer.text
+        return answer.json()["results"]["A"]["frames"]
+
+    until(lambda: len(frames()) == 8, SEEN_WITHIN_SECONDS)
+
+
+def test_nobody_is_let_in_with_the_usual_password(stack):
+    answer = requests.get(f"{GRAFANA}/api/org/users", auth=("admin", "admin"), timeout=10)
+
+    assert answer.status_code in {401, 403}
+
+
+def test_the_death_of_a_query_arrives_at_alertmanager(stack):
+    def told():
+        alerts = get(f"{ALERTMANAGER}/api/v2/alerts")
+        return {(one["labels"]["alertname"], one["labels"]["query"]) for one in alerts}
+
+    until(lambda: ("QueryFailed", "alert_resolution") in told(), 2 * SEEN_WITHIN_SECONDS)
