@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from support.rules_table import CASES, hung_batch, steady, watched
 from support.story import CONFLICT, Story, policy, processing, run
@@ -127,15 +125,3 @@ def test_the_window_sizes_itself(trigger, batch_seconds, limits, seconds):
     story.commit(batch=0, at=1, seconds=batch_seconds)
 
     assert story.judge(2, **limits).verdicts["a"].window_seconds == seconds
-
-
-def test_every_alert_has_its_runbook():
-    runbooks = Path(__file__).parent.parent / "dashboards" / "runbooks"
-    names = {
-        finding.alertname
-        for case in CASES
-        for finding in case[1].judge(case[2], **case[3]).findings
-    }
-
-    # No rule of a driver's can find that the driver is gone: ``querypulse watch`` does.
-    assert names | {"DriverGone"} == {path.stem for path in runbooks.glob("*.md")}

@@ -1,0 +1,128 @@
+"""What the repository says of itself: its Markdown, its alerts, its metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+import yaml
+from msgspec.structs import replace
+from prometheus_client.core import Metric
+from support.exporter_boards import full_board
+from support.rules_table import CASES
+from support.story import Story, policy, processing
+
+from querypulse.alerting.evaluate import case_of
+from querypulse.alerting.evidence import evidence
+from querypulse.alerting.finding import Finding
+from querypulse.exporter.query_collector import QueryCollector
+from querypulse.listener.events import Source
+from querypulse.listener.probing import Work
+from querypulse.sidecar.watch.story import DRIVER_GONE
+
+ROOT = Path(__file__).parents[2]
+DASHBOARDS = ROOT / "dashboards"
+RUNBOOKS = DASHBOARDS / "runbooks"
+METRIC = re.compile(r"\b(?:spark_streaming|querypulse)_[a-z_]*[a-z]\b")
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+
+
+def markdown() -> dict[str, str]:
+    """Relative path -> text of every Markdown file that git knows or would take."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return {
+        name: (ROOT / name).read_text() for name in listed.splitlines() if (ROOT / name).exists()
+    }
+
+
+def runbooks() -> dict[str, str]:
+    """Alert name -> text."""
+    return {path.stem: path.read_text() for path in RUNBOOKS.glob("*.md") if path.stem != "README"}
+
+
+def fenced(text: str, language: str) -> list[str]:
+    """The code blocks of one language, without their indentation."""
+    return [
+        re.sub(f"^{indent}", "", code, flags=re.MULTILINE)
+        for indent, name, code in _FENCE.findall(text)
+        if name == language
+    ]
+
+
+@lru_cache
+def own_findings() -> tuple[Finding, ...]:
+    """What the rules find in the stories of the rules table."""
+    return tuple(
+        finding for case in CASES for finding in case[1].judge(case[2], **case[3]).findings
+    )
+
+
+def own_alerts() -> set[str]:
+    """The names that the sidecar and ``querypulse watch`` tell."""
+    return {DRIVER_GONE, *(finding.alertname for finding in own_findings())}
+
+
+def evidence_of(alertname: str) -> set[str]:
+    """The names of what an alert may bring as evidence."""
+    findings = [finding for finding in own_findings() if finding.alertname == alertname]
+    found = {name for finding in findings for name in finding.evidence}
+    return found | evidence_of_a_query() if "query_id" in found else found
+
+
+@lru_cache
+def evidence_of_a_query() -> set[str]:
+    """The names of all that can be known of one query; few stories know all of it."""
+    source = Source("KafkaV2[Subscribe[orders]]", 30.0)
+    story = Story().commit(batch=0, at=1, sources=(source,))
+    work = Work(jvm_stack=("at a line",), python_line="/job.py:1 in write")
+    probed = processing(batch=1, committed_offsets="{}")
+    story.probe(replace(probed, work=work), at=2)
+    snapshot = story.state.snapshot(3)
+    case = case_of("a", snapshot.queries[0], snapshot, 3, policy())
+    return {*evidence(case), "commit_log"}
+
+
+def prometheus_alerts() -> dict[str, dict]:
+    """Alert name -> rule, of the rules for Prometheus."""
+    return {rule["alert"]: rule for rule in prometheus_rules() if "alert" in rule}
+
+
+def prometheus_rules() -> list[dict]:
+    path = DASHBOARDS / "prometheus" / "rules.yaml"
+    return [rule for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
+
+
+def grafana() -> dict[str, dict]:
+    """File name -> dashboard."""
+    folder = DASHBOARDS / "grafana"
+    return {path.name: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+
+
+@lru_cache
+def families() -> dict[str, Metric]:
+    """The catalogue: what a driver serves, by the name that is asked for (``..._total``, ``..._info``)."""
+    collected = QueryCollector(full_board).collect()
+    return {_shown(family): family for family in collected}
+
+
+def _shown(family: Metric) -> str:
+    return family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
+
+
+def series() -> dict[str, str]:
+    """Every name that a query may ask for -> the family it is of."""
+    parts = {"histogram": ("_bucket", "_sum", "_count")}
+    return {
+        f"{name}{part}": name
+        for name, family in families().items()
+        for part in parts.get(family.type, ("",))
+    }
+
+
+def metrics_in(text: str) -> set[str]:
+    """The names of metrics of ours in a text."""
+    return set(METRIC.findall(text))

@@ -1,0 +1,124 @@
+"""A runbook can be followed at night: the same order everywhere, and what is copied out of it works."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import msgspec
+import pytest
+import yaml
+from support.repository import evidence_of, families, fenced, metrics_in, runbooks, series
+
+from querypulse.exporter.status import Status
+
+SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation", "When it does not fire"]
+RUNBOOKS = runbooks()
+STATUS = msgspec.json.schema(Status)["$defs"]
+
+
+def section(name, title):
+    return RUNBOOKS[name].split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+
+
+def promql(name):
+    """One expression a line."""
+    return [line for code in fenced(RUNBOOKS[name], "promql") for line in code.splitlines() if line]
+
+
+# -- order ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_a_runbook_has_its_name_one_paragraph_and_five_sections(name):
+    text = RUNBOOKS[name]
+
+    assert text.startswith(f"# {name}\n\n")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
+    assert text.split("\n\n")[1].count("\n") <= 2
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_diagnosis_begins_with_the_quickest_look(name):
+    assert section(name, "Diagnosis").startswith("\n**Quickest look**: ")
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+@pytest.mark.parametrize("where", ["```promql", "/status", "Spark UI", "Grafana", "status page"])
+def test_diagnosis_says_where_to_look(name, where):
+    assert where in section(name, "Diagnosis")
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_a_runbook_says_what_to_do_and_when_it_is_silent(name):
+    assert "\n* " in section(name, "Mitigation")
+    assert "\n* " in section(name, "When it does not fire")
+
+
+# -- what is copied ---------------------------------------------------------------------------------
+
+
+@pytest.mark.prometheus
+def test_every_query_for_prometheus_is_one(tmp_path):
+    """Each wrapped as a recording rule, for that is what promtool parses."""
+    asked = [(name, line) for name in RUNBOOKS for line in promql(name)]
+    rules = [{"record": f"line:{number}", "expr": line} for number, (_, line) in enumerate(asked)]
+    (tmp_path / "rules.yaml").write_text(
+        yaml.safe_dump({"groups": [{"name": "runbooks", "rules": rules}]})
+    )
+    checked = subprocess.run(
+        ["promtool", "check", "rules", "--lint=none", str(tmp_path / "rules.yaml")],
+        capture_output=True,
+        text=True,
+    )
+
+    assert checked.returncode == 0, checked.stderr
+    assert f"{len(asked)} rules found" in checked.stdout
+    assert len(asked) > len(RUNBOOKS)
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_a_runbook_asks_for_metrics_that_there_are(name):
+    assert metrics_in("\n".join(promql(name))) <= set(series())
+    assert metrics_in(RUNBOOKS[name]) <= set(series()) | set(families())
+
+
+def jq(name):
+    """The programs in a runbook, without the text in quotes inside."""
+    found = re.findall(r"jq '([^']*)'", RUNBOOKS[name])
+    return [re.sub(r'"[^"]*"', '""', program) for program in found]
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_every_path_into_status_is_served(name):
+    """Fields of ``/status``, labels, and what this alert brings as evidence."""
+    labels = {"alertname", "app", "query", "severity"}
+    told = {"summary", "description", "reason", "runbook_url"} | evidence_of(name)
+    fields = {field for record in STATUS.values() for field in record["properties"]}
+    asked = set()
+    for program in jq(name):
+        asked |= set(re.findall(r"\.(\w+)", program))
+        for shown in re.findall(r"\{([^}]*)\}", program):
+            asked |= {part.partition(":")[0].strip() for part in shown.split(",")}
+
+    assert jq(name)
+    assert asked <= fields | labels | told
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_a_program_for_jq_is_balanced(name):
+    for program in jq(name):
+        for opening, closing in ("()", "[]", "{}"):
+            assert program.count(opening) == program.count(closing), program
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_what_is_copied_fits_a_terminal(name):
+    lines = [
+        line
+        for kind in ("sh", "promql")
+        for code in fenced(RUNBOOKS[name], kind)
+        for line in code.splitlines()
+    ]
+
+    assert [line for line in lines if len(line) > 120] == []
