@@ -13,7 +13,7 @@ SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.p
 SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 4
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
-GENERATORS := rules grafana
+GENERATORS := rules grafana stack
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from urllib.parse import urlsplit
 
 import pytest
@@ -170,6 +171,21 @@ def test_prometheus_asks_and_tells_whom_it_should():
         f"127.0.0.1:{scraped['labels']['instance'].rpartition(':')[2]}:9719"
         in (SERVICES["driver"]["ports"])
     )
+
+
+def test_alertmanager_routes_as_shipped_and_tells_nobody():
+    shipped = read(DASHBOARDS / "alertmanager" / "alertmanager.yaml")
+    own = read(on_host("alertmanager", "/etc/alertmanager/alertmanager.yaml"))
+
+    names = [{"name": receiver["name"]} for receiver in shipped["receivers"]]
+    assert own == {**shipped, "receivers": names}
+
+
+def test_alertmanagers_configuration_is_what_its_generator_makes(tmp_path):
+    subprocess.run([sys.executable, "-m", "tools.stack", str(tmp_path)], cwd=ROOT, check=True)
+
+    made = (tmp_path / "alertmanager.yaml").read_text()
+    assert made == (FOLDER / "alertmanager.yaml").read_text()
 
 
 @pytest.mark.alertmanager
