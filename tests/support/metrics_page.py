@@ -1,0 +1,52 @@
+"""The page ``docs/metrics.md``, from what a driver serves; ``make dashboards`` writes it."""
+
+from __future__ import annotations
+
+import sys
+
+from prometheus_client.core import Metric
+from support.repository import families
+
+HEAD = """\
+# Metrics
+
+Made by `make dashboards` from what a driver serves at `/metrics`; OpenMetrics on request. Timestamps are Unix seconds and
+absent until they exist. Figures that Spark does not know are absent too, never 0 or -1. A query goes by its name, else by
+the first 8 characters of its id; series of a dead query stay until it is back or forgotten. No label ever holds a run id,
+a batch id or the text of an error, but for those of `..._info`, which are made for joins.
+"""
+SECTIONS = {
+    "## Of each query": "spark_streaming_query_",
+    "## Of each source of a query": "spark_streaming_source_",
+    "## Of querypulse itself": "querypulse_",
+}
+
+
+def page() -> str:
+    parts = [HEAD]
+    for title, prefix in SECTIONS.items():
+        rows = [row(name) for name in families() if name.startswith(prefix)]
+        parts.append(
+            "\n".join(
+                [title, "", "| metric | type | labels | meaning |", "|---|---|---|---|", *rows, ""]
+            )
+        )
+    return "\n".join(parts)
+
+
+def row(name: str) -> str:
+    family = families()[name]
+    labels = ", ".join(f"`{label}`" for label in labels_of(family)) or "none"
+    return f"| `{name}` | {family.type} | {labels} | {family.documentation} |"
+
+
+def labels_of(family: Metric) -> list[str]:
+    """In the order of the samples, without ``le``, which every histogram has."""
+    assert family.samples, f"{family.name}: the full board of the tests shows no sample of it"
+    return list(
+        dict.fromkeys(label for one in family.samples for label in one.labels if label != "le")
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
