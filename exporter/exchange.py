@@ -12,7 +12,7 @@ from typing import Any
 
 from prometheus_client.exposition import gzip_accepted
 
-from .pages import Pages, Reply
+from .pages import PUBLIC, Pages, Reply
 
 IO_SECONDS = 5.0
 """How long a client may take to send its request, and again to take the answer."""
@@ -59,12 +59,14 @@ class Exchange(BaseHTTPRequestHandler):
         """Say nothing: standard error is the host's."""
 
     def _reply(self) -> Reply:
-        if not self._may_read():
+        path = self.path.partition("?")[0]
+        reads = self.command in ("GET", "HEAD")
+        if not self._may_read() and not (reads and path in PUBLIC):
             challenge = (("WWW-Authenticate", "Bearer"),)
             return Reply(401, b"a bearer token is needed\n", headers=challenge)
-        if self.command not in ("GET", "HEAD"):
+        if not reads:
             return Reply(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
-        return self._pages.get(self.path.partition("?")[0], self.headers.get("Accept", ""))
+        return self._pages.get(path, self.headers.get("Accept", ""))
 
     def _may_read(self) -> bool:
         if self._token is None:

@@ -11,6 +11,8 @@ WAIT_SECONDS = 20.0
 """How long one question may wait; short enough for any proxy on the way."""
 MAX_WAITING = 4
 """How many may wait at once: half of the server's places stay free for other requests."""
+MAX_PAGES = 2
+"""How many of them may be status pages, which a person can open any number of."""
 RETURN_SECONDS = 0.3
 """Within this time somebody who was told that all goes on asks again."""
 
@@ -22,6 +24,7 @@ class Farewell:
         self._clock = clock
         self._said = False
         self._waiting = 0
+        self._pages = 0
         self._came_late = 0
         self._let_go_at = -math.inf
         self._changed = threading.Condition()
@@ -42,9 +45,19 @@ class Farewell:
                 self._changed.notify_all()
             elif self._waiting < MAX_WAITING:
                 self._waiting += 1
+                self._changed.notify_all()
                 self._changed.wait_for(lambda: self._said, WAIT_SECONDS)
                 self._waiting -= 1
                 self._let_go_at = self._clock()
+            return self._said
+
+    def wait_as_page(self) -> bool:
+        """Wait like ``wait``, on a place that nobody else wants: a watcher who comes takes it."""
+        with self._changed:
+            if not self._said and self._pages < MAX_PAGES and self._places_left() > 0:
+                self._pages += 1
+                self._changed.wait_for(lambda: self._said or self._places_left() < 0, WAIT_SECONDS)
+                self._pages -= 1
             return self._said
 
     def say(self, timeout: float) -> bool:
@@ -54,8 +67,11 @@ class Farewell:
         ``RETURN_SECONDS`` at most, are given to that.
         """
         with self._changed:
-            waiting, self._said = self._waiting, True
+            waiting, self._said = self._waiting + self._pages, True
             self._changed.notify_all()
             left = self._let_go_at + RETURN_SECONDS - self._clock()
             self._changed.wait_for(lambda: self._came_late, min(timeout, max(0.0, left)))
             return waiting + self._came_late > 0
+
+    def _places_left(self) -> int:
+        return MAX_WAITING - self._waiting - self._pages

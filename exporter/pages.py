@@ -14,9 +14,13 @@ from .farewell import Farewell
 from .query_collector import own_registry
 from .readiness import readiness
 from .status import status
+from .status_page.assembly import policy, status_page
 
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
+HTML = "text/html; charset=utf-8"
+PUBLIC = frozenset({"/"})
+"""What needs no token: the page holds no data, and asks for the token itself."""
 _OPENMETRICS = "application/openmetrics-text"
 
 
@@ -45,11 +49,13 @@ class Pages:
         self._guard = guard
         self._registry = own_registry(board)
         self._pages = {
+            "/": self._page,
             "/metrics": self._metrics,
             "/status": self._status,
             "/livez": self._livez,
             "/readyz": self._readyz,
             "/watch": self._watch,
+            "/watch/page": self._watch_as_page,
         }
 
     def get(self, path: str, accept: str) -> Reply:
@@ -62,6 +68,9 @@ class Pages:
         except Exception as error:  # noqa: BLE001 - counted and logged by the guard
             self._guard.report("exporter", error)
             return Reply(500, b"internal error, see the log\n")
+
+    def _page(self, _accept: str) -> Reply:
+        return Reply(200, status_page(), HTML, policy())
 
     def _metrics(self, accept: str) -> Reply:
         # Versions and escapings asked for are not echoed: 1.0.0 is what everybody reads.
@@ -87,7 +96,15 @@ class Pages:
 
     def _watch(self, _accept: str) -> Reply:
         """A long poll: whoever watches from outside hears of a close in good order."""
-        return _json(200, {"status": "stopped" if self._farewell.wait() else "running"})
+        return _running(self._farewell.wait())
+
+    def _watch_as_page(self, _accept: str) -> Reply:
+        """The same for the status page, which gives way to watchers."""
+        return _running(self._farewell.wait_as_page())
+
+
+def _running(stopped: bool) -> Reply:
+    return _json(200, {"status": "stopped" if stopped else "running"})
 
 
 def _json(code: int, value: Any) -> Reply:

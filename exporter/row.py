@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ..listener.query import Query, Totals
+from ..listener.events import Progress
+from ..listener.query import InFlight, Query, Totals
 from .board import Board, ShownVerdict
 
 OVER = frozenset({"stopped", "completed"})
@@ -47,14 +48,36 @@ class Row(msgspec.Struct, frozen=True):
         return self.board.snapshot.at - self.query.last_commit_at
 
     @property
-    def batch_in_flight_seconds(self) -> float | None:
-        """Seconds since the batch in flight was first seen; None while there is none."""
+    def last_idle_age_seconds(self) -> float | None:
+        """Seconds since this run was last seen to have nothing to do."""
+        if self.query is None or self.query.last_idle_at is None:
+            return None
+        return self.board.snapshot.at - self.query.last_idle_at
+
+    @property
+    def in_flight(self) -> InFlight | None:
+        """The batch in flight; None while there is none."""
         query = self.query
         if query is None or not query.alive:
             return None
-        if query.in_flight is None or query.in_flight.batch_id is None:
-            return None
-        return self.board.snapshot.at - query.in_flight.since
+        flight = query.in_flight
+        return flight if flight is not None and flight.batch_id is not None else None
+
+    @property
+    def batch_in_flight(self) -> int | None:
+        """The id of the batch in flight."""
+        return self.in_flight.batch_id if self.in_flight is not None else None
+
+    @property
+    def batch_in_flight_seconds(self) -> float | None:
+        """Seconds since the batch in flight was first seen; None while there is none."""
+        flight = self.in_flight
+        return self.board.snapshot.at - flight.since if flight is not None else None
+
+    @property
+    def progress(self) -> Progress | None:
+        """What Spark told of the present run's last batch."""
+        return self.query.progress if self.query is not None else None
 
     @property
     def standstill_seconds(self) -> float | None:
@@ -89,11 +112,11 @@ class Row(msgspec.Struct, frozen=True):
         The index, not the description: two sources may share one, and it may hold a path
         or a topic list of any length.
         """
-        if self.query is None or self.query.progress is None:
+        if self.progress is None:
             return {}
         return {
             str(index): source.lag_offsets
-            for index, source in enumerate(self.query.progress.sources)
+            for index, source in enumerate(self.progress.sources)
             if source.lag_offsets is not None
         }
 

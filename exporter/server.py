@@ -25,11 +25,11 @@ SENDING_SECONDS = 0.5
 
 
 class HttpServer:
-    """Serves ``/metrics``, ``/status``, ``/livez``, ``/readyz`` and ``/watch`` from daemon threads.
+    """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz`` and ``/watch``.
 
     ``board`` gives the newest board, ``alive`` tells whether the worker's loop beats; both
     are called from request threads. Port 0 takes any free port. With ``token``, readers
-    must present it as bearer token.
+    must present it as bearer token. All threads are daemons.
     """
 
     def __init__(

@@ -13,7 +13,10 @@ from .row import Row, rows
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One query; ``id`` and ``run_id`` are None for one on the roster that nobody has seen."""
+    """One query; ``id`` and ``run_id`` are None for one on the roster that nobody has seen.
+
+    Times are ISO 8601 in UTC, ages and durations are seconds. What is not known is None.
+    """
 
     name: str
     """Its label: its name, else the first 8 characters of its id."""
@@ -27,6 +30,24 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     batch_in_flight_seconds: float | None
     lag_offsets: float | None
     error_class: str | None
+    expected: bool
+    """Whether it is on the roster."""
+    ignored: bool
+    """Whether the settings say that nothing depends on it."""
+    started_at: str | None
+    """When its present run began, or was first seen."""
+    restarts: int
+    trigger: str | None
+    sink: str | None
+    batch_in_flight: int | None
+    """The id of the batch that ``batch_in_flight_seconds`` tells of."""
+    last_idle_age_seconds: float | None
+    """Since its run was last seen to have nothing to do."""
+    recent_batch_seconds: tuple[float, ...]
+    """How long the last batches took, 30 at most, the newest last."""
+    input_rows_per_second: float | None
+    processed_rows_per_second: float | None
+    """As Spark tells of the last batch."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -38,13 +59,17 @@ class AlertStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A frozen view of one driver: its queries, its alerts, and the monitor itself."""
+    """A frozen view of one driver: its queries, its alerts, and the monitor itself.
+
+    ``at`` is the moment that all of it is true of, ISO 8601 in UTC.
+    """
 
     app: str
     spark_version: str
     queries: tuple[QueryStatus, ...]
     alerts: tuple[AlertStatus, ...]
     monitor: MonitorStatus
+    at: str
 
 
 def status(board: Board) -> Status:
@@ -55,11 +80,14 @@ def status(board: Board) -> Status:
         queries=tuple(_query(row) for row in rows(board)),
         alerts=tuple(_alert(alert) for alert in board.alerts),
         monitor=monitor_status(board.monitor),
+        at=_iso(board.wall),
     )
 
 
 def _query(row: Row) -> QueryStatus:
-    query = row.query
+    query, progress = row.query, row.progress
+    facts = query.facts if query is not None else None
+    began = row.board.unix(query.started_at) if query is not None else None
     return QueryStatus(
         name=row.label,
         id=query.query_id if query is not None else None,
@@ -72,9 +100,25 @@ def _query(row: Row) -> QueryStatus:
         batch_in_flight_seconds=row.batch_in_flight_seconds,
         lag_offsets=row.lag_offsets,
         error_class=row.error_class,
+        expected=row.label in row.board.expected,
+        ignored=row.verdict.ignored,
+        started_at=_iso(began) if began is not None else None,
+        restarts=row.totals.restarts,
+        trigger=str(facts.trigger) if facts is not None else None,
+        sink=facts.sink if facts is not None else None,
+        batch_in_flight=row.batch_in_flight,
+        last_idle_age_seconds=row.last_idle_age_seconds,
+        recent_batch_seconds=query.recent_batches if query is not None else (),
+        input_rows_per_second=progress.input_rows_per_second if progress is not None else None,
+        processed_rows_per_second=(
+            progress.processed_rows_per_second if progress is not None else None
+        ),
     )
 
 
 def _alert(alert: ShownAlert) -> AlertStatus:
-    began = datetime.fromtimestamp(alert.starts_at, tz=timezone.utc)
-    return AlertStatus(alert.labels, alert.annotations, began.isoformat(timespec="milliseconds"))
+    return AlertStatus(alert.labels, alert.annotations, _iso(alert.starts_at))
+
+
+def _iso(unix: float) -> str:
+    return datetime.fromtimestamp(unix, tz=timezone.utc).isoformat(timespec="milliseconds")

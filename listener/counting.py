@@ -7,7 +7,7 @@ from bisect import bisect_left
 from msgspec.structs import replace
 
 from .events import Progress
-from .query import BASELINE_BATCHES, BUCKETS, Totals
+from .query import BASELINE_BATCHES, BUCKETS, RECENT_BATCHES, Totals
 
 BASELINE_GROWTH = 3.0
 
@@ -19,6 +19,11 @@ def learn(baseline: tuple[float, ...], seconds: float | None) -> tuple[float, ..
     if baseline:
         seconds = min(seconds, BASELINE_GROWTH * max(baseline))
     return (*baseline, seconds)[-BASELINE_BATCHES:]
+
+
+def remember(recent: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
+    """Remember a batch's duration as it was, for people to see."""
+    return recent if seconds is None else (*recent, seconds)[-RECENT_BATCHES:]
 
 
 def count_batch(totals: Totals, progress: Progress) -> Totals:

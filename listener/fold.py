@@ -10,7 +10,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from .commit_log import LoggedBatches
-from .counting import count_batch, learn
+from .counting import count_batch, learn, remember
 from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
@@ -43,6 +43,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         unrecovered_deaths=old.unrecovered_deaths,
         trends=carry_over(old.trends) if same_query else Trends(),
         baseline=old.baseline,
+        recent_batches=old.recent_batches,
         totals=replace(old.totals, restarts=old.totals.restarts + 1),
     )
 
@@ -146,6 +147,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     return replace(
         query,
         baseline=learn(query.baseline, progress.batch_seconds),
+        recent_batches=remember(query.recent_batches, progress.batch_seconds),
         totals=count_batch(query.totals, progress),
     )
 

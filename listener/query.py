@@ -13,6 +13,7 @@ from .probing import ProbedRun, RunFacts
 from .trends import Trends
 
 BASELINE_BATCHES = 50
+RECENT_BATCHES = 30
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Upper bounds in seconds of the batch-duration histogram."""
 
@@ -123,6 +124,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as the stall window learns them."""
+    recent_batches: tuple[float, ...] = ()
+    """Durations in seconds of the last batches, as they were."""
     totals: Totals = Totals()
 
     @property

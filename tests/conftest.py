@@ -145,6 +145,26 @@ def watch(spark, pages):
             execution.stop()
 
 
+@pytest.fixture(scope="session")
+def browser():
+    """One headless Chromium for all tests that need one."""
+    from support.browser import chromium
+
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def windows(browser):
+    """Opens windows; whatever their consoles complain of fails the test."""
+    from support.browser import Windows
+
+    opened = Windows(browser)
+    yield opened
+    opened.close()
+    assert opened.complaints == []
+
+
 def pytest_configure(config):
     config.addinivalue_line(
         "markers", "contains_errors: the test is about an error that is contained"

@@ -1,0 +1,100 @@
+// The monitor's own health: who watches the watchman.
+
+const LATE_HEARTBEAT = 5;
+const LATE_PROBE = 5;
+
+class MonitorPanel {
+  constructor() {
+    this.facts = new Facts(byId("monitor"));
+    this.receivers = new KeyedList(byId("receivers"), (receiver) => receiverRow(receiver.name));
+  }
+
+  update(monitor) {
+    this.monitor = monitor;
+    setHidden(byId("monitor-section"), false);
+    setHidden(byId("receivers-box"), !monitor.receivers.length);
+    this.receivers.update(monitor.receivers.map((name) => [name, receiverOf(monitor, name)]));
+  }
+
+  /** @param {number} now the server's time, in milliseconds since 1970 @param {number} elapsed */
+  tick(now, elapsed) {
+    this.facts.update(monitorFacts(this.monitor, now, elapsed));
+  }
+}
+
+/** @returns {[string, string, string?][]} */
+function monitorFacts(monitor, now, elapsed) {
+  const facts = [
+    heartbeat(monitor, now),
+    listener(monitor),
+    ["events heard", itemised(monitor.events)],
+    probe(monitor, elapsed),
+    ["callback", timing(monitor.callback_seconds)],
+    ["mailbox", `${amount(monitor.mailbox_depth)} waiting`],
+    ["dropped", itemised(monitor.events_dropped), total(monitor.events_dropped) ? "note" : ""],
+    ["errors contained", itemised(monitor.internal_errors), total(monitor.internal_errors) ? "bad" : ""],
+  ];
+  if (monitor.spool_problem) facts.push(["spool", monitor.spool_problem, "bad"]);
+  if (!monitor.receivers.length) facts.push(["receivers", "none: nobody is told", "note"]);
+  return facts;
+}
+
+function heartbeat({ heartbeat_timestamp: beat }, now) {
+  if (beat === null) return ["heartbeat", "none yet", "note"];
+  const since = Math.max(0, now / 1000 - beat);
+  return ["heartbeat", `${age(since)} ago`, since > LATE_HEARTBEAT ? "bad" : ""];
+}
+
+function listener({ listener_path: path, listener_registered: registered, reregistrations: again }) {
+  const words = { true: "registered", false: "NOT registered", null: "not looked at yet" }[registered];
+  const ways = path ? `${words}, ${path} path` : words;
+  const text = again ? `${ways}, registered anew ${amount(again)} times` : ways;
+  return ["listener", text, registered === false ? "bad" : again ? "note" : ""];
+}
+
+function probe({ probe_age_seconds: seconds, probe_seconds: looks }, elapsed) {
+  if (seconds === null) return ["probe", "has not looked yet", "note"];
+  const since = seconds + elapsed;
+  return ["probe", `${age(since)} ago; ${timing(looks)}`, since > LATE_PROBE ? "bad" : ""];
+}
+
+function timing({ count, p99_seconds: p99 }) {
+  if (!count) return "none yet";
+  return p99 === null ? `${amount(count)} times` : `${amount(count)} times, 99 % within ${micro(p99)}`;
+}
+
+function micro(seconds) {
+  return seconds < 0.001 ? `${Math.round(seconds * 1e6)} µs` : duration(seconds);
+}
+
+function receiverOf(monitor, name) {
+  const { delivered = 0, ...failed } = monitor.deliveries[name] ?? {};
+  return {
+    name,
+    delivered,
+    failed,
+    pending: monitor.outbox_pending[name] ?? 0,
+    lost: monitor.alerts_lost[name] ?? {},
+    open: monitor.circuits_open[name] ?? false,
+  };
+}
+
+function receiverRow(name) {
+  const cells = [0, 1, 2, 3, 4].map(() => el("td"));
+  const node = el("tr", {}, el("th", { scope: "row" }, name), ...cells);
+  const update = (receiver) => {
+    const circuit = receiver.open ? "open: left alone for a while" : "closed";
+    const texts = [
+      [amount(receiver.delivered), ""],
+      [itemised(receiver.failed), total(receiver.failed) ? "note" : ""],
+      [amount(receiver.pending), receiver.pending ? "note" : ""],
+      [itemised(receiver.lost), total(receiver.lost) ? "bad" : ""],
+      [circuit, receiver.open ? "bad" : ""],
+    ];
+    texts.forEach(([text, mood], index) => {
+      setText(cells[index], text);
+      setAttribute(cells[index], "data-mood", mood);
+    });
+  };
+  return { node, update };
+}

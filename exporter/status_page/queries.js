@@ -1,0 +1,169 @@
+// The list of queries, worst first, and what is not there.
+
+let nextRow = 0;
+
+/** One query. Its nodes are made once; `update` changes what has changed. */
+class QueryRow {
+  constructor(query) {
+    this.name = query.name;
+    this.meter = new CommitMeter();
+    this.spark = new Sparkline();
+    this.symbol = symbol(query.state);
+    this.state = el("span");
+    this.marks = el("span", { class: "marks" });
+    this.reason = el("p", { class: "reason" });
+    this.flight = el("dd");
+    this.lag = el("dd");
+    this.rate = el("dd");
+    this.more = el("dl", { class: "facts" });
+    this.facts = new Facts(this.more);
+    this.node = this.build();
+  }
+
+  build() {
+    const id = `query-${(nextRow += 1)}`;
+    const heading = el("h3", { id: `${id}-name` }, this.name);
+    return el(
+      "li",
+      { class: "query", id, tabindex: "-1", "aria-labelledby": `${id}-name` },
+      el("span", { class: "badge" }, this.symbol, this.state),
+      el("div", { class: "who" }, heading, this.marks),
+      this.figures(),
+      this.reason,
+      this.details(),
+    );
+  }
+
+  figures() {
+    return el(
+      "dl",
+      { class: "figures" },
+      el("div", {}, el("dt", {}, "last commit"), el("dd", {}, this.meter.node)),
+      el("div", {}, el("dt", {}, "in flight"), this.flight),
+      el("div", {}, el("dt", {}, "lag"), this.lag),
+      el("div", {}, el("dt", {}, "input"), this.rate),
+      el("div", {}, el("dt", {}, "recent batches"), el("dd", {}, this.spark.node)),
+    );
+  }
+
+  details() {
+    const label = el("span", { class: "unseen" }, `More about ${this.name}`);
+    return el("details", {}, el("summary", { title: "more" }, label), this.more);
+  }
+
+  update(query) {
+    this.query = query;
+    setAttribute(this.node, "data-state", query.state);
+    setAttribute(this.node, "data-ignored", String(query.ignored));
+    draw(this.symbol, query.state);
+    setText(this.state, query.state);
+    setText(this.marks, marks(query));
+    setText(this.reason, reasonOf(query));
+    setHidden(this.reason, !reasonOf(query));
+    setText(this.lag, amount(query.lag_offsets));
+    setText(this.rate, query.input_rows_per_second === null ? UNKNOWN : `${amount(query.input_rows_per_second)} rows/s`);
+    this.spark.update(query.recent_batch_seconds);
+    this.facts.update(furtherFacts(query));
+  }
+
+  /** @param {number} elapsed seconds since the query's figures were true */
+  tick(elapsed) {
+    this.meter.update(this.query, elapsed);
+    setText(this.flight, flightText(this.query, elapsed));
+  }
+
+  get matter() {
+    return `${this.name} ${this.query.state}`.toLowerCase();
+  }
+}
+
+function marks(query) {
+  const told = [query.ignored ? "ignored" : "", query.id === null ? "never seen" : ""];
+  return told.filter(Boolean).join(", ");
+}
+
+function reasonOf(query) {
+  if (query.reason) return query.reason;
+  if (query.ignored) return "by the settings, nothing depends on it and nobody is told of it";
+  const idle = query.last_idle_age_seconds;
+  if (query.state === "idle" && idle !== null) return "it asked its sources, and there was nothing new";
+  return query.state === "waiting" ? "its source has data, and holds it back" : "";
+}
+
+function flightText(query, elapsed) {
+  if (query.batch_in_flight_seconds === null) return UNKNOWN;
+  return `#${query.batch_in_flight}, ${age(query.batch_in_flight_seconds + elapsed)}`;
+}
+
+/** What is asked for rarely; no figure in here moves by itself. */
+function furtherFacts(query) {
+  if (query.id === null) return [["on the roster", "expected, and no witness has seen it"]];
+  const speed = query.processed_rows_per_second;
+  return [
+    ["last committed batch", query.last_commit_batch === null ? "none seen" : `#${query.last_commit_batch}`],
+    ["error class", query.error_class ?? ""],
+    ["this run began", query.started_at === null ? UNKNOWN : clock(query.started_at)],
+    ["restarts", amount(query.restarts)],
+    ["trigger", query.trigger ?? UNKNOWN],
+    ["sink", query.sink ?? UNKNOWN],
+    ["processed", speed === null ? UNKNOWN : `${amount(speed)} rows/s`],
+    ["batches", sparkWords(query.recent_batch_seconds)],
+    ["window", query.window_seconds === null ? UNKNOWN : duration(query.window_seconds)],
+    ["on the roster", query.expected ? "yes" : "no"],
+    ["query id", query.id],
+    ["run id", query.run_id],
+  ].filter(([, text]) => text !== "");
+}
+
+/** All rows, the filter over them, and the words for an empty list. */
+class QueryList {
+  constructor() {
+    this.rows = new KeyedList(byId("queries"), (query) => new QueryRow(query));
+    this.filter = byId("filter");
+    this.filter.addEventListener("input", () => this.sift());
+  }
+
+  update(queries) {
+    const shown = [...queries].sort(byBadness);
+    this.rows.update(shown.map((query) => [query.name, query]));
+    setHidden(byId("queries-section"), false);
+    setText(byId("roster"), rosterWords(queries));
+    this.sift();
+  }
+
+  tick(elapsed) {
+    for (const row of this.rows.entries.values()) row.tick(elapsed);
+  }
+
+  sift() {
+    const wanted = this.filter.value.trim().toLowerCase();
+    const rows = [...this.rows.entries.values()];
+    for (const row of rows) setHidden(row.node, !row.matter.includes(wanted));
+    const left = rows.filter((row) => !row.node.hidden).length;
+    setText(byId("shown"), wanted ? `${left} of ${rows.length} shown` : "");
+    setText(byId("empty"), rows.length ? `No query matches “${this.filter.value.trim()}”.` : NO_QUERY);
+    setHidden(byId("empty"), left > 0);
+  }
+
+  /** Take the reader to a query, even if the filter hides it. */
+  reveal(name) {
+    const row = this.rows.entries.get(name);
+    if (!row) return;
+    if (row.node.hidden) {
+      this.filter.value = "";
+      this.sift();
+    }
+    row.node.scrollIntoView({ block: "center" });
+    row.node.focus({ preventScroll: true });
+  }
+}
+
+const NO_QUERY = "No streaming query has been started in this driver since the monitor came.";
+
+function rosterWords(queries) {
+  const expected = queries.filter((query) => query.expected);
+  const unseen = expected.filter((query) => query.id === null).map((query) => query.name);
+  if (!expected.length) return "No roster is set (expected_queries): a query that never starts is not missed.";
+  if (!unseen.length) return `Roster: ${expected.length} expected, every one has been seen.`;
+  return `Roster: ${expected.length} expected, not seen: ${unseen.join(", ")}.`;
+}

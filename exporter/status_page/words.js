@@ -1,0 +1,140 @@
+// What is said and how: states, ages, numbers, the one sentence. Pure.
+
+/**
+ * Every state, worst first, as `exporter/board.py` has them: what is said of one query in it,
+ * and of several.
+ */
+const STATES = {
+  failed: ["has failed", "have failed"],
+  missing: ["is missing", "are missing"],
+  stalled: ["is stalled", "are stalled"],
+  flapping: ["is flapping", "are flapping"],
+  rewound: ["was rewound", "were rewound"],
+  slow: ["is slow", "are slow"],
+  lagging: ["is lagging", "are lagging"],
+  waiting: ["is waiting", "are waiting"],
+  idle: ["is idle", "are idle"],
+  running: ["is running", "are running"],
+  starting: ["is starting", "are starting"],
+  stopped: ["was stopped", "were stopped"],
+  completed: ["has completed", "have completed"],
+};
+const ORDER = Object.keys(STATES);
+const WELL = new Set(["waiting", "idle", "running", "completed"]);
+const OVER = new Set(["failed", "missing", "stopped", "completed"]);
+const NAMED = 3;
+const UNKNOWN = "–";
+
+/** @param {string} state @returns {number} its place; a state nobody knows comes first */
+function badness(state) {
+  return ORDER.indexOf(state);
+}
+
+/** @param {number|null} seconds @returns {string} such as "75 s" or "3 h 20 min" */
+function age(seconds) {
+  if (seconds === null) return UNKNOWN;
+  if (seconds < 120) return `${Math.floor(Math.max(0, seconds))} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 120) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return minutes % 60 ? `${hours} h ${minutes % 60} min` : `${hours} h`;
+  return hours % 24 ? `${Math.floor(hours / 24)} d ${hours % 24} h` : `${hours / 24} d`;
+}
+
+/** @param {number|null} seconds @returns {string} how long something took, such as "640 ms" */
+function duration(seconds) {
+  if (seconds === null) return UNKNOWN;
+  if (seconds < 0.9995) return `${Math.round(seconds * 1000)} ms`;
+  return seconds < 9.95 ? `${seconds.toFixed(1)} s` : age(seconds);
+}
+
+/** @param {number|null} value @returns {string} such as "12,345" or "1.2M" */
+function amount(value) {
+  if (value === null) return UNKNOWN;
+  const options =
+    value >= 1e6
+      ? { notation: "compact", maximumFractionDigits: 1 }
+      : { maximumFractionDigits: value < 10 ? 1 : 0 };
+  return new Intl.NumberFormat("en", options).format(value);
+}
+
+/** @param {string} iso @returns {string} the viewer's time of day, with the day if it is another */
+function clock(iso) {
+  const at = new Date(iso);
+  if (Number.isNaN(at.getTime())) return iso;
+  const time = at.toLocaleTimeString("en-GB");
+  const sameDay = at.toDateString() === new Date().toDateString();
+  return sameDay ? time : `${at.toLocaleDateString("en-CA")} ${time}`;
+}
+
+/** @param {Record<string, number>} counts @returns {number} */
+function total(counts) {
+  return Object.values(counts).reduce((sum, count) => sum + count, 0);
+}
+
+/** @param {Record<string, number>} counts @returns {string} such as "12 (mailbox_full 12)" */
+function itemised(counts) {
+  const parts = Object.entries(counts).filter(([, count]) => count);
+  const sum = amount(total(counts));
+  return parts.length ? `${sum} (${parts.map(([what, n]) => `${what} ${n}`).join(", ")})` : sum;
+}
+
+/** Queries on which something depends, worst first. */
+function counted(queries) {
+  return queries.filter((query) => !query.ignored).sort(byBadness);
+}
+
+/** Worst first, then by name; what is ignored comes last. */
+function byBadness(a, b) {
+  return (
+    a.ignored - b.ignored ||
+    badness(a.state) - badness(b.state) ||
+    (a.name < b.name ? -1 : a.name > b.name ? 1 : 0)
+  );
+}
+
+/** @returns {string} such as "7 of 8 queries are well; bronze has failed." */
+function sentence(queries) {
+  const all = counted(queries);
+  if (!all.length) return "No query is watched.";
+  const others = all.filter((query) => !WELL.has(query.state));
+  const noun = all.length === 1 ? "query" : "queries";
+  if (!others.length) return all.length === 1 ? "The query is well." : `All ${all.length} queries are well.`;
+  const well = all.length - others.length;
+  return `${well} of ${all.length} ${noun} ${well === 1 ? "is" : "are"} well; ${complaints(others)}.`;
+}
+
+/** Each by name where they are few, else by number. */
+function complaints(queries) {
+  if (queries.length <= NAMED) {
+    return listed(queries.map((query) => `${query.name} ${said(query.state, 1)}`));
+  }
+  const states = countByState(queries);
+  return listed(states.map(([state, count]) => `${count} ${said(state, count)}`));
+}
+
+function said(state, count) {
+  const [one, many] = STATES[state] ?? [`is ${state}`, `are ${state}`];
+  return count === 1 ? one : many;
+}
+
+/** @param {string[]} parts @returns {string} "a, b and c" */
+function listed(parts) {
+  return parts.length < 2 ? parts.join("") : `${parts.slice(0, -1).join(", ")} and ${parts.at(-1)}`;
+}
+
+/** @returns {[string, number][]} the states that occur, worst first */
+function countByState(queries) {
+  const counts = new Map();
+  for (const { state } of counted(queries)) counts.set(state, (counts.get(state) ?? 0) + 1);
+  return [...counts];
+}
+
+/** @returns {string} the document's title: the worst state and whose it is */
+function titleOf(status) {
+  const all = counted(status.queries);
+  const well = all.filter((query) => WELL.has(query.state)).length;
+  const worst = all.find((query) => !WELL.has(query.state));
+  const what = worst ? `${worst.state}: ${worst.name}` : "all well";
+  return `${what} · ${well}/${all.length} · ${status.app}`;
+}

@@ -1,0 +1,97 @@
+"""A driver made up for the status page: its boards move on with the real clock."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+from support.exporter_boards import MONITOR, board
+from support.story import Story, processing, run, source
+
+from querypulse.alerting.evaluate import Verdict
+from querypulse.alerting.finding import State
+from querypulse.exporter.board import Board, Monitor
+
+BEGAN = 1000.0
+"""What the story's clock shows when the driver is made."""
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
+QUIET_MONITOR = msgspec.structs.replace(
+    MONITOR, reregistrations=0, events_dropped={}, internal_errors={}, spool_problem="",
+    circuits_open={}, alerts_lost={}, outbox_pending={},
+)  # fmt: skip
+
+
+class LivingBoard:
+    """Gives a newer board of ``story`` at every call, judged by the real rules.
+
+    ``verdicts`` (label -> state, reason) and ``alerts`` stand in for the rules' where given.
+    ``frozen`` makes it give the same board for ever, as where the worker stands still.
+    """
+
+    def __init__(self, story: Story | None = None, *, expected=(), monitor=QUIET_MONITOR) -> None:
+        self.story = story or Story()
+        self.expected = tuple(expected)
+        self.monitor: Monitor = monitor
+        self.verdicts: dict[str, tuple[str, str]] = {}
+        self.ignored: tuple[str, ...] = ()
+        self.change = lambda shown: shown
+        self.frozen: Board | None = None
+        self._made_at = time.monotonic()
+
+    @property
+    def now(self) -> float:
+        """The story's clock."""
+        return BEGAN + time.monotonic() - self._made_at
+
+    def __call__(self) -> Board:
+        return self.frozen or self.change(self._board())
+
+    def freeze(self) -> None:
+        self.frozen = self()
+
+    def _board(self) -> Board:
+        wall = time.time()
+        shown = board(self.story, now=self.now, expected=self.expected, app="telemetry")
+        verdicts = {label: self._verdict(label, one) for label, one in shown.verdicts.items()}
+        return msgspec.structs.replace(
+            shown,
+            wall=wall,
+            verdicts=verdicts,
+            alerts=tuple(msgspec.structs.replace(one, starts_at=wall - 3) for one in shown.alerts),
+            monitor=msgspec.structs.replace(self.monitor, heartbeat_timestamp=wall),
+        )
+
+    def _verdict(self, label: str, judged: Verdict) -> Verdict:
+        if label in self.ignored:
+            return msgspec.structs.replace(judged, ignored=True)
+        if label not in self.verdicts:
+            return judged
+        state, reason = self.verdicts[label]
+        return Verdict(State(state), reason, judged.window_seconds)
+
+
+def working(story: Story, name: str, *, ago: float = 3.0, batches: int = 12, rows: float = 40.0):
+    """A query that has committed ``batches`` batches, the last one ``ago`` seconds ago."""
+    story.started(name, at=BEGAN - 600)
+    for batch in range(batches):
+        at = BEGAN - ago - (batches - 1 - batch) * 5
+        seconds = 1.1 + 0.35 * ((batch * 7 + len(name)) % 5)
+        lag = 20 * ((batch + len(name)) % 4)
+        sources = (source({"0": 900 + batch}, {"0": 900 + batch + lag}),)
+        story.commit(name, batch=batch, at=at, seconds=seconds, sources=sources,
+                     input_rows_per_second=rows, processed_rows_per_second=rows * 4)  # fmt: skip
+    return story
+
+
+def fleet(*names: str) -> Story:
+    """Queries at work, all seen by the probe a moment ago."""
+    story = Story()
+    for index, name in enumerate(names):
+        working(story, name, ago=2.0 + index % 3, rows=12.5 * (index + 1))
+    looks = [run(name, trigger="ProcessingTimeTrigger(5000)", batch=12) for name in names]
+    return story.probe(*looks, at=BEGAN - 0.5)
+
+
+def in_flight(story: Story, name: str, *others: str, at: float):
+    """The probe sees batch 12 of ``name`` being processed, and the others waiting."""
+    return story.probe(processing(name, batch=12), *(run(other) for other in others), at=at)
