@@ -78,7 +78,7 @@ def numbers() -> list[Json]:
             empty="no driver seen",
         ),
         stat(
-            "Open alerts",
+            "Alerts open now",
             "What querypulse itself holds for wrong now. Good: 0. The table below names them.",
             [now(_open_alerts(), "open")],
             SIZE,

@@ -84,6 +84,20 @@ def watermark() -> Json:
         "queries with a watermark.",
         [drawn(speed, "{{query}}")],
         QUARTER,
+        unit="none",
+        color=ORANGE,
+        empty="the query has no watermark",
+    )
+
+
+def late_rows() -> Json:
+    """Rows that came too late."""
+    return graph(
+        "Late rows, dropped",
+        "Rows behind the watermark: they are lost to the result. Good: 0. Otherwise a source is "
+        "late, or the watermark's delay is too short.",
+        [drawn(per_second(query("late_rows_dropped_total")), "{{query}}")],
+        QUARTER,
         unit="rowsps",
         color=PURPLE,
         bars=True,

@@ -43,6 +43,7 @@ def terminations() -> Json:
         [drawn(ended, "{{query}}: {{outcome}}")],
         SIZE,
         unit="none",
+        decimals=0,
         bars=True,
         overrides=[
             lines_like(": failed$", color=fixed(VERMILLION)),
@@ -61,6 +62,7 @@ def restarts() -> Json:
         [drawn(meanwhile_each_step(query("restarts_total")), "{{query}}")],
         SIZE,
         unit="none",
+        decimals=0,
         color=ORANGE,
         bars=True,
     )

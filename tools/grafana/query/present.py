@@ -66,7 +66,7 @@ def numbers() -> list[Json]:
             empty="its sources do not tell",
         ),
         stat(
-            "Restarts",
+            "Restarts in this time",
             f"In the time shown. Good: 0, or as many as you made. {runbook('QueryFlapping')}.",
             [now(meanwhile(query("restarts_total")), "{{query}}")],
             SIZE,
@@ -88,7 +88,7 @@ def numbers() -> list[Json]:
 def states() -> Json:
     """The state over time."""
     return timeline(
-        "State",
+        "State over time",
         "Good: green or light blue to the right edge. A gap: nobody could be asked, because the "
         f"driver or its monitor was gone ({runbook('DriverGone')}).",
         [drawn(state_number(), "{{query}}")],
