@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
@@ -11,7 +10,7 @@ from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metr
 
 from ..listener.events import EventKind
 from ..listener.version import VERSION
-from .board import DELIVERY_OUTCOMES, DROP_REASONS, LOSS_REASONS, Monitor, ShownAlert
+from .board import DELIVERY_OUTCOMES, DROP_REASONS, LOSS_REASONS, Monitor
 from .buckets import Buckets
 from .families import Figures, add_buckets, add_info, histogram, info
 
@@ -96,14 +95,13 @@ COUNTS = (
 )
 
 
-def monitor_families(monitor: Monitor, alerts: Sequence[ShownAlert]) -> Iterator[Metric]:
+def monitor_families(monitor: Monitor) -> Iterator[Metric]:
     """All families about the monitor itself."""
     for count in COUNTS:
         figures = Figures(count.name, count.documentation, count.labels)
         for labels, value in count.read(monitor).items():
             figures.add(labels, value)
         yield figures.family
-    yield _alerts_firing(alerts)
     yield _timing(
         "querypulse_callback_seconds",
         "Time taken from Spark's listener thread by each event.",
@@ -121,14 +119,6 @@ def build_info() -> InfoMetricFamily:
     family = info("querypulse_build_info", "The version of querypulse that watches this driver.")
     add_info(family, (), {"version": VERSION})
     return family
-
-
-def _alerts_firing(alerts: Sequence[ShownAlert]) -> Metric:
-    figures = Figures("querypulse_alerts_firing", "Alerts firing now.", ("alertname", "severity"))
-    kinds = Counter((alert.labels["alertname"], alert.labels["severity"]) for alert in alerts)
-    for labels, count in kinds.items():
-        figures.add(labels, count)
-    return figures.family
 
 
 def _timing(name: str, documentation: str, buckets: Buckets) -> HistogramMetricFamily:

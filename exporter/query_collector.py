@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import CollectorRegistry, Metric
 from prometheus_client.registry import Collector
 
+from .alert_families import alert_families
 from .board import Board
+from .driver_families import driver_families
 from .monitor_families import build_info, monitor_families
 from .query_families import query_families
 from .row import rows
@@ -25,8 +27,11 @@ class QueryCollector(Collector):
         board = self._board()
         if board is None:
             return
-        yield from query_families(board.app, rows(board))
-        yield from monitor_families(board.monitor, board.alerts)
+        shown = rows(board)
+        yield from query_families(board.app, shown)
+        yield from driver_families(board.app, board.monitor.heartbeat_timestamp, shown)
+        yield from alert_families(board.alerts)
+        yield from monitor_families(board.monitor)
 
 
 def own_registry(board: Callable[[], Board | None]) -> CollectorRegistry:

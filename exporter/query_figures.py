@@ -57,6 +57,11 @@ FIGURES = (
         lambda row: float(row.query is not None and row.query.alive),
     ),
     Figure(
+        f"{PREFIX}_watched",
+        "Whether somebody is to be told of the query: 0 where the settings say ignore.",
+        lambda row: float(not row.verdict.ignored),
+    ),
+    Figure(
         f"{PREFIX}_start_timestamp_seconds",
         "When the present run began, or was first seen.",
         _moment(lambda query: query.started_at),
@@ -72,6 +77,11 @@ FIGURES = (
         _moment(lambda query: query.last_commit_at),
     ),
     Figure(
+        f"{PREFIX}_last_sign_timestamp_seconds",
+        "When the present run last committed or was known to be idle; absent before the first.",
+        _moment(lambda query: query.last_sign_at if query.first_sign_seen else None),
+    ),
+    Figure(
         f"{PREFIX}_last_commit_batch_id",
         "Id of the last committed batch.",
         lambda row: row.query.last_commit_batch if row.query is not None else None,
@@ -85,6 +95,12 @@ FIGURES = (
         f"{PREFIX}_batch_in_flight_seconds",
         "How long the batch in flight has been running; absent while there is none.",
         lambda row: row.batch_in_flight_seconds,
+    ),
+    Figure(
+        f"{PREFIX}_standstill_seconds",
+        "How long no task of the batch in flight has finished, or a source has not answered; "
+        "absent while the query waits.",
+        lambda row: row.standstill_seconds,
     ),
     Figure(
         f"{PREFIX}_stall_window_seconds",

@@ -7,6 +7,9 @@ import msgspec
 from ..listener.query import Query, Totals
 from .board import Board, ShownVerdict
 
+OVER = frozenset({"stopped", "completed"})
+"""States of a query that has come to an end as it should."""
+
 
 class _Unjudged(msgspec.Struct, frozen=True):
     """Stands in until the first verdict."""
@@ -52,6 +55,32 @@ class Row(msgspec.Struct, frozen=True):
         if query.in_flight is None or query.in_flight.batch_id is None:
             return None
         return self.board.snapshot.at - query.in_flight.since
+
+    @property
+    def standstill_seconds(self) -> float | None:
+        """Seconds in which what the query is doing was not seen to get on; None while it waits.
+
+        A batch, of which tasks finish, or a question to a source.
+        """
+        query = self.query
+        if query is None or not query.alive or query.in_flight is None:
+            return None
+        return self.board.snapshot.watched(query.in_flight.moved_at, self.board.snapshot.at)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether it should go on, so that its driver should: it neither ended nor will.
+
+        A query that has failed should go on too. One whose trigger nobody knows counts as
+        one that does not end by itself.
+        """
+        if self.verdict.ignored or self.state in OVER:
+            return False
+        query = self.query
+        if query is None:
+            return True
+        finite = query.facts is not None and query.facts.trigger.ends_by_itself
+        return not finite and not query.stop_expected
 
     @property
     def lag_by_source(self) -> dict[str, float]:

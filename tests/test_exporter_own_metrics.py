@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+from msgspec.structs import replace
 from support.exporter_boards import WALL, board, full_board
 from support.exporter_exposition import samples, values
+from support.receiver_incidents import alert
 from support.story import CONFLICT, Story
 
 from querypulse.exporter.board import Monitor
@@ -65,6 +67,29 @@ def test_alerts_of_one_name_are_counted_together():
     story.ended("a", at=10, exception=CONFLICT).ended("b", at=10, exception=CONFLICT)
     firing = values(board(story), "querypulse_alerts_firing")
     assert firing == {("QueryFailed", "critical"): 2}
+
+
+def test_each_open_alert_has_a_series_with_the_labels_it_is_told_with():
+    story = Story().started("a", at=0).started("b", at=0).ended("a", at=10, exception=CONFLICT)
+    shown = board(story)
+
+    (sample,) = [one for one in samples(shown) if one.name == "spark_streaming_query_alert"]
+    assert sample.labels == shown.alerts[0].labels
+    assert sample.labels["query"] == "a"
+    assert sample.value == 1
+
+
+def test_an_alert_of_the_whole_driver_has_a_star_for_its_query():
+    deaf = alert("*", name="ListenerDeaf", severity="warning")
+    shown = replace(board(), alerts=(deaf,))
+
+    assert values(shown, "spark_streaming_query_alert") == {
+        ("ListenerDeaf", "etl", "*", "warning"): 1
+    }
+
+
+def test_while_all_is_well_no_series_of_an_alert_exists():
+    assert values(board(Story().started(at=99)), "spark_streaming_query_alert") == {}
 
 
 def test_before_the_first_board_there_is_only_the_build():

@@ -33,9 +33,11 @@ MONITOR = Monitor(
 )
 
 
-def board(story=None, *, now=100.0, expected=(), monitor=MONITOR, app="shop") -> Board:
+def board(
+    story=None, *, now=100.0, expected=(), monitor=MONITOR, app="shop", overrides=()
+) -> Board:
     story = story or Story()
-    judgement = story.judge(now, expected=expected)
+    judgement = story.judge(now, expected=expected, overrides=overrides)
     return Board(
         app=app,
         spark_version="4.0.0",

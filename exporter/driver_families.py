@@ -1,0 +1,33 @@
+"""The driver as those outside see it -> metric families labelled with its app. Pure.
+
+A rule about a driver that has vanished can only compare what was said last: so both families
+tell the moment of the same heartbeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from prometheus_client.core import Metric
+
+from .families import Figures
+from .row import Row
+
+
+def driver_families(app: str, heartbeat: float | None, rows: Sequence[Row]) -> Iterator[Metric]:
+    """The heartbeat (Unix seconds), and the same while the driver should go on."""
+    beat = Figures(
+        "querypulse_driver_heartbeat_timestamp_seconds",
+        "When the monitor last judged, by the app it is in.",
+        ("app",),
+    )
+    beat.add((app,), heartbeat)
+    yield beat.family
+    needed = Figures(
+        "querypulse_driver_needed_timestamp_seconds",
+        "The same moment, absent unless some query should go on: the driver should not end then.",
+        ("app",),
+    )
+    if any(row.is_needed for row in rows):
+        needed.add((app,), heartbeat)
+    yield needed.family

@@ -1,0 +1,94 @@
+"""What those outside may know of a driver: that it lives, and whether it should."""
+
+from __future__ import annotations
+
+import pytest
+from support.exporter_boards import WALL, board
+from support.exporter_exposition import of_query, values
+from support.story import CONFLICT, Story, processing, run
+
+from querypulse.exporter.board import Monitor
+from querypulse.listener.probing import Context
+
+BEAT = {("shop",): WALL - 0.5}
+
+
+def needed(story=None, **changes):
+    return values(board(story, **changes), "querypulse_driver_needed_timestamp_seconds")
+
+
+def committing() -> Story:
+    return Story().started(at=0).commit(batch=1, at=90)
+
+
+def test_the_heartbeat_goes_by_its_app():
+    assert values(board(), "querypulse_driver_heartbeat_timestamp_seconds") == BEAT
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        committing(),
+        committing().idle(at=95),
+        committing().ended(at=95, exception=CONFLICT),
+        committing().probe(run(), at=94).probe(at=95),
+        committing().started("b", at=90).ended("b", at=95).expect_stop("b"),
+    ],
+    ids=["runs", "idles", "failed", "vanished", "another_ended"],
+)
+def test_a_driver_is_needed_while_a_query_should_go_on(story):
+    assert needed(story, now=200.0) == BEAT
+
+
+def test_a_driver_is_needed_for_a_query_of_the_roster_that_nobody_has_seen():
+    assert needed(expected=("bronze",)) == BEAT
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        Story(),
+        Story().started(at=0).probe(run(trigger="AvailableNowTrigger"), at=1),
+        Story().started(at=0).probe(run(trigger="OneTimeTrigger"), at=1).ended(at=9),
+        committing().expect_stop(),
+        committing().expect_stop().ended(at=95),
+        committing().probe(run(), at=94, context=Context.STOPPED_BY_APPLICATION),
+    ],
+    ids=["no_query", "available_now", "once", "to_be_stopped", "stopped", "spark_stopped"],
+)
+def test_a_driver_is_not_needed_when_nothing_in_it_should_go_on(story):
+    assert needed(story) == {}
+
+
+def test_a_driver_without_a_heartbeat_yet_is_not_said_to_be_needed():
+    assert needed(committing(), monitor=Monitor()) == {}
+
+
+def test_a_query_that_is_ignored_is_not_watched_and_needs_no_driver():
+    shown = board(committing(), overrides=(("a", {"ignore": True}),))
+
+    assert of_query(shown, "a", "watched") == {(): 0}
+    assert values(shown, "querypulse_driver_needed_timestamp_seconds") == {}
+
+
+def test_idleness_is_a_sign_of_life_though_nothing_is_committed():
+    shown = board(committing().idle(at=95))
+
+    assert of_query(shown, "a", "last_sign_timestamp_seconds") == {(): WALL - 5}
+    assert of_query(shown, "a", "last_commit_timestamp_seconds") == {(): WALL - 10}
+
+
+def test_a_batch_whose_tasks_finish_does_not_stand_still():
+    story = committing().probe(processing(batch=2, tasks=1), at=92)
+    story.probe(processing(batch=2, tasks=2), at=97)
+    shown = board(story)
+
+    assert of_query(shown, "a", "standstill_seconds") == {(): 3}
+    assert of_query(shown, "a", "batch_in_flight_seconds") == {(): 8}
+
+
+def test_a_query_that_waits_or_has_ended_does_not_stand_still():
+    story = committing().probe(processing(batch=2), at=92)
+
+    assert of_query(board(story.ended(at=95)), "a", "standstill_seconds") == {}
+    assert of_query(board(committing()), "a", "standstill_seconds") == {}
