@@ -9,7 +9,8 @@ from __future__ import annotations
 from tools.grafana.palette import STATES
 
 OF_DRIVER = 'job=~"$job", instance=~"$instance"'
-OF_QUERY = f'{OF_DRIVER}, app=~"$app", query=~"$query"'
+OF_APP = f'{OF_DRIVER}, app=~"$app"'
+OF_QUERY = f'{OF_APP}, query=~"$query"'
 OF_ALERT = 'app=~"$app", query=~"$query|[*]"'
 """An alert of a whole driver has ``query="*"``."""
 ALERT_LABELS = "app, query, alertname, severity"
@@ -35,6 +36,11 @@ def source(name: str) -> str:
 def monitor(name: str, *matchers: str) -> str:
     """Series of the monitors of the chosen drivers: ``querypulse_<name>``."""
     return _series(f"querypulse_{name}", OF_DRIVER, *matchers)
+
+
+def driver(name: str) -> str:
+    """Series of the chosen applications as a whole: ``querypulse_driver_<name>``."""
+    return _series(f"querypulse_driver_{name}", OF_APP)
 
 
 def each(expression: str, *, by: str = "app, query", how: str = "max") -> str:
@@ -67,6 +73,11 @@ def age(timestamp: str, *, by: str = "app, query") -> str:
     return f"time() - {each(timestamp, by=by)}"
 
 
+def or_none(counted: str, *, by: str) -> str:
+    """0 for each monitor of which nothing was counted, so that its table keeps the column."""
+    return f"{counted} or 0 * {each(monitor('mailbox_depth'), by=by)}"
+
+
 def state_number(*, by: str = "app, query") -> str:
     """The state of each query as one of ``NUMBERS``; the worst, where two drivers run it."""
     numbered = "\n  or ".join(
@@ -81,17 +92,30 @@ def meanwhile_each_step(counter: str, *, by: str = "app, query") -> str:
 
 
 def share_of_window(*, by: str = "app, query") -> str:
-    """Time since the last commit by the window, 1 at a stall; only where a commit is owed."""
-    since = age(query("last_commit_timestamp_seconds"), by=by)
+    """Time since the last sign of progress by the window, 1 at a stall; not of what is over."""
+    since = age(query("last_sign_timestamp_seconds"), by=by)
     window = each(query("stall_window_seconds"), by=by)
-    quiet = query("state", matcher("state", "waiting", "idle", "stopped", "completed"))
-    return f"({since}) / {window} unless {each(quiet, by=by)} == 1"
+    over = query("state", matcher("state", "stopped", "completed"))
+    return f"({since}) / {window} unless {each(over, by=by)} == 1"
+
+
+def silent_apps() -> str:
+    """The last heartbeat of each application that should go on and is not heard of.
+
+    That is the alert ``DriverGone`` without its patience.
+    """
+    heard = each(driver("heartbeat_timestamp_seconds"), by="app")
+    last = each(f"last_over_time({driver('heartbeat_timestamp_seconds')}[1d])", by="app")
+    needed = each(f"last_over_time({driver('needed_timestamp_seconds')}[1d])", by="app")
+    return f"({needed} >= {last} unless time() - {heard} < 60)"
 
 
 def open_for(alerts: str) -> str:
     """For each alert that is open now: seconds it was open in the last six hours."""
     known = each(f"sum_over_time({alerts}[6h:15s])", by=ALERT_LABELS)
-    return f"15 * {known} and {each(alerts, by=ALERT_LABELS)} == 1"
+    opened = each(alerts, by=ALERT_LABELS)
+    # One that is younger than a step is not counted yet, but is open.
+    return f"15 * ({known} or 0 * {opened}) and {opened}"
 
 
 def in_state(*states: str) -> str:

@@ -14,13 +14,15 @@ from tools.grafana.links import runbook
 from tools.grafana.palette import GREEN, GREY, ORANGE, VERMILLION
 from tools.grafana.panels import drawn, graph, now, table
 from tools.grafana.promql import (
-    age,
+    driver,
     each,
     meanwhile,
     monitor,
+    or_none,
     per_minute,
     per_second,
     quantile,
+    silent_apps,
 )
 
 
@@ -86,22 +88,26 @@ def drivers() -> Json:
     by = "job, instance"
     text = {"type": "color-text"}
     bad = {"thresholds": thresholds(GREY, {1: ORANGE}), "custom__cellOptions": text}
+    firing = each(monitor("alerts_firing"), by=by, how="sum")
+    errors = meanwhile(monitor("internal_errors_total"), by=by)
     beat = thresholds(GREEN, {15: ORANGE, 60: VERMILLION})
     return table(
         "Drivers",
-        "One line for each monitor. Good: a heartbeat below 15 s, nothing lost, no own error. "
+        "One line for each monitor, and for each that is silent and should not be. Good: a "
+        "heartbeat below 15 s, nothing lost, no own error. "
         "*unread events* that only grow, or lost ones: this monitor sees less than it should, see "
         f"{runbook('ListenerDeaf')} and {runbook('MonitorBlind')}.",
         {
+            "app": None,
             "instance": None,
             "job": None,
             "version": None,
             "there": now(each(monitor("build_info"), by=f"{by}, version")),
-            "heartbeat": now(age(monitor("heartbeat_timestamp_seconds"), by=by)),
-            "open alerts": now(each(monitor("alerts_firing"), by=by, how="sum")),
+            "heartbeat": now(_heartbeat()),
+            "open alerts": now(or_none(firing, by=by)),
             "unread events": now(each(monitor("mailbox_depth"), by=by)),
             "lost events": now(meanwhile(monitor("events_dropped_total"), by=by)),
-            "own errors": now(meanwhile(monitor("internal_errors_total"), by=by)),
+            "own errors": now(or_none(errors, by=by)),
         },
         (24, 6),
         overrides=[
@@ -121,6 +127,14 @@ def drivers() -> Json:
         empty="no driver seen",
         unseen=["there"],
     )
+
+
+def _heartbeat() -> str:
+    """Of those that are heard, and of those that should be."""
+    by = "job, instance, app"
+    heard = driver("heartbeat_timestamp_seconds")
+    last = each(f"last_over_time({heard}[1d])", by=by)
+    return f"time() - ({each(heard, by=by)} or {last} and on (app) {silent_apps()})"
 
 
 def events() -> Json:

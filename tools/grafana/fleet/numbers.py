@@ -12,10 +12,11 @@ from tools.grafana.panels import now, stat
 from tools.grafana.promql import (
     ALERT_LABELS,
     OPEN_ALERTS,
+    driver,
     each,
     in_state,
-    monitor,
     query,
+    silent_apps,
 )
 
 SIZE = (4, 4)
@@ -68,10 +69,9 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Silent drivers",
-            "Applications that were there within the last hour, and from which no monitor's "
-            "heartbeat came within the last minute. Good: 0. Otherwise nothing on this page can "
-            f"speak for their queries: {runbook('DriverGone')}. One that was ended on purpose "
-            "leaves this number after an hour.",
+            "Applications that were there today, had queries that should go on, and whose monitor "
+            "has not been heard of for a minute. Good: 0. Otherwise nothing on this page can speak "
+            f"for their queries: {runbook('DriverGone')}.",
             [now(_silent(), "silent")],
             SIZE,
             steps=thresholds(GREEN, {1: VERMILLION}),
@@ -89,11 +89,7 @@ def numbers() -> list[Json]:
 
 
 def _silent() -> str:
-    queries = query("active")
-    seen = f"count by (app) (last_over_time({queries}[1h]))"
-    fresh = f"time() - {monitor('heartbeat_timestamp_seconds')} < 60"
-    heard = f"count by (app) ({queries} and on (job, instance) ({fresh}))"
-    return f"count({seen} unless {heard}) or 0 * count({seen})"
+    return f"count({silent_apps()}) or 0 * count({driver('heartbeat_timestamp_seconds')})"
 
 
 def _open_alerts() -> str:

@@ -84,8 +84,8 @@ def queries() -> Json:
     failure = each(query("failure_info"), by=f"{ROW}, error_class")
     return table(
         "Every query",
-        "*of its window*: how much of the time it may go without a commit has passed, 100 % is a "
-        "stall; empty where no commit is owed (idle, waiting, over). The query leads to its own "
+        "*of its window*: how much of the time it may go without a commit is used up, 100 % is a "
+        "stall. Proof that there is nothing to do counts like a commit. The query leads to its own "
         "dashboard, the driver to the page it shows of itself.",
         {
             "app": None,
@@ -97,6 +97,7 @@ def queries() -> Json:
             "window": now(each(query("stall_window_seconds"), by=ROW)),
             "lag": now(lag),
             "last batch": now(last),
+            "alerts on": now(each(query("watched"), by=ROW)),
             "restarts": now(meanwhile(query("restarts_total"), by=ROW)),
             "stands": now(failure),
             "instance": None,
@@ -126,6 +127,7 @@ def _query_columns() -> list[Json]:
         ),
         *(column(name, unit="s", decimals=1) for name in seconds),
         column("lag", unit="short"),
+        column("alerts on", unit="bool_yes_no"),
         column("restarts", unit="none", decimals=0),
         column("instance", links=[links.status_page_of_row()]),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools.grafana.fields import Json, fixed, limit, lines_like, target_lines
 from tools.grafana.links import runbook
-from tools.grafana.palette import BLUE, GREEN, PHASES, SKY, VERMILLION
+from tools.grafana.palette import BLUE, GREEN, PHASES, PURPLE, SKY, VERMILLION
 from tools.grafana.panels import drawn, graph
 from tools.grafana.promql import age, each, per_minute, quantile, query
 
@@ -17,17 +17,18 @@ def commit_age() -> Json:
     """The heart of it: the age of the last commit under its limit."""
     return graph(
         "Time since the last commit, and its window",
-        "Good: a saw that stays under the dashed line, or an idle query. Above the line while data "
-        f"waits, it is stalled: {runbook('CommitStalled')}. The window sizes itself by the trigger "
-        "and the recent batches.",
+        "Good: a saw that stays below the dashed line. A *sign* is a commit, or proof that there "
+        "is nothing to do: without one for longer than the window the query is stalled: "
+        f"{runbook('CommitStalled')}. The window sizes itself by the trigger and recent batches.",
         [
             drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: since the last commit"),
             WINDOW,
+            drawn(age(query("last_sign_timestamp_seconds")), "{{query}}: since the last sign"),
         ],
         HALF,
         unit="s",
         color=GREEN,
-        overrides=[limit("B", VERMILLION)],
+        overrides=[limit("B", VERMILLION), target_lines("C", color=fixed(SKY))],
         empty="no commit in the time shown",
     )
 
@@ -36,14 +37,19 @@ def in_flight() -> Json:
     """A batch that does not end shows nowhere else until it is over."""
     return graph(
         "Batch in flight, and its window",
-        "How long the batch that runs now has been running. Good: short teeth, or nothing. A line "
-        f"that climbs: {runbook('BatchSlow')} while its tasks finish, {runbook('CommitStalled')} "
-        "when none does; the alert holds the stack of the stream's thread.",
-        [drawn(each(query("batch_in_flight_seconds")), "{{query}}: in flight"), WINDOW],
+        "How long the batch that runs now has been running. Good: short teeth, or nothing. It "
+        f"climbs and its tasks finish: {runbook('BatchSlow')}. The *standstill* climbs with it, as "
+        f"no task finishes: {runbook('CommitStalled')}; the alert shows where the stream's thread "
+        "stands.",
+        [
+            drawn(each(query("batch_in_flight_seconds")), "{{query}}: in flight"),
+            WINDOW,
+            drawn(each(query("standstill_seconds")), "{{query}}: standstill"),
+        ],
         HALF,
         unit="s",
         color=SKY,
-        overrides=[limit("B", VERMILLION)],
+        overrides=[limit("B", VERMILLION), target_lines("C", color=fixed(PURPLE))],
         empty="no batch is in flight",
     )
 

@@ -38,14 +38,14 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Window used up",
-            "How much of the time the query may go without a commit has passed. 100 % is a stall. "
-            "No number where no commit is owed: it is idle, waits, or is over.",
+            "How much of the time the query may go without a commit is used up. 100 % is a stall. "
+            "Proof that it has nothing to do counts like a commit.",
             [now(share_of_window(), "{{query}}")],
             SIZE,
             unit="percentunit",
             decimals=0,
             steps=thresholds(GREEN, {0.5: ORANGE, 1: VERMILLION}),
-            empty="no commit is owed",
+            empty="not yet, or over",
         ),
         stat(
             "Last commit",
