@@ -1,0 +1,67 @@
+"""The shipped Grafana dashboards as values, and their queries as Prometheus would get them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "dashboards" / "grafana"
+DASHBOARDS = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
+
+TIMES = {"__rate_interval": "1m", "__range": "10m", "__interval": "15s"}
+EVERYTHING = dict.fromkeys(("job", "instance", "app", "query"), ".+")
+
+
+def panels(dashboard):
+    """All panels but the headings."""
+    return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
+
+
+def variables(dashboard, kind="query"):
+    """The variables of one kind."""
+    return [each for each in dashboard["templating"]["list"] if each["type"] == kind]
+
+
+def every_panel():
+    """All panels of all dashboards, under names a person can find."""
+    return {
+        f"{name}: {panel['title']}": panel
+        for name, dashboard in DASHBOARDS.items()
+        for panel in panels(dashboard)
+    }
+
+
+def every_target():
+    """All targets of all panels, under names a person can find."""
+    return {
+        f"{name} {target['refId']}": target
+        for name, panel in every_panel().items()
+        for target in panel["targets"]
+    }
+
+
+def every_expression():
+    """All PromQL there is: of targets and of annotations."""
+    found = {name: target["expr"] for name, target in every_target().items()}
+    for name, dashboard in DASHBOARDS.items():
+        for annotation in dashboard["annotations"]["list"]:
+            found[f"{name}: annotation {annotation['name']}"] = annotation["expr"]
+    return found
+
+
+def filled(text, **values):
+    """A query with Grafana's variables filled in; a variable that is not known is an error."""
+    known = {**TIMES, **EVERYTHING, **values}
+    return re.sub(r"\$(\w+)", lambda found: known[found[1]], text)
+
+
+def series_of(variable):
+    """The selector and the label of a variable's ``label_values(selector, label)``."""
+    return re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"]["query"]).groups()
+
+
+def selectors(expression):
+    """Each metric used, and what stands between its braces; a bare name is an error elsewhere."""
+    return re.findall(r"\b([a-zA-Z_][\w:]*)\{([^{}]*)\}", expression)

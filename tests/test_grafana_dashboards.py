@@ -1,0 +1,205 @@
+"""The dashboards as they are shipped: made by the generator, well laid out, leading somewhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from support.panels import DASHBOARDS, FOLDER, ROOT, every_panel, panels, variables
+
+from querypulse.exporter.board import STATES
+
+RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
+ORDER = {
+    "fleet": ["datasource", "job", "instance", "app", "query"],
+    "query": ["datasource", "job", "instance", "app", "query"],
+}
+OKABE_ITO = {"#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#999999"}
+
+each_dashboard = pytest.mark.parametrize("name", DASHBOARDS)
+
+
+def strings(value):
+    """Every text in a piece of JSON."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, dict):
+        value = [*value, *value.values()]
+    return [text for part in value for text in strings(part)] if isinstance(value, list) else []
+
+
+def values_of(value, key):
+    """Every value that stands under ``key`` in a piece of JSON."""
+    if isinstance(value, list):
+        return [found for part in value for found in values_of(part, key)]
+    if not isinstance(value, dict):
+        return []
+    here = [value[key]] if key in value else []
+    return here + [found for part in value.values() for found in values_of(part, key)]
+
+
+def overlap(one, other):
+    """Whether two places in the grid have a cell in common."""
+    return (
+        one["x"] < other["x"] + other["w"]
+        and other["x"] < one["x"] + one["w"]
+        and one["y"] < other["y"] + other["h"]
+        and other["y"] < one["y"] + one["h"]
+    )
+
+
+def test_both_dashboards_are_there():
+    assert set(DASHBOARDS) == set(ORDER)
+
+
+def test_what_is_committed_is_what_the_generator_makes(tmp_path):
+    subprocess.run([sys.executable, "-m", "tools.grafana", str(tmp_path)], cwd=ROOT, check=True)
+
+    made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+
+    assert made == {path.name: path.read_bytes() for path in FOLDER.glob("*.json")}
+
+
+@each_dashboard
+def test_no_two_panels_overlap(name):
+    places = [panel["gridPos"] for panel in DASHBOARDS[name]["panels"]]
+
+    assert [pair for pair in itertools.combinations(places, 2) if overlap(*pair)] == []
+    assert all(place["x"] >= 0 and place["x"] + place["w"] <= 24 for place in places)
+
+
+def test_panels_that_share_a_cell_would_be_noticed():
+    place = {"x": 0, "y": 0, "w": 12, "h": 8}
+
+    assert overlap(place, {"x": 11, "y": 7, "w": 1, "h": 1})
+    assert not overlap(place, {"x": 12, "y": 0, "w": 12, "h": 8})
+    assert not overlap(place, {"x": 0, "y": 8, "w": 12, "h": 8})
+
+
+@each_dashboard
+def test_every_line_of_panels_is_filled_to_the_right_edge(name):
+    lines = {}
+    for panel in DASHBOARDS[name]["panels"]:
+        lines.setdefault(panel["gridPos"]["y"], []).append(panel["gridPos"])
+
+    assert {y: sum(place["w"] for place in line) for y, line in lines.items()} == dict.fromkeys(
+        lines, 24
+    )
+    assert all(len({place["h"] for place in line}) == 1 for line in lines.values())
+
+
+@each_dashboard
+def test_panels_have_numbers_of_their_own(name):
+    numbers = [panel["id"] for panel in DASHBOARDS[name]["panels"]]
+
+    assert len(set(numbers)) == len(numbers)
+
+
+def test_no_two_panels_of_a_dashboard_have_one_title():
+    assert len(every_panel()) == sum(len(panels(dashboard)) for dashboard in DASHBOARDS.values())
+
+
+@each_dashboard
+def test_it_can_be_provisioned_as_it_is(name):
+    dashboard = DASHBOARDS[name]
+
+    assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}", dashboard["uid"])
+    assert dashboard["uid"] == f"querypulse-{name}"
+    assert dashboard["schemaVersion"] == 39
+    assert not {"id", "__inputs", "__requires", "__elements"} & set(dashboard)
+    assert "DS_PROMETHEUS" not in json.dumps(dashboard)
+
+
+@each_dashboard
+def test_the_variables_come_in_the_agreed_order(name):
+    names = [variable["name"] for variable in DASHBOARDS[name]["templating"]["list"]]
+
+    assert names == ORDER[name]
+
+
+@each_dashboard
+def test_a_name_from_a_variable_is_escaped_for_its_regex(name):
+    """Grafana does that for variables of many values only."""
+    assert all(variable["multi"] for variable in variables(DASHBOARDS[name]))
+
+
+@each_dashboard
+def test_a_panel_that_may_be_empty_says_what_that_means(name):
+    silent = [
+        panel["title"]
+        for panel in panels(DASHBOARDS[name])
+        if not panel["fieldConfig"]["defaults"].get("noValue")
+    ]
+
+    assert silent == []
+
+
+@each_dashboard
+def test_only_the_palette_of_the_colour_blind_is_used(name):
+    colours = set(re.findall(r"#[0-9A-Fa-f]{6}\b", json.dumps(DASHBOARDS[name])))
+
+    assert colours <= OKABE_ITO
+
+
+@each_dashboard
+def test_every_state_has_its_word_and_the_worst_its_highest_number(name):
+    options = [one for one in values_of(DASHBOARDS[name], "options") if isinstance(one, dict)]
+    maps = [one for one in options if "13" in one]
+    worst_first = {str(13 - place): state for place, state in enumerate(STATES)}
+
+    assert len(maps) == 2
+    assert all(
+        {value: shown["text"] for value, shown in one.items()} == worst_first for one in maps
+    )
+
+
+# -- where they lead --------------------------------------------------------------------------
+
+
+def urls(dashboard):
+    """Every address in links and in descriptions."""
+    written = re.findall(r"\]\((http[^)]+)\)", "\n".join(strings(dashboard)))
+    return {*values_of(dashboard, "url"), *written}
+
+
+def leads_somewhere(url):
+    if url.startswith("/d/"):
+        return url[3:].partition("?")[0] in {board["uid"] for board in DASHBOARDS.values()}
+    if url.startswith(f"{RUNBOOKS}/"):
+        file = url.removeprefix(f"{RUNBOOKS}/")
+        return file == "${__value.raw}.md" or (ROOT / "dashboards/runbooks" / file).is_file()
+    return url in {RUNBOOKS, "http://${__value.raw}/"}
+
+
+@each_dashboard
+def test_every_link_leads_somewhere(name):
+    found = urls(DASHBOARDS[name])
+
+    assert len(found) > 8
+    assert [url for url in found if not leads_somewhere(url)] == []
+
+
+@pytest.mark.parametrize(
+    "url", ["/d/querypulse-other?x", f"{RUNBOOKS}/NoSuchAlert.md", "https://example.com/"]
+)
+def test_a_link_that_leads_nowhere_would_be_noticed(url):
+    assert not leads_somewhere(url)
+
+
+@each_dashboard
+def test_a_link_to_a_dashboard_takes_the_choices_along(name):
+    inside = [url for url in urls(DASHBOARDS[name]) if url.startswith("/d/")]
+
+    for url in inside:
+        assert all(f"${{{each}:queryparam}}" in url for each in ("datasource", "job", "instance"))
+        assert "${app:queryparam}" in url or ":percentencode}" in url
+
+
+def test_the_runbooks_are_where_alerts_say_they_are():
+    from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
+
+    assert RUNBOOKS == DEFAULT_RUNBOOKS

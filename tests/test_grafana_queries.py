@@ -1,0 +1,78 @@
+"""The dashboards' PromQL: it parses, and speaks of metrics that the exporter has."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from support.exporter_boards import full_board
+from support.panels import DASHBOARDS, every_expression, every_target, filled, selectors, variables
+
+from querypulse.exporter.query_collector import own_registry
+
+OF_PROMETHEUS = {"ALERTS"}
+"""Prometheus makes these itself."""
+
+
+def shipped():
+    """The name of every series the exporter may have."""
+    families = list(own_registry(full_board).collect())
+    endings = {"counter": ["_total"], "info": ["_info"], "histogram": ["_bucket", "_sum", "_count"]}
+    return {f"{one.name}{end}" for one in families for end in endings.get(one.type, [""])}
+
+
+def checked(tmp_path, expressions):
+    """What promtool says of PromQL, each put into a rule of its own."""
+    rules = [
+        {"record": f"expression_{number}", "expr": expression}
+        for number, expression in enumerate(expressions)
+    ]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    command = [shutil.which("promtool"), "check", "rules", "--lint=none", str(file)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.prometheus
+def test_every_query_parses(tmp_path):
+    expressions = [filled(expression) for expression in every_expression().values()]
+
+    done = checked(tmp_path, expressions)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{len(expressions)} rules found" in done.stdout
+
+
+@pytest.mark.prometheus
+def test_a_query_that_does_not_parse_would_be_noticed(tmp_path):
+    assert checked(tmp_path, ["sum by (app ("]).returncode != 0
+
+
+def test_every_metric_used_is_one_the_exporter_has():
+    used = {metric for one in every_expression().values() for metric, _ in selectors(one)}
+
+    assert len(used) > 30
+    assert used - shipped() == OF_PROMETHEUS
+
+
+def test_every_metric_of_a_variable_is_one_the_exporter_has():
+    asked = [one["query"]["query"] for board in DASHBOARDS.values() for one in variables(board)]
+
+    assert all(
+        text[len("label_values(") :].partition("{")[0].partition(",")[0] in shipped()
+        for text in asked
+    )
+
+
+@pytest.mark.parametrize("name", every_target())
+def test_a_legend_uses_labels_that_its_query_keeps(name):
+    """The live tests see it too, but not for a line that happens to be rightly absent."""
+    import re
+
+    target = every_target()[name]
+    used = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+    kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", target["expr"]))))
+
+    assert used <= kept

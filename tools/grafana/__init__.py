@@ -1,0 +1,1 @@
+"""Builds the Grafana dashboards of ``dashboards/grafana``: ``python -m tools.grafana``."""

@@ -1,0 +1,180 @@
+"""Whether anybody was told, and how the monitors themselves are."""
+
+from __future__ import annotations
+
+from tools.grafana import links
+from tools.grafana.fields import (
+    Json,
+    column,
+    fixed,
+    lines_like,
+    thresholds,
+)
+from tools.grafana.links import runbook
+from tools.grafana.palette import GREEN, GREY, ORANGE, VERMILLION
+from tools.grafana.panels import drawn, graph, now, table
+from tools.grafana.promql import (
+    driver,
+    each,
+    meanwhile,
+    monitor,
+    or_none,
+    per_minute,
+    per_second,
+    quantile,
+    silent_apps,
+)
+
+
+def pages() -> Json:
+    """What was said, and what was not."""
+    by = "receiver"
+    delivered = monitor("deliveries_total", 'outcome="delivered"')
+    failed = monitor("deliveries_total", 'outcome!="delivered"')
+    return graph(
+        "Pages",
+        "What was said to each receiver in a minute. Good: *delivered* only. *tried in vain* comes "
+        "again until it arrives; *given up* never arrived: look at the driver's log, and run "
+        "`querypulse test-alert`.",
+        [
+            drawn(per_minute(delivered, by=by), "delivered to {{receiver}}"),
+            drawn(per_minute(failed, by=by), "tried in vain: {{receiver}}"),
+            drawn(per_minute(monitor("alerts_lost_total"), by=by), "given up: {{receiver}}"),
+        ],
+        (14, 8),
+        unit="cpm",
+        empty="no receiver is configured",
+        bars=True,
+        overrides=[
+            lines_like("^delivered", color=fixed(GREEN)),
+            lines_like("^tried in vain", color=fixed(ORANGE)),
+            lines_like("^given up", color=fixed(VERMILLION)),
+        ],
+    )
+
+
+def receivers() -> Json:
+    """Who takes pages now."""
+    alarm = {"type": "color-text"}
+    bad = thresholds(GREY, {1: VERMILLION})
+    by = "receiver, instance"
+    circuit = each(monitor("receiver_circuit_open"), by=by)
+    return table(
+        "Receivers",
+        "Good: nothing waits. *waiting* for longer than a minute, or *struggling* (its circuit is "
+        "open after failures in a row): this receiver does not take pages now; somebody else must "
+        "be told by another way. *given up* counts the time shown.",
+        {
+            "receiver": None,
+            "waiting": now(each(monitor("outbox_pending"), by=by)),
+            "struggling": now(circuit),
+            "given up": now(meanwhile(monitor("alerts_lost_total"), by=by)),
+            "instance": None,
+        },
+        (10, 8),
+        overrides=[
+            column("waiting", thresholds=bad, custom__cellOptions=alarm),
+            column("struggling", unit="bool_yes_no", thresholds=bad, custom__cellOptions=alarm),
+            column("given up", decimals=0, thresholds=bad, custom__cellOptions=alarm),
+            column("instance", links=[links.status_page_of_row()]),
+        ],
+        sort=("waiting", True),
+        empty="no receiver is configured",
+    )
+
+
+def drivers() -> Json:
+    """One row for each monitor."""
+    by = "job, instance"
+    text = {"type": "color-text"}
+    bad = {"thresholds": thresholds(GREY, {1: ORANGE}), "custom__cellOptions": text}
+    firing = each(monitor("alerts_firing"), by=by, how="sum")
+    errors = meanwhile(monitor("internal_errors_total"), by=by)
+    beat = thresholds(GREEN, {15: ORANGE, 60: VERMILLION})
+    return table(
+        "Drivers",
+        "One line for each monitor, and for each that is silent and should not be. Good: a "
+        "heartbeat below 15 s, nothing lost, no own error. "
+        "*unread events* that only grow, or lost ones: this monitor sees less than it should, see "
+        f"{runbook('ListenerDeaf')} and {runbook('MonitorBlind')}.",
+        {
+            "app": None,
+            "instance": None,
+            "job": None,
+            "version": None,
+            "there": now(each(monitor("build_info"), by=f"{by}, version")),
+            "heartbeat": now(_heartbeat()),
+            "open alerts": now(or_none(firing, by=by)),
+            "unread events": now(each(monitor("mailbox_depth"), by=by)),
+            "lost events": now(meanwhile(monitor("events_dropped_total"), by=by)),
+            "own errors": now(or_none(errors, by=by)),
+        },
+        (24, 6),
+        overrides=[
+            column("instance", links=[links.status_page_of_row()]),
+            column(
+                "heartbeat",
+                unit="s",
+                decimals=1,
+                thresholds=beat,
+                custom__cellOptions=text,
+            ),
+            column("open alerts", decimals=0),
+            column("lost events", decimals=0, **bad),
+            column("own errors", decimals=0, **bad),
+        ],
+        sort=("heartbeat", True),
+        empty="no driver seen",
+        unseen=["there"],
+    )
+
+
+def _heartbeat() -> str:
+    """Of those that are heard, and of those that should be."""
+    by = "job, instance, app"
+    heard = driver("heartbeat_timestamp_seconds")
+    last = each(f"last_over_time({heard}[1d])", by=by)
+    return f"time() - ({each(heard, by=by)} or {last} and on (app) {silent_apps()})"
+
+
+def events() -> Json:
+    """What the monitors hear."""
+    heard = per_second(monitor("events_total"), by="instance, event")
+    return graph(
+        "Events heard",
+        "What Spark tells its listeners, by kind. Good: progress as often as batches end. None "
+        f"while batches run: {runbook('ListenerDeaf')}.",
+        [drawn(heard, "{{event}} {{instance}}")],
+        (8, 8),
+        unit="eps",
+    )
+
+
+def callback() -> Json:
+    """What listening costs the job."""
+    buckets = monitor("callback_seconds_bucket")
+    return graph(
+        "Cost to the job: one event",
+        "Time taken from Spark's listener thread for one event, the slowest of a hundred. Good: "
+        "far below a millisecond. Milliseconds: the stock listener path is in use, or the driver "
+        "has no CPU to spare.",
+        [drawn(quantile(0.99, buckets, by="instance"), "{{instance}}")],
+        (8, 8),
+        unit="s",
+        empty="no event in the time shown",
+    )
+
+
+def probe() -> Json:
+    """How fast the JVM answers."""
+    buckets = monitor("probe_seconds_bucket")
+    return graph(
+        "One look at Spark",
+        "How long the probe waits for the JVM's answer, the slowest of a hundred looks. Good: "
+        "below 0.1 s. Seconds: garbage collection, or a JVM short of CPU; no line: it does not "
+        f"answer, {runbook('MonitorBlind')}.",
+        [drawn(quantile(0.99, buckets, by="instance"), "{{instance}}")],
+        (8, 8),
+        unit="s",
+        empty="the probe gets no answer",
+    )

@@ -1,0 +1,160 @@
+"""What is wrong now, and how every query stands."""
+
+from __future__ import annotations
+
+from tools.grafana import links
+from tools.grafana.fields import (
+    SEVERITY_WORDS,
+    STATE_WORDS,
+    Json,
+    column,
+    thresholds,
+)
+from tools.grafana.links import runbook
+from tools.grafana.palette import GREEN, ORANGE, VERMILLION
+from tools.grafana.panels import drawn, graph, now, table, timeline
+from tools.grafana.promql import (
+    OPEN_ALERTS,
+    PROMETHEUS_ALERTS,
+    age,
+    each,
+    meanwhile,
+    open_for,
+    per_minute,
+    query,
+    share_of_window,
+    source,
+    state_number,
+)
+
+ROW = "app, query, instance"
+ROW_LINKS = [links.query_of_row("__data.fields.app", "__data.fields.query")]
+LINE_LINKS = [links.query_of_row("__field.labels.app", "__field.labels.query")]
+
+
+def open_alerts() -> Json:
+    """What querypulse or Prometheus holds for wrong now."""
+    return table(
+        "Open alerts",
+        "The alert leads to its runbook, the query to its own dashboard. querypulse tells within "
+        "seconds; Prometheus looks from outside, waits longer, and alone can tell that a driver is "
+        "gone. Both times count the last six hours.",
+        {
+            "severity": None,
+            "alertname": None,
+            "app": None,
+            "query": None,
+            "open for, says querypulse": now(open_for(OPEN_ALERTS)),
+            "open for, says Prometheus": now(open_for(PROMETHEUS_ALERTS)),
+        },
+        (24, 6),
+        overrides=[
+            column(
+                "severity",
+                mappings=SEVERITY_WORDS,
+                custom__cellOptions={"type": "color-background", "mode": "basic"},
+                custom__width=100,
+            ),
+            column("alertname", links=[links.runbook_of_row()]),
+            column("query", links=ROW_LINKS),
+            column("open for, says querypulse", unit="dtdurations"),
+            column("open for, says Prometheus", unit="dtdurations"),
+        ],
+        sort=("severity", False),
+        empty="no alert is open",
+    )
+
+
+def states() -> Json:
+    """Every query's state over time."""
+    return timeline(
+        "State of every query",
+        "Good: a green or light blue line to the right edge. A gap: nobody could be asked, because "
+        "the driver or its monitor was gone. A click leads to the query.",
+        [drawn(state_number(), "{{app}} / {{query}}")],
+        (24, 9),
+        links=LINE_LINKS,
+    )
+
+
+def queries() -> Json:
+    """One row for each query: how it stands."""
+    lag = each(source("lag_offsets"), by=ROW, how="sum")
+    last = each(query("phase_duration_seconds"), by=ROW, how="sum")
+    failure = each(query("failure_info"), by=f"{ROW}, error_class")
+    return table(
+        "Every query",
+        "*of its window*: how much of the time it may go without a commit is used up, 100 % is a "
+        "stall. Proof that there is nothing to do counts like a commit. The query leads to its own "
+        "dashboard, the driver to the page it shows of itself.",
+        {
+            "app": None,
+            "query": None,
+            "state": now(state_number(by=ROW)),
+            "error_class": None,
+            "of its window": now(share_of_window(by=ROW)),
+            "since the last commit": now(age(query("last_commit_timestamp_seconds"), by=ROW)),
+            "window": now(each(query("stall_window_seconds"), by=ROW)),
+            "lag": now(lag),
+            "last batch": now(last),
+            "alerts on": now(each(query("watched"), by=ROW)),
+            "restarts": now(meanwhile(query("restarts_total"), by=ROW)),
+            "stands": now(failure),
+            "instance": None,
+        },
+        (24, 10),
+        overrides=_query_columns(),
+        sort=("state", True),
+        empty="no query seen",
+        unseen=["stands"],
+    )
+
+
+def _query_columns() -> list[Json]:
+    ground = {"type": "color-background", "mode": "basic"}
+    seconds = ("since the last commit", "window", "last batch")
+    return [
+        column("query", links=ROW_LINKS),
+        column("state", mappings=STATE_WORDS, custom__cellOptions=ground, custom__width=100),
+        column(
+            "of its window",
+            unit="percentunit",
+            decimals=0,
+            min=0,
+            max=1,
+            thresholds=thresholds(GREEN, {0.5: ORANGE, 1: VERMILLION}),
+            custom__cellOptions={"type": "gauge", "mode": "basic", "valueDisplayMode": "text"},
+        ),
+        *(column(name, unit="s", decimals=1) for name in seconds),
+        column("lag", unit="short"),
+        column("alerts on", unit="bool_yes_no"),
+        column("restarts", unit="none", decimals=0),
+        column("instance", links=[links.status_page_of_row()]),
+    ]
+
+
+def commits() -> Json:
+    """How often each query commits."""
+    return graph(
+        "Commits",
+        "Batches committed in a minute. Good: a steady line for each query that has input. At 0: "
+        f"idle, or stalled; the states above tell which. {runbook('CommitStalled')}.",
+        [drawn(per_minute(query("commits_total")), "{{app}} / {{query}}")],
+        (12, 8),
+        unit="cpm",
+        links=LINE_LINKS,
+    )
+
+
+def lag_of_queries() -> Json:
+    """What waits for each query."""
+    return graph(
+        "Lag",
+        "Offsets that wait in the sources of each query. Good: small, or falling. Rising without "
+        f"an end: {runbook('QueryLagging')}. Sources that tell no lag draw no line.",
+        [drawn(each(source("lag_offsets"), how="sum"), "{{app}} / {{query}}")],
+        (12, 8),
+        unit="short",
+        empty="no source tells its lag",
+        links=LINE_LINKS,
+    )

@@ -1,0 +1,107 @@
+"""Whether batches are committed, and what they spend their time on."""
+
+from __future__ import annotations
+
+from tools.grafana.fields import Json, fixed, limit, lines_like, target_lines
+from tools.grafana.links import runbook
+from tools.grafana.palette import BLUE, GREEN, PHASES, PURPLE, SKY, VERMILLION
+from tools.grafana.panels import drawn, graph
+from tools.grafana.promql import age, each, per_minute, quantile, query
+
+HALF = (12, 8)
+THIRD = (8, 8)
+WINDOW = drawn(each(query("stall_window_seconds")), "{{query}}: window")
+
+
+def commit_age() -> Json:
+    """The heart of it: the age of the last commit under its limit."""
+    return graph(
+        "Time since the last commit, and its window",
+        "Good: a saw that stays below the dashed line. A *sign* is a commit, or proof that there "
+        "is nothing to do: without one for longer than the window the query is stalled: "
+        f"{runbook('CommitStalled')}. The window sizes itself by the trigger and recent batches.",
+        [
+            drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: since the last commit"),
+            WINDOW,
+            drawn(age(query("last_sign_timestamp_seconds")), "{{query}}: since the last sign"),
+        ],
+        HALF,
+        unit="s",
+        color=GREEN,
+        overrides=[limit("B", VERMILLION), target_lines("C", color=fixed(SKY))],
+        empty="no commit in the time shown",
+    )
+
+
+def in_flight() -> Json:
+    """A batch that does not end shows nowhere else until it is over."""
+    return graph(
+        "Batch in flight, and its window",
+        "How long the batch that runs now has been running. Good: short teeth, or nothing. It "
+        f"climbs and its tasks finish: {runbook('BatchSlow')}. The *standstill* climbs with it, as "
+        f"no task finishes: {runbook('CommitStalled')}; the alert shows where the stream's thread "
+        "stands.",
+        [
+            drawn(each(query("batch_in_flight_seconds")), "{{query}}: in flight"),
+            WINDOW,
+            drawn(each(query("standstill_seconds")), "{{query}}: standstill"),
+        ],
+        HALF,
+        unit="s",
+        color=SKY,
+        overrides=[limit("B", VERMILLION), target_lines("C", color=fixed(PURPLE))],
+        empty="no batch is in flight",
+    )
+
+
+def duration() -> Json:
+    """How long batches take."""
+    buckets = query("batch_duration_seconds_bucket")
+    return graph(
+        "Batch duration",
+        "Of the batches that ended in the last moments, by a histogram. Good: flat, and below the "
+        f"trigger's interval. Rising: {runbook('BatchSlow')}. No line: no batch has ended.",
+        [
+            drawn(quantile(0.5, buckets, by="app, query"), "{{query}}: half are faster"),
+            drawn(quantile(0.99, buckets, by="app, query"), "{{query}}: 99 % are faster"),
+        ],
+        THIRD,
+        unit="s",
+        overrides=[
+            target_lines("A", color=fixed(SKY)),
+            target_lines("B", color=fixed(BLUE)),
+        ],
+        empty="no batch ended in the time shown",
+    )
+
+
+def phases() -> Json:
+    """The last batch by Spark's phases, stacked."""
+    by_phase = each(query("phase_duration_seconds"), by="app, query, phase")
+    painted = [lines_like(f": {phase}$", color=fixed(color)) for phase, color in PHASES.items()]
+    return graph(
+        "Where the last batch spent its time",
+        "By Spark's names, stacked. *addBatch* is your own work and the sink; *latestOffset* and "
+        "*getBatch* the source; *walCommit* and *commitOffsets* the checkpoint's storage; "
+        "*queryPlanning* grows with the number of files or columns. What grows is where to look.",
+        [drawn(by_phase, "{{query}}: {{phase}}"), WINDOW],
+        THIRD,
+        unit="s",
+        stacked=True,
+        overrides=[*painted, limit("B", VERMILLION)],
+        empty="no batch ended in the time shown",
+    )
+
+
+def commits() -> Json:
+    """How often it commits."""
+    return graph(
+        "Commits",
+        "Batches committed in a minute. Good: steady. At 0 it is idle, or stalled: the state above "
+        "tells which.",
+        [drawn(per_minute(query("commits_total")), "{{query}}")],
+        THIRD,
+        unit="cpm",
+        color=GREEN,
+        bars=True,
+    )

@@ -1,0 +1,131 @@
+"""Rows, lag, freshness, event time and state: whether the query keeps up with its input."""
+
+from __future__ import annotations
+
+from tools.grafana.fields import Json, fixed, target_lines
+from tools.grafana.links import runbook
+from tools.grafana.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY
+from tools.grafana.panels import drawn, graph
+from tools.grafana.promql import age, each, per_second, query, source
+
+THIRD = (8, 8)
+QUARTER = (6, 8)
+
+
+def rates() -> Json:
+    """Rows in, rows out, and what it could do."""
+    return graph(
+        "Rows",
+        "*arriving* and *could process* are Spark's own figures of the last batch; *read* and "
+        "*written* are counted. Good: it could process more than arrives. Less, for long: "
+        f"{runbook('QueryLagging')}. *written* is 0 for sinks that do not count, such as "
+        "foreachBatch.",
+        [
+            drawn(each(query("input_rows_per_second")), "{{query}}: arriving"),
+            drawn(each(query("processed_rows_per_second")), "{{query}}: could process"),
+            drawn(per_second(query("input_rows_total")), "{{query}}: read"),
+            drawn(per_second(query("output_rows_total")), "{{query}}: written"),
+        ],
+        THIRD,
+        unit="rowsps",
+        overrides=[
+            target_lines("A", color=fixed(SKY)),
+            target_lines("B", color=fixed(GREEN)),
+            target_lines("C", color=fixed(BLUE)),
+            target_lines("D", color=fixed(PURPLE)),
+        ],
+    )
+
+
+def lag() -> Json:
+    """What waits, by source."""
+    waiting = each(source("lag_offsets"), by="app, query, source")
+    return graph(
+        "Lag by source",
+        "Offsets that waited in each source after the last batch, by the source's place in the "
+        f"query. Good: small, or falling. Rising without an end: {runbook('QueryLagging')}; "
+        f"standing, while nothing is committed: {runbook('OffsetStalled')}.",
+        [drawn(waiting, "{{query}}: source {{source}}")],
+        THIRD,
+        unit="short",
+        empty="its sources do not tell their lag",
+    )
+
+
+def freshness() -> Json:
+    """How old the results are, by three clocks."""
+    return graph(
+        "Freshness",
+        "How old the results are: since the last commit, and behind the event-time watermark "
+        "(which also stands still when no data comes). *last heard* is the age of Spark's last "
+        f"event about the query: if it climbs while batches go on, {runbook('ListenerDeaf')}.",
+        [
+            drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: last commit"),
+            drawn(age(query("watermark_timestamp_seconds")), "{{query}}: watermark"),
+            drawn(age(query("last_event_timestamp_seconds")), "{{query}}: last heard"),
+        ],
+        THIRD,
+        unit="s",
+        overrides=[
+            target_lines("A", color=fixed(GREEN)),
+            target_lines("B", color=fixed(ORANGE)),
+            target_lines("C", color=fixed(GREY)),
+        ],
+    )
+
+
+def watermark() -> Json:
+    """Event time against the clock on the wall."""
+    speed = each(f"deriv({query('watermark_timestamp_seconds')}[$__rate_interval])")
+    return graph(
+        "Speed of the watermark",
+        "Seconds of event time in each second. 1: it keeps pace. Above: it catches up. At 0 while "
+        f"rows arrive: {runbook('WatermarkStuck')}, nothing is ever emitted or forgotten. Only for "
+        "queries with a watermark.",
+        [drawn(speed, "{{query}}")],
+        QUARTER,
+        unit="none",
+        color=ORANGE,
+        empty="the query has no watermark",
+    )
+
+
+def late_rows() -> Json:
+    """Rows that came too late."""
+    return graph(
+        "Late rows, dropped",
+        "Rows behind the watermark: they are lost to the result. Good: 0. Otherwise a source is "
+        "late, or the watermark's delay is too short.",
+        [drawn(per_second(query("late_rows_dropped_total")), "{{query}}")],
+        QUARTER,
+        unit="rowsps",
+        color=PURPLE,
+        bars=True,
+    )
+
+
+def state_rows() -> Json:
+    """How much the query remembers."""
+    return graph(
+        "Rows in state",
+        "In all its state stores. Good: level over a day. Growing without an end: no watermark, "
+        f"or one that stands ({runbook('WatermarkStuck')}).",
+        [drawn(each(query("state_rows")), "{{query}}")],
+        QUARTER,
+        unit="short",
+        color=BLUE,
+        empty="the query keeps no state",
+    )
+
+
+def state_memory() -> Json:
+    """What remembering costs."""
+    return graph(
+        "Memory of state",
+        "Of all its state stores, on the executors. Good: level, and far below their memory.",
+        [drawn(each(query("state_memory_bytes")), "{{query}}")],
+        QUARTER,
+        unit="bytes",
+        color=BLUE,
+        empty="the query keeps no state",
+    )

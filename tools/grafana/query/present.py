@@ -1,0 +1,151 @@
+"""How the query stands now, and how it stood."""
+
+from __future__ import annotations
+
+from tools.grafana import links
+from tools.grafana.fields import SEVERITY_WORDS, STATE_WORDS, Json, column, thresholds
+from tools.grafana.links import runbook
+from tools.grafana.palette import GREEN, ORANGE, VERMILLION
+from tools.grafana.panels import drawn, now, stat, table, timeline
+from tools.grafana.promql import (
+    OPEN_ALERTS,
+    PROMETHEUS_ALERTS,
+    age,
+    each,
+    meanwhile,
+    open_for,
+    query,
+    share_of_window,
+    source,
+    state_number,
+)
+
+SIZE = (4, 4)
+"""Six fill a line."""
+
+
+def numbers() -> list[Json]:
+    """The first line: what matters now, as large numbers."""
+    return [
+        stat(
+            "State",
+            "querypulse's verdict. Green or light blue is good; what each word means stands in "
+            "the rules' description.",
+            [now(state_number(), "{{query}}")],
+            SIZE,
+            mappings=STATE_WORDS,
+            empty="not seen",
+        ),
+        stat(
+            "Window used up",
+            "How much of the time the query may go without a commit is used up. 100 % is a stall. "
+            "Proof that it has nothing to do counts like a commit.",
+            [now(share_of_window(), "{{query}}")],
+            SIZE,
+            unit="percentunit",
+            decimals=0,
+            steps=thresholds(GREEN, {0.5: ORANGE, 1: VERMILLION}),
+            empty="not yet, or over",
+        ),
+        stat(
+            "Last commit",
+            "How long ago the present run was seen to commit a batch.",
+            [now(age(query("last_commit_timestamp_seconds")), "{{query}}")],
+            SIZE,
+            unit="s",
+            decimals=0,
+            empty="no commit yet",
+        ),
+        stat(
+            "Lag",
+            "Offsets that wait in all its sources. Good: small, or falling. "
+            f"{runbook('QueryLagging')}.",
+            [now(each(source("lag_offsets"), how="sum"), "{{query}}")],
+            SIZE,
+            unit="short",
+            empty="its sources do not tell",
+        ),
+        stat(
+            "Restarts in this time",
+            f"In the time shown. Good: 0, or as many as you made. {runbook('QueryFlapping')}.",
+            [now(meanwhile(query("restarts_total")), "{{query}}")],
+            SIZE,
+            decimals=0,
+            steps=thresholds(GREEN, {1: ORANGE, 3: VERMILLION}),
+            empty="not known yet",
+        ),
+        stat(
+            "Running since",
+            "When the present run began, or was first seen.",
+            [now(f"{each(query('start_timestamp_seconds'))} * 1000", "{{query}}")],
+            SIZE,
+            unit="dateTimeFromNow",
+            empty="not known yet",
+        ),
+    ]
+
+
+def states() -> Json:
+    """The state over time."""
+    return timeline(
+        "State over time",
+        "Good: green or light blue to the right edge. A gap: nobody could be asked, because the "
+        f"driver or its monitor was gone ({runbook('DriverGone')}).",
+        [drawn(state_number(), "{{query}}")],
+        (24, 4),
+    )
+
+
+def run() -> Json:
+    """What the present run is."""
+    by = "query, trigger, sink, query_id, run_id, instance"
+    return table(
+        "The present run",
+        "What is running, under the ids that Spark's UI, its logs and the checkpoint use. The "
+        "driver leads to the page it shows of itself.",
+        {
+            "query": None,
+            "trigger": None,
+            "sink": None,
+            "query_id": None,
+            "run_id": None,
+            "instance": None,
+            "there": now(each(query("info"), by=by)),
+            "last batch": now(each(query("last_commit_batch_id"), by="query, instance")),
+        },
+        (14, 5),
+        overrides=[column("instance", links=[links.status_page_of_row()])],
+        sort=("query", False),
+        empty="no run was seen",
+        unseen=["there"],
+    )
+
+
+def alerts() -> Json:
+    """What is open of this query, and of the driver as a whole."""
+    return table(
+        "Open alerts",
+        "Of this query, and of its whole application (`*`). The alert leads to its runbook; both "
+        "times count the last six hours.",
+        {
+            "severity": None,
+            "alertname": None,
+            "query": None,
+            "says querypulse": now(open_for(OPEN_ALERTS)),
+            "says Prometheus": now(open_for(PROMETHEUS_ALERTS)),
+            "app": None,
+        },
+        (10, 5),
+        overrides=[
+            column(
+                "severity",
+                mappings=SEVERITY_WORDS,
+                custom__cellOptions={"type": "color-background", "mode": "basic"},
+            ),
+            column("alertname", links=[links.runbook_of_row()]),
+            column("says querypulse", unit="dtdurations"),
+            column("says Prometheus", unit="dtdurations"),
+        ],
+        sort=("severity", False),
+        empty="no alert is open",
+    )
