@@ -9,11 +9,14 @@ import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support import grafana
 
 from querypulse.listener.guard import Guard
 
 DUMP_SECONDS = 280
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
+OPT_IN = {"grafana"}
+"""Markers of what no package of the system brings: also under CI, these run where they can."""
 
 # A busy CI machine is slow, not wrong; and it checks a change, by the same examples each time.
 settings.register_profile(
@@ -147,21 +150,35 @@ def pytest_configure(config):
     )
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     # What takes long begins first, so that tests side by side end together.
     items.sort(key=lambda item: "slow" not in item.keywords)
-    leave_out_what_cannot_run(items)
+    leave_out_what_cannot_run(config, items)
 
 
-def leave_out_what_cannot_run(items):
+def leave_out_what_cannot_run(config, items):
     """Say how to get what they need; under CI a test left out is a failure."""
     missing = {marker: reason for marker, (here, reason) in needs().items() if not here}
-    if REQUIRE_ALL and missing:
-        raise pytest.UsageError(f"every test must run here, but some cannot: {missing}")
+    if REQUIRE_ALL:
+        deselect(config, items, missing.keys() & OPT_IN)
+        if missing.keys() - OPT_IN:
+            raise pytest.UsageError(f"every test must run here, but some cannot: {missing}")
     for item in items:
         for marker, reason in missing.items():
             if marker in item.keywords:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def deselect(config, items, markers):
+    out = [item for item in items if not markers.isdisjoint(item.keywords)]
+    config.hook.pytest_deselected(items=out)
+    items[:] = [item for item in items if markers.isdisjoint(item.keywords)]
+
+
+def pytest_terminal_summary(terminalreporter):
+    for marker, (here, reason) in needs().items():
+        if REQUIRE_ALL and marker in OPT_IN and not here:
+            terminalreporter.write_line(f"deselected: tests of {marker}: {reason}")
 
 
 def needs():
@@ -178,6 +195,10 @@ def needs():
             "needs Alertmanager (Debian: prometheus-alertmanager)",
         ),
         "browser": (has("chromium"), "needs Chromium (Debian: chromium)"),
+        "grafana": (
+            grafana.is_here(),
+            "needs a Docker engine, or GRAFANA_HOME (a folder with Grafana's bin, conf, public)",
+        ),
     }
 
 
