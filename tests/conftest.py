@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from hypothesis import HealthCheck, settings
+from support import grafana
 from support.compose import engine_trouble
 
 from querypulse.listener.guard import Guard
@@ -16,7 +17,7 @@ from querypulse.listener.guard import Guard
 DUMP_SECONDS = 280
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
-OPT_IN = {"docker"}
+OPT_IN = {"docker", "grafana"}
 """Markers of what no package of the system brings: also under CI, these run where they can."""
 
 # A busy CI machine is slow, not wrong; and it checks a change, by the same examples each time.
@@ -180,7 +181,7 @@ def pytest_collection_modifyitems(config, items):
 def leave_out_what_cannot_run(config, items):
     """Say how to get what they need; under CI a test left out is a failure."""
     missing = {marker: reason for marker, (here, reason) in needs().items() if not here}
-    if REQUIRE_DOCKER and "docker" in missing:
+    if REQUIRE_DOCKER and missing.keys() & OPT_IN:
         raise pytest.UsageError(f"REQUIRE_DOCKER=1, but what needs it cannot run: {missing}")
     if REQUIRE_ALL:
         deselect(config, items, missing.keys() & OPT_IN)
@@ -221,6 +222,10 @@ def needs():
         "docker": (
             not engine_trouble(),
             f"needs a Docker engine with Compose: {engine_trouble()}",
+        ),
+        "grafana": (
+            grafana.is_here(),
+            "needs a Docker engine, or GRAFANA_HOME (a folder with Grafana's bin, conf, public)",
         ),
     }
 

@@ -1,0 +1,171 @@
+"""A real Grafana on loopback that is provisioned with the shipped dashboards.
+
+It is one installed here (the folder named by ``GRAFANA_HOME``: ``bin/grafana``, ``conf``,
+``public``) or a container. A container shares this machine's network, because the Prometheus
+it asks listens on loopback: that needs an engine of this machine, on Linux.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+
+from .queries import until
+from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
+
+IMAGES = tuple(f"grafana/grafana:{tag}" for tag in ("10.4.1", "11.6.1", "12.4.3", "13.2.3"))
+START_SECONDS = 180.0
+"""A first start makes the database, in hundreds of steps."""
+DATASOURCE = "real-prometheus"
+PROVISIONED = ("dashboards", "datasources", "alerting", "plugins", "notifiers")
+"""Folders that Grafana looks into; the log holds an error for one that is not there."""
+
+
+class Grafana:
+    """Asked as whoever looks at a dashboard: an anonymous viewer."""
+
+    def __init__(self, port: int, log: Callable[[], str]) -> None:
+        self.url = f"http://127.0.0.1:{port}"
+        self.log = log
+
+    def get(self, path: str) -> Any:
+        answer = requests.get(f"{self.url}/api/{path}", timeout=PATIENCE_SECONDS)
+        assert answer.ok, (path, answer.status_code, answer.text)
+        return answer.json()
+
+    def ask(self, queries: list[dict[str, Any]]) -> dict[str, Any]:
+        """By ``refId``, what Grafana answers to a panel's targets over the last quarter hour."""
+        body = {"queries": queries, "from": "now-15m", "to": "now"}
+        url = f"{self.url}/api/ds/query"
+        answer = requests.post(url, json=body, timeout=PATIENCE_SECONDS).json()
+        assert "results" in answer, (queries, answer)
+        results: dict[str, Any] = answer["results"]
+        return results
+
+    def dashboards(self) -> set[str]:
+        """The uids of those it lists."""
+        return {found["uid"] for found in self.get("search?type=dash-db")}
+
+    def faults(self) -> list[str]:
+        """The lines of its log in which provisioning speaks of an error."""
+        lines = self.log().splitlines()
+        return [line for line in lines if "provisioning" in line and "level=error" in line]
+
+    def is_well(self) -> bool:
+        try:
+            return requests.get(f"{self.url}/api/health", timeout=2).ok
+        except requests.RequestException:
+            return False
+
+
+@contextmanager
+def running(place: str, folder: Path, dashboards: Path, prometheus: str) -> Iterator[Grafana]:
+    """A Grafana from ``place``, one of ``places()``, with the JSON files of ``dashboards``.
+
+    ``folder`` is its own and empty; ``prometheus`` is the URL of what it asks.
+    """
+    _provision(folder / "provisioning", dashboards, prometheus)
+    port = free_port()
+    start = _contained if place in IMAGES else _installed
+    with start(place, folder, port) as log:
+        grafana = Grafana(port, log)
+        until(grafana.is_well, f"{place} is ready", START_SECONDS)
+        yield grafana
+
+
+def places() -> list[str]:
+    """What to run: the installation that is named, and every image where an engine answers."""
+    home = os.environ.get("GRAFANA_HOME")
+    if home is None:
+        return list(IMAGES)
+    return [home, *IMAGES] if engine_answers() else [home]
+
+
+def is_here() -> bool:
+    return "GRAFANA_HOME" in os.environ or engine_answers()
+
+
+def engine_answers() -> bool:
+    """Whether a container can be started."""
+    import docker
+
+    try:
+        return bool(docker.from_env(timeout=5).ping())
+    except docker.errors.DockerException:
+        return False
+
+
+@contextmanager
+def _installed(home: str, folder: Path, port: int) -> Iterator[Callable[[], str]]:
+    log = folder / "grafana.log"
+    command = [f"{home}/bin/grafana", "server", f"--homepath={home}", *_settings(folder, port)]
+    process = ServerProcess(command, port, log)
+    try:
+        yield log.read_text
+    finally:
+        process.stop()
+
+
+@contextmanager
+def _contained(image: str, folder: Path, port: int) -> Iterator[Callable[[], str]]:
+    """The folder has the same path inside, so that the settings are the same too."""
+    from testcontainers.core.container import DockerContainer
+
+    container = DockerContainer(
+        image,
+        volumes=[(str(folder), str(folder), "rw")],
+        user=str(os.getuid()),
+        network_mode="host",
+    ).with_command(_settings(folder, port))
+    with container:
+        yield lambda: b"".join(container.get_logs()).decode()
+
+
+def _settings(folder: Path, port: int) -> list[str]:
+    """As arguments; these weigh more than any file and than the environment."""
+    return [
+        "cfg:server.http_addr=127.0.0.1",
+        f"cfg:server.http_port={port}",
+        f"cfg:paths.data={folder / 'data'}",
+        f"cfg:paths.logs={folder / 'logs'}",
+        f"cfg:paths.provisioning={folder / 'provisioning'}",
+        "cfg:log.mode=console",
+        "cfg:log.console.format=text",
+        "cfg:auth.anonymous.enabled=true",
+        "cfg:auth.anonymous.org_role=Viewer",
+        "cfg:analytics.reporting_enabled=false",
+        "cfg:analytics.check_for_updates=false",
+        "cfg:analytics.check_for_plugin_updates=false",
+        "cfg:plugins.preinstall_disabled=true",
+    ]
+
+
+def _provision(folder: Path, dashboards: Path, prometheus: str) -> None:
+    for name in PROVISIONED:
+        (folder / name).mkdir(parents=True)
+    shipped = folder.parent / "shipped"
+    shipped.mkdir()
+    for path in sorted(dashboards.glob("*.json")):
+        shutil.copy(path, shipped)
+    provider = {"name": "querypulse", "type": "file", "options": {"path": str(shipped)}}
+    datasource = {
+        "name": "Real Prometheus",
+        "uid": DATASOURCE,
+        "type": "prometheus",
+        "access": "proxy",
+        "url": prometheus,
+        "isDefault": True,
+    }
+    _write(folder / "dashboards" / "all.yaml", providers=[provider])
+    _write(folder / "datasources" / "all.yaml", datasources=[datasource])
+
+
+def _write(path: Path, **content: list[dict[str, Any]]) -> None:
+    path.write_text(yaml.safe_dump({"apiVersion": 1, **content}))

@@ -1,0 +1,103 @@
+"""A real Grafana takes the shipped dashboards as they are and answers each of their panels.
+
+Runs where a Docker engine answers or GRAFANA_HOME names an installation.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from support import grafana as grafanas
+from support.exporter_boards import full_board
+from support.exporter_http import serving
+from support.prometheus import RealPrometheus
+from support.queries import until
+
+import querypulse.dashboards
+
+pytestmark = [pytest.mark.grafana, pytest.mark.prometheus, pytest.mark.slow]
+
+SHIPPED = Path(querypulse.dashboards.__file__).parent / "grafana"
+UIDS = ("querypulse-fleet", "querypulse-query")
+
+
+@pytest.fixture(scope="module")
+def prometheus(tmp_path_factory):
+    with serving(full_board()) as exporter:
+        real = RealPrometheus(tmp_path_factory.mktemp("prometheus"), [exporter.url])
+        try:
+            real.wait_until_ready()
+            until(lambda: real.query("spark_streaming_query_state"), "the exporter is scraped")
+            yield real
+        finally:
+            real.stop()
+
+
+@pytest.fixture(scope="module", params=grafanas.places())
+def grafana(request, prometheus, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("grafana")
+    with grafanas.running(request.param, folder, SHIPPED, prometheus.url) as real:
+        until(lambda: real.dashboards() >= set(UIDS), "both dashboards are listed", 30)
+        yield real
+
+
+def shipped(uid):
+    found = [json.loads(path.read_text()) for path in SHIPPED.glob("*.json")]
+    return next(dashboard for dashboard in found if dashboard["uid"] == uid)
+
+
+def panels(dashboard):
+    """Those inside collapsed rows too."""
+    for panel in dashboard["panels"]:
+        yield panel
+        yield from panel.get("panels", ())
+
+
+def asked(dashboard, panel):
+    """A panel's targets as the browser sends them: the browser fills in the variables."""
+    text = json.dumps(panel["targets"]).replace("${datasource}", grafanas.DATASOURCE)
+    for variable in dashboard["templating"]["list"]:
+        name = re.escape(variable["name"])
+        text = re.sub(rf"\$(\{{{name}(:\w+)?\}}|{name}\b)", ".+", text)
+    common = {"intervalMs": 15_000, "maxDataPoints": 100}
+    return [{**common, **target} for target in json.loads(text)]
+
+
+def answers(grafana, dashboard):
+    """Of each panel that asks: its title, a target's letter, Grafana's answer."""
+    for panel in panels(dashboard):
+        if panel.get("targets"):
+            for letter, answer in grafana.ask(asked(dashboard, panel)).items():
+                yield panel["title"], letter, answer
+
+
+def rows(answer):
+    """How many points there are in all of an answer's series."""
+    return sum(
+        len(frame["data"]["values"][0]) for frame in answer["frames"] if frame["data"]["values"]
+    )
+
+
+@pytest.mark.parametrize("uid", UIDS)
+def test_it_serves_every_panel_that_is_shipped(grafana, uid):
+    def described(dashboard):
+        return {(one["id"], one["type"], one.get("title", "")) for one in panels(dashboard)}
+
+    served = grafana.get(f"dashboards/uid/{uid}")
+
+    assert served["meta"]["provisioned"]
+    assert described(served["dashboard"]) == described(shipped(uid))
+
+
+@pytest.mark.parametrize("uid", UIDS)
+def test_it_answers_the_targets_of_every_panel(grafana, uid):
+    found = list(answers(grafana, shipped(uid)))
+    refused = [one for one in found if "error" in one[2] or one[2].get("status", 200) != 200]
+
+    assert refused == []
+    assert any(rows(answer) for _, _, answer in found)
+
+
+def test_provisioning_finds_no_fault(grafana):
+    assert grafana.faults() == []
