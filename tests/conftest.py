@@ -188,15 +188,19 @@ def leave_out_what_cannot_run(config, items):
         if missing.keys() - OPT_IN:
             raise pytest.UsageError(f"every test must run here, but some cannot: {missing}")
     for item in items:
-        for marker, reason in missing.items():
-            if marker in item.keywords:
-                item.add_marker(pytest.mark.skip(reason=reason))
+        for marker in needed(item) & missing.keys():
+            item.add_marker(pytest.mark.skip(reason=missing[marker]))
 
 
 def deselect(config, items, markers):
-    out = [item for item in items if not markers.isdisjoint(item.keywords)]
+    out = [item for item in items if needed(item) & markers]
     config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if markers.isdisjoint(item.keywords)]
+    items[:] = [item for item in items if not needed(item) & markers]
+
+
+def needed(item):
+    """Its markers; its keywords hold the names of its parameters too."""
+    return {marker.name for marker in item.iter_markers()}
 
 
 def pytest_terminal_summary(terminalreporter):
