@@ -55,7 +55,8 @@ bench: java $(VENV)/.spark
 
 ## make dashboards rules and dashboards anew, from their generators
 dashboards: $(VENV)/.tests
-	@for tool in $(GENERATORS); do $(BIN)/python -m tools.$$tool; done
+	for tool in $(GENERATORS); do $(BIN)/python -m tools.$$tool || exit; done
+	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md
 
 ## make pictures   the pictures of README and docs anew, from a real driver
 pictures: $(VENV)/.tests
