@@ -40,7 +40,7 @@ test-oldest: $(OLDEST)/.tests
 	$(OLDEST)/bin/python -Im pytest $(addprefix tests/test_,spark_listening.py spark_deaths.py \
 	  spark_stalls.py spark_commit_log.py decode.py health_listener.py) $(ARGS)
 
-## make lint       ruff on the checkout, mypy --strict on the built wheel
+## make lint       ruff on the checkout, mypy --strict on the built wheel and the tools
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,6 +48,7 @@ lint: $(VENV)/.lint
 	$(BIN)/python -m zipfile -e build/wheel/dist/*.whl build/wheel/site
 	cd build/wheel/site && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml \
 	  --namespace-packages --explicit-package-bases -p querypulse
+	MYPYPATH=.:build/wheel/site $(BIN)/mypy --namespace-packages --explicit-package-bases -p tools
 
 ## make bench      what a listener callback costs, against stock PySpark and the floor
 bench: java $(VENV)/.spark
