@@ -67,7 +67,7 @@ DRIVERS = (
         summary="The driver of {{ $labels.app }} is gone",
         description="Prometheus gets no metrics of {{ $labels.app }} any more, or its monitor "
         "has stood still for minutes. When last heard of, it had queries that should go on.",
-        reason="last heard of at {{ $value | humanizeTimestamp }} UTC",
+        reason="last heard of at {{ $value | humanizeTimestamp }}",
     ),
     Rule(
         name="ListenerDeaf",
