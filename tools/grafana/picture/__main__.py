@@ -6,10 +6,12 @@ import argparse
 import json
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from tools.grafana.picture.answers import Answers
 from tools.grafana.picture.graph import draw_graph
+from tools.grafana.picture.notes import notes
 from tools.grafana.picture.stat import draw_stat
 from tools.grafana.picture.svg import FAINT, GROUND, PAPER, RULE, Box, document, fit, rect, text
 from tools.grafana.picture.table import draw_table
@@ -18,12 +20,7 @@ from tools.grafana.picture.values import Json
 
 CELL, GAP = Box(0, 0, 54, 36), 6
 MARGIN, HEAD = 10, 56
-KINDS: dict[str, Callable[[Json, Answers, Box], list[str]]] = {
-    "stat": draw_stat,
-    "table": draw_table,
-    "timeseries": draw_graph,
-    "state-timeline": draw_timeline,
-}
+Draw = Callable[[Json, Answers, Box], list[str]]
 SAID = (
     "Drawn by querypulse's own tooling from the dashboard's JSON and a real Prometheus; "
     "not a screenshot of Grafana."
@@ -40,12 +37,18 @@ def picture(dashboard: Json, answers: Answers) -> str:
         text(MARGIN + 4, 26, dashboard["title"], size=18, bold=True),
         text(MARGIN + 4, 45, SAID, size=11, fill=FAINT),
     ]
+    kinds: dict[str, Draw] = {
+        "stat": draw_stat,
+        "table": draw_table,
+        "timeseries": partial(draw_graph, noted=notes(dashboard, answers)),
+        "state-timeline": draw_timeline,
+    }
     for panel in panels:
-        parts += _panel(panel, answers)
+        parts += _panel(panel, answers, kinds)
     return document(width, height, parts)
 
 
-def _panel(panel: Json, answers: Answers) -> list[str]:
+def _panel(panel: Json, answers: Answers, kinds: dict[str, Draw]) -> list[str]:
     place = panel["gridPos"]
     box = Box(
         MARGIN + place["x"] * CELL.w,
@@ -56,7 +59,7 @@ def _panel(panel: Json, answers: Answers) -> list[str]:
     if panel["type"] == "row":
         return [text(box.x + 4, box.y + box.h - 9, panel["title"], size=14, bold=True)]
     title = text(box.x + 10, box.y + 19, fit(panel["title"], box.w - 20, 13), size=13, bold=True)
-    inside = KINDS[panel["type"]](panel, answers, box.inset(8, 28, 8, 8))
+    inside = kinds[panel["type"]](panel, answers, box.inset(8, 28, 8, 8))
     return [rect(box, PAPER, stroke=RULE, radius=4), title, *inside]
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tools.grafana.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION
 from tools.grafana.picture.answers import Answers, Series, legend
+from tools.grafana.picture.notes import Note, drawn_notes
 from tools.grafana.picture.scale import heights, times
 from tools.grafana.picture.svg import FAINT, INK, LETTER, RULE, Box, area, fit, line, rect, text
 from tools.grafana.picture.values import Json, fields_of, shown
@@ -23,7 +24,7 @@ class Line(NamedTuple):
     points: list[Point]
 
 
-def draw_graph(panel: Json, answers: Answers, box: Box) -> list[str]:
+def draw_graph(panel: Json, answers: Answers, box: Box, noted: list[Note]) -> list[str]:
     """The panel's inside."""
     lines = _lines(panel, answers)
     if not lines:
@@ -34,7 +35,7 @@ def draw_graph(panel: Json, answers: Answers, box: Box) -> list[str]:
     tops = _stacked(lines)
     marks = heights(max(value for one in tops for _, value in one))
     frame = Frame(plot, answers.start, answers.end, marks[-1])
-    parts = [*_axes(frame, marks, lines[0].fields)]
+    parts = [*_axes(frame, marks, lines[0].fields), *drawn_notes(noted, answers, plot)]
     for one, top in zip(lines, tops, strict=True):
         if _is_bar(one):
             parts += _bars(frame, one, answers.step)
