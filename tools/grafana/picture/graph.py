@@ -152,7 +152,7 @@ def _legend(lines: list[Line], box: Box) -> tuple[list[str], float]:
             left = 0.0
         rows[-1].append((left, one))
         left += width
-    rows = rows[:3]
+    rows = rows[:4]
     parts = []
     for place, row in enumerate(rows):
         y = box.y + box.h - 15 * (len(rows) - place) + 11

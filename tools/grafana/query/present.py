@@ -115,7 +115,11 @@ def run() -> Json:
             "last batch": now(each(query("last_commit_batch_id"), by=by)),
         },
         (24, 4),
-        overrides=[column("instance", links=[links.status_page_of_row()])],
+        overrides=[
+            column("query_id", custom__width=300),
+            column("run_id", custom__width=300),
+            column("instance", links=[links.status_page_of_row()]),
+        ],
         sort=("query", False),
         empty="no run was seen",
         unseen=["there"],
