@@ -105,6 +105,15 @@ def spark():
     session.stop()
 
 
+@pytest.fixture(scope="session")
+def observed(tmp_path_factory):
+    """A real Prometheus and Alertmanager that have watched a real driver's queries fall ill."""
+    from support.observed import observed
+
+    with observed(tmp_path_factory.mktemp("observed")) as stage:
+        yield stage
+
+
 @pytest.fixture
 def pages():
     """A webhook receiver that keeps what it is told."""

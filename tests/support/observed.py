@@ -1,0 +1,156 @@
+"""The stage: a real driver, whose queries fall ill and come back, observed by a real Prometheus
+with the shipped rules, which tells a real Alertmanager with the shipped configuration.
+
+A second driver, ``doomed``, is killed on the way. What is changed of what is shipped:
+
+* a minute of the rules lasts ``MINUTE_SECONDS`` (``for``, ranges and offsets alike);
+* Alertmanager waits for nobody, and its receivers are webhooks of one double.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from support.alertmanager import RealAlertmanager
+from support.driver import Driver
+from support.http_double import Handler, HttpDouble, Request
+from support.observed_play import APP, BACK, SICK
+from support.prometheus import RealPrometheus
+from support.queries import until
+from support.server_process import ServerProcess
+
+ROOT = Path(__file__).parents[2]
+RULES = ROOT / "dashboards/prometheus/rules.yaml"
+ALERTMANAGER = ROOT / "dashboards/alertmanager/alertmanager.yaml"
+MINUTE_SECONDS = 3
+DOOMED = "doomed"
+MUST_FIRE = {*SICK, ("DriverGone", DOOMED), ("PagesNotDelivered", APP)}
+"""What Alertmanager must tell, by name and query (of a whole driver: its app)."""
+Server = TypeVar("Server", bound=ServerProcess)
+
+PLAY = """
+sys.path.insert(0, os.environ["TESTS"])
+from support.observed_play import play
+play(spark, attach, say, os.environ["FOLDER"])
+"""
+DOOMED_PLAY = """
+sidecar = attach(spark, app_name="doomed", http_port=0)
+start("victim")
+until_commits(sidecar, "victim")
+say(sidecar.url)
+time.sleep(3600)
+"""
+
+
+class Desk(HttpDouble):
+    """All people behind Alertmanager; ``told`` has what arrived, each alert by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[dict[str, Any]] = []
+
+    def handle(self, request: Request, handler: Handler) -> None:
+        body = json.loads(request.body)
+        self.told += [{**alert, "receiver": body["receiver"]} for alert in body["alerts"]]
+        super().handle(request, handler)
+
+    def heard(self, status: str) -> set[tuple[str, str]]:
+        """``what`` has arrived with that status."""
+        return {what(one["labels"]) for one in self.told if one["status"] == status}
+
+
+class Stage:
+    """The play: everybody falls ill, three come back, and one driver is killed.
+
+    When it is over, the driver of app ``APP`` lives on, and so do Prometheus and Alertmanager.
+    """
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.desk = stack.enter_context(Desk())
+        self._folder = folder
+        self._stack = stack
+        # One after the other: a machine that starts two Sparks at once keeps both waiting.
+        doomed, self.doomed_url = self._driver(DOOMED, DOOMED_PLAY)
+        self.driver, self.url = self._driver(APP, PLAY)
+        # Prometheus' first notification must find somebody.
+        self.alertmanager = self._served(
+            RealAlertmanager(folder, self.desk, shown_to(self.desk.url))
+        )
+        rules = folder / "rules.yaml"
+        rules.write_text(quickened(RULES.read_text()))
+        self.prometheus = self._served(
+            RealPrometheus(
+                folder,
+                [self.url, self.doomed_url],
+                rules=[rules],
+                alertmanagers=[self.alertmanager.url],
+            )
+        )
+        self._play(doomed)
+
+    def _play(self, doomed: Driver) -> None:
+        self.driver.wait_for_line("well", 120)
+        doomed.signal_all(signal.SIGKILL)
+        self.driver.wait_for_line("sick", 120)
+        until(lambda: self.desk.heard("firing") >= MUST_FIRE, f"all told: {MUST_FIRE}", 60)
+        (self._folder / APP / "come_back").touch()
+        self.driver.wait_for_line("back", 120)
+        until(lambda: self.desk.heard("resolved") >= BACK, f"the end is told: {BACK}", 60)
+
+    def _driver(self, app: str, script: str) -> tuple[Driver, str]:
+        """A driver and its address, which it says first."""
+        folder = self._folder / app
+        folder.mkdir()
+        tests = str(Path(__file__).parents[1])
+        driver = Driver(script, folder, TESTS=tests, FOLDER=str(folder))
+        self._stack.enter_context(driver)
+        until(lambda: driver.lines or driver.process.poll(), f"{app} says where it is", 180)
+        assert driver.lines, driver.errors
+        return driver, driver.lines[0]
+
+    def _served(self, server: Server) -> Server:
+        self._stack.callback(server.stop)
+        server.wait_until_ready()
+        return server
+
+
+@contextmanager
+def observed(folder: Path) -> Iterator[Stage]:
+    """Set the stage, play, and clear it away afterwards."""
+    with ExitStack() as stack:
+        yield Stage(folder, stack)
+
+
+def what(labels: dict[str, str]) -> tuple[str, str]:
+    """Name and query of an alert; of one about a whole driver, its app."""
+    whole = labels["query"] == "*"
+    return labels["alertname"], labels["app" if whole else "query"]
+
+
+def quickened(rules: str) -> str:
+    """The shipped rules for a play that does not last hours."""
+    rules = re.sub(r"\b(\d+)m\b", lambda found: f"{int(found[1]) * MINUTE_SECONDS}s", rules)
+    assert "> 120" in rules, "ListenerDeaf has another number"
+    return rules.replace("> 120", f"> {2 * MINUTE_SECONDS}")
+
+
+def shown_to(url: str) -> str:
+    """The shipped configuration of Alertmanager, with all receivers at ``url``, and no patience."""
+    config = yaml.safe_load(ALERTMANAGER.read_text())
+    for route in (config["route"], *config["route"]["routes"]):
+        route.update(group_wait="0s", group_interval="1s", repeat_interval="1h")
+    config["receivers"] = [
+        {
+            "name": receiver["name"],
+            "webhook_configs": [{"url": url, "send_resolved": receiver["name"] != "watchdog"}],
+        }
+        for receiver in config["receivers"]
+    ]
+    return yaml.safe_dump(config)

@@ -1,0 +1,113 @@
+"""What is played in the driver that Prometheus observes; runs inside that driver.
+
+Some of its queries fall ill, each in its own way, and two of those come back. Says ``well``,
+``sick`` and ``back`` when it is so.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from support.queries import until
+from support.zoo import Cage
+from support.zoo_sick import (
+    BRISK,
+    SETTINGS,
+    Blow,
+    crash_loop,
+    die,
+    lagging,
+    offsets_frozen,
+    offsets_rewound,
+    stopped_and_not_back,
+    watermark_stuck,
+)
+
+APP = "observed"
+WELL, IDLE, SLOW, HUNG, DEAD = "well", "idle", "slow", "hung", "dead"
+SICK = {
+    ("QueryFailed", DEAD),
+    ("QueryGone", "stopped_and_not_back"),
+    ("QueryMissing", "never_started"),
+    ("CommitStalled", HUNG),
+    ("BatchSlow", SLOW),
+    ("OffsetStalled", "offsets_frozen"),
+    ("OffsetRewound", "offsets_rewound"),
+    ("QueryLagging", "lagging"),
+    ("QueryFlapping", "crash_loop"),
+    ("WatermarkStuck", "watermark_stuck"),
+}
+"""Alerts that must be told, by name and query."""
+BACK = {("QueryFailed", DEAD), ("CommitStalled", HUNG), ("BatchSlow", SLOW)}
+"""Those that must end."""
+PATIENTS = (offsets_frozen, offsets_rewound, lagging, stopped_and_not_back, watermark_stuck)
+
+
+def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], folder: str) -> None:
+    """Never ends: who started the driver ends it."""
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
+    cage = Cage(spark, Path(folder))
+    # Those with Python sources need long to start: they are there before anybody watches.
+    patients = [bring(cage) for bring in PATIENTS]
+    sidecar = attach(
+        spark,
+        app_name=APP,
+        http_port=0,
+        resolve_after_seconds=3,
+        # Nobody listens there: these pages are not delivered.
+        webhook_url="http://127.0.0.1:9/",
+        **{**SETTINGS, "expected_queries": ["never_started", WELL]},
+    )
+    say(sidecar.url)
+    cage.start(cage.rate(), WELL, trigger=BRISK)
+    start_idle(cage)
+    blows = {SLOW: busy(cage), HUNG: Blow(cage), DEAD: Blow(cage, die)}
+    for name, blow in blows.items():
+        cage.start(cage.rate(), name, blow, trigger=BRISK)
+    until(lambda: committed(sidecar) == len(PATIENTS) + 5, "all commit", 60)
+    say("well")
+    for blow in blows.values():
+        blow.struck.set()
+    for patient in (*patients, crash_loop(cage)):
+        patient.strike()
+    until(lambda: told(sidecar) >= SICK, f"all are told, not only {told(sidecar)}", 90)
+    say("sick")
+    until((Path(folder) / "come_back").exists, "the test has seen enough", 90)
+    for blow in blows.values():
+        blow.struck.clear()
+        blow.free.set()
+    cage.start(cage.rate(), DEAD, blows[DEAD], trigger=BRISK)
+    until(lambda: not told(sidecar) & BACK, f"they are well again: {told(sidecar)}", 60)
+    say("back")
+    time.sleep(3600)
+
+
+def start_idle(cage: Cage) -> None:
+    """Commits once, and finds nothing more."""
+    stream = cage.files(IDLE)
+    cage.drop(IDLE, 0, 0)
+    cage.start(stream, IDLE, trigger=BRISK)
+
+
+def busy(cage: Cage) -> Blow:
+    """Struck, its batch goes on and on, and its tasks finish."""
+
+    def work(batch: Any) -> None:
+        while not blow.free.wait(0.2):
+            batch.count()
+
+    blow = Blow(cage, work)
+    return blow
+
+
+def committed(sidecar: Any) -> int:
+    """How many queries have committed."""
+    return sum(query.last_commit_batch is not None for query in sidecar.snapshot().queries)
+
+
+def told(sidecar: Any) -> set[tuple[str, str]]:
+    """The alerts of querypulse that are open."""
+    return {(one.name, one.labels["query"]) for one in sidecar.alerts()}

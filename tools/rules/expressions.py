@@ -1,0 +1,54 @@
+"""The parts that the expressions are made of, in PromQL."""
+
+from __future__ import annotations
+
+import textwrap
+
+BEAT = "querypulse_driver_heartbeat_timestamp_seconds"
+BY_QUERY = "app, query"
+BY_APP = "app"
+
+WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_watched == 1)"
+ALIVE = "and on (app, query) max by (app, query) (spark_streaming_query_active == 1)"
+WINDOW = "max by (app, query) (spark_streaming_query_stall_window_seconds)"
+GETS_ON = f"""\
+(
+  max by (app, query) (spark_streaming_query_standstill_seconds)
+  <= on (app, query) {WINDOW}
+)"""
+CONTINUOUS = 'max by (app, query) (spark_streaming_query_info{trigger=~"Continuous.*"})'
+HEART_STANDS = f"""\
+unless on (app) (
+  max by (app) ({BEAT})
+  == max by (app) ({BEAT} offset 5m)
+)"""
+
+
+def own(name: str, by: str = BY_QUERY) -> str:
+    """Querypulse's own alert, and what it said last of a driver that is heard of no more."""
+    return f"""\
+max by ({by}) (
+  spark_streaming_query_alert{{alertname="{name}"}}
+  or last_over_time(spark_streaming_query_alert{{alertname="{name}"}}[5m])
+  unless on (app) {BEAT}
+)"""
+
+
+def told_by_querypulse(name: str) -> str:
+    """Where only its judging can tell."""
+    return f"{own(name)}\n{HEART_STANDS}"
+
+
+def measured(name: str, what: str, by: str = BY_QUERY) -> str:
+    """Where ``what`` was measured is enough to tell, or querypulse says so."""
+    return f"(\n{indented(what, 4)}\n  or\n{indented(own(name, by), 4)}\n)\n{HEART_STANDS}"
+
+
+def grown(counter: str, since: str) -> str:
+    """By how much it has grown; a counter may be born with what it has counted."""
+    return f"{counter}\n- (\n  {counter} offset {since}\n  or 0 * {counter}\n)"
+
+
+def indented(text: str, spaces: int) -> str:
+    """Each line further to the right."""
+    return textwrap.indent(text, " " * spaces)

@@ -1,0 +1,194 @@
+"""Alerts about one query each."""
+
+from __future__ import annotations
+
+from tools.rules.expressions import (
+    ALIVE,
+    BEAT,
+    CONTINUOUS,
+    GETS_ON,
+    WATCHED,
+    WINDOW,
+    grown,
+    indented,
+    measured,
+    told_by_querypulse,
+)
+from tools.rules.rule import Rule
+
+SAYS_SO = "{{ else }}querypulse says so{{ end }}"
+OFFSETS = "Offsets are not in the metrics, only their distance from the latest ones."
+FAILURES = 'spark_streaming_query_terminations_total{outcome="failed"}'
+LAG = "spark_streaming_source_lag_offsets"
+
+FAILED = f"""\
+max by (app, query) (spark_streaming_query_failure_info)
+{WATCHED}"""
+
+STALLED = f"""\
+# seconds without a commit or proof of idleness, beyond the window
+(
+  max by (app) ({BEAT})
+  - on (app) group_right () max by (app, query) (
+    spark_streaming_query_last_sign_timestamp_seconds
+    or spark_streaming_query_start_timestamp_seconds
+  )
+) > on (app, query) {WINDOW}
+{ALIVE}
+{WATCHED}
+# its tasks finish: BatchSlow
+unless on (app, query) {GETS_ON}
+# no witness has ever seen it: QueryMissing
+unless on (app, query) max by (app, query) (spark_streaming_query_state{{state="missing"}} == 1)
+# it tells nothing but its commit log, which only querypulse can judge
+unless on (app, query) {CONTINUOUS}
+# one cause for all queries: that is told of query "*"
+unless on (app)
+  max by (app) (spark_streaming_query_alert{{alertname="CommitStalled", query="*"}})"""
+
+FLAPPING = f"""\
+max by (app, query) (
+{indented(grown(FAILURES, "10m"), 2)}
+) >= 3
+{WATCHED}"""
+
+SLOW = f"""\
+max by (app, query) (spark_streaming_query_batch_in_flight_seconds)
+> on (app, query) {WINDOW}
+# its tasks finish; where they do not, it is CommitStalled
+and on (app, query) {GETS_ON}
+# the first batch of a run may be as long as it likes
+and on (app, query) max by (app, query) (spark_streaming_query_last_commit_timestamp_seconds)
+{WATCHED}"""
+
+LAGGING = f"""\
+# for ten minutes the lag of a source was more than is allowed and never fell, and it rose
+max by (app, query) (
+  (min_over_time({LAG}[10m]) > 1000)
+  and (resets({LAG}[10m]) == 0)
+  and ({LAG} > {LAG} offset 10m)
+)
+# batches come
+and on (app, query) (
+  max by (app, query) (increase(spark_streaming_query_commits_total[10m])) >= 3
+)
+# nothing worse is told of it
+unless on (app, query) max by (app, query) (
+  spark_streaming_query_state{{state=~"failed|missing|stalled|slow|stopped|completed"}} == 1
+)
+{WATCHED}"""
+
+QUERIES = (
+    Rule(
+        name="QueryFailed",
+        severity="critical",
+        wait="1m",
+        expr=measured("QueryFailed", FAILED),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} is dead",
+        description="A run of {{ $labels.query }} has ended with an exception, and no later run "
+        "has committed a batch or was idle. The other queries and the driver may well run on.",
+        reason='{{ with printf "spark_streaming_query_failure_info{app=%q,query=%q}" '
+        "$labels.app $labels.query | query }}"
+        '{{ . | first | label "error_class" }}{{ else }}it is heard of no more{{ end }}',
+    ),
+    Rule(
+        name="QueryGone",
+        severity="critical",
+        wait="1m",
+        comment="Whether a stop was announced, and what the grace is, only querypulse knows.",
+        expr=told_by_querypulse("QueryGone"),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has ended "
+        "and is not back",
+        description="{{ $labels.query }} has ended without an exception, though its trigger has "
+        "no end and nobody announced a stop, and was not back within gone_grace_seconds. "
+        "A query of * is all of them: their SparkContext stopped by itself.",
+    ),
+    Rule(
+        name="QueryMissing",
+        severity="critical",
+        wait="1m",
+        comment="The roster and the grace only querypulse knows.",
+        expr=told_by_querypulse("QueryMissing"),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} is not there",
+        description="{{ $labels.query }} is on the roster expected_queries and was not seen "
+        "within start_grace_seconds, or it was started and has shown no sign of life since.",
+    ),
+    Rule(
+        name="CommitStalled",
+        severity="critical",
+        wait="1m",
+        expr=measured("CommitStalled", STALLED),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has stopped committing",
+        description="{{ $labels.query }} is alive, and has neither committed a batch nor been "
+        "known to be idle for longer than its window (spark_streaming_query_stall_window_seconds). "
+        "Spark goes on to call it active. A query of * is all of them: their JVM does not answer.",
+        reason="{{ if gt $value 1.0 }}no commit and no idleness for "
+        "{{ $value | humanizeDuration }}" + SAYS_SO,
+    ),
+    Rule(
+        name="OffsetStalled",
+        severity="critical",
+        wait="2m",
+        comment=OFFSETS,
+        expr=told_by_querypulse("OffsetStalled"),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} commits, "
+        "but its offsets do not move",
+        description="Batches of {{ $labels.query }} come and go, and some partition has ended "
+        "every one of them at the same offset, though more data waits there.",
+    ),
+    Rule(
+        name="QueryFlapping",
+        severity="critical",
+        wait="1m",
+        comment="Three failures in ten minutes are the defaults of restart_budget and "
+        "restart_window_seconds: change them here too.",
+        expr=measured("QueryFlapping", FLAPPING),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} fails again and again",
+        description="{{ $labels.query }} was started again after a failure and failed again: "
+        "three times or more within ten minutes, or each time in the same batch.",
+    ),
+    Rule(
+        name="OffsetRewound",
+        severity="warning",
+        wait="2m",
+        comment=OFFSETS,
+        expr=told_by_querypulse("OffsetRewound"),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has gone back",
+        description="A source of {{ $labels.query }} ends below where it once was, and stays "
+        "there: rows come twice, or others never.",
+    ),
+    Rule(
+        name="BatchSlow",
+        severity="warning",
+        wait="2m",
+        expr=measured("BatchSlow", SLOW),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} is slow",
+        description="The batch of {{ $labels.query }} in flight takes longer than its window "
+        "(spark_streaming_query_stall_window_seconds). Its tasks still finish.",
+        reason="{{ if gt $value 1.0 }}a batch has been in flight for "
+        "{{ $value | humanizeDuration }}" + SAYS_SO,
+    ),
+    Rule(
+        name="QueryLagging",
+        severity="warning",
+        wait="1m",
+        comment="1000 offsets are the default of lag_allowed_offsets: change it here too.",
+        expr=measured("QueryLagging", LAGGING),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} falls behind",
+        description="The lag of {{ $labels.query }} has been above what is allowed for minutes, "
+        "has never fallen and has risen, though batches come: more arrives than is worked off.",
+        reason="{{ if gt $value 1.0 }}{{ $value | humanize }} offsets behind" + SAYS_SO,
+    ),
+    Rule(
+        name="WatermarkStuck",
+        severity="warning",
+        wait="2m",
+        comment="Whether each source brings rows, or a join waits rightly for its other side, "
+        "is not in the metrics.",
+        expr=told_by_querypulse("WatermarkStuck"),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} "
+        "makes no event-time progress",
+        description="Rows arrive from every source of {{ $labels.query }}, and its watermark has "
+        "not moved: state grows, and windows do not close.",
+    ),
+)
