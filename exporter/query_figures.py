@@ -50,6 +50,11 @@ def _phases(row: Row) -> Mapping[str, float]:
     return progress.phase_seconds if progress is not None else {}
 
 
+def _trigger_interval(row: Row) -> float | None:
+    facts = row.query.facts if row.query is not None else None
+    return facts.trigger.interval_seconds or None if facts is not None else None
+
+
 FIGURES = (
     Figure(
         f"{PREFIX}_active",
@@ -106,6 +111,11 @@ FIGURES = (
         f"{PREFIX}_stall_window_seconds",
         "How long the query may go without a commit before it counts as stalled.",
         lambda row: row.verdict.window_seconds,
+    ),
+    Figure(
+        f"{PREFIX}_trigger_interval_seconds",
+        "The interval of the query's trigger; absent where it has none.",
+        _trigger_interval,
     ),
     Figure(
         f"{PREFIX}_input_rows_total",

@@ -23,7 +23,7 @@ QUERY_METRICS = {
     "input_rows_total", "output_rows_total", "input_rows_per_second", "processed_rows_per_second",
     "watermark_timestamp_seconds", "state_rows", "state_memory_bytes", "late_rows_dropped_total",
     "terminations_total", "restarts_total", "failure_info", "alert",
-    "watched", "last_sign_timestamp_seconds", "standstill_seconds",
+    "watched", "last_sign_timestamp_seconds", "standstill_seconds", "trigger_interval_seconds",
 }  # fmt: skip
 MONITOR_METRICS = {
     "build_info", "heartbeat_timestamp_seconds", "events_total", "events_dropped_total",
@@ -65,6 +65,7 @@ def test_all_streaming_metrics_carry_app_and_query_and_no_other_metric_does():
         ("commits_total", 1),
         ("batch_in_flight_seconds", 20),
         ("stall_window_seconds", 60),
+        ("trigger_interval_seconds", 10),
         ("input_rows_total", 1000),
         ("output_rows_total", 900),
         ("input_rows_per_second", 50),
@@ -107,7 +108,7 @@ def test_info_tells_the_run_and_failure_info_the_error():
     shown = full_board()
     assert of_query(shown, "busy", "info") == {
         # query_id, run_id, sink, trigger
-        ("id-busy", "busy-1", "noop", "ProcessingTime"): 1
+        ("id-busy", "busy-1", "noop", "ProcessingTime(10 s)"): 1
     }
     assert of_query(shown, "dead", "failure_info") == {("ConcurrentAppendException",): 1}
     assert of_query(shown, "busy", "failure_info") == {}

@@ -76,7 +76,11 @@ def full_story() -> Story:
         ),
     )
     story.state.hear(batch, 70)
-    story.probe(processing("busy", batch=8), processing("dead", batch=0), at=80)
+    story.probe(
+        processing("busy", batch=8, trigger="ProcessingTimeTrigger(10000)"),
+        processing("dead", batch=0),
+        at=80,
+    )
     return story.ended("dead", at=90, exception=CONFLICT)
 
 

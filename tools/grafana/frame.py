@@ -26,8 +26,12 @@ def dashboard(
     *,
     variables: Sequence[Json],
     links: Sequence[Json],
+    noted: bool,
 ) -> Json:
-    """A whole dashboard in the classic form, to be provisioned or imported as it is."""
+    """A whole dashboard in the classic form, to be provisioned or imported as it is.
+
+    ``noted``: whether its annotations are switched on from the beginning.
+    """
     return {
         "uid": uid,
         "title": title,
@@ -43,7 +47,7 @@ def dashboard(
         "timepicker": {},
         "links": list(links),
         "templating": {"list": list(variables)},
-        "annotations": {"list": _annotations()},
+        "annotations": {"list": _annotations(noted)},
         "panels": list(_placed(sections)),
     }
 
@@ -95,12 +99,12 @@ def choice(name: str, label: str, series: str, *, everything: bool = True) -> Js
     }
 
 
-def _annotations() -> list[Json]:
+def _annotations(noted: bool) -> list[Json]:
     """What happened: starts as moments, deaths and alerts for as long as they last."""
     start = f"{each(query('start_timestamp_seconds'))} * 1000"
     dead = f"{each(query('state', matcher('state', 'failed', 'missing')))} == 1"
     alert = each(OPEN_ALERTS, by=ALERT_LABELS)
-    return [
+    found = [
         {
             **_annotation("Starts", start, BLUE, "{{query}} starts", "{{app}}"),
             # Milliseconds, as Grafana takes such a value.
@@ -109,13 +113,13 @@ def _annotations() -> list[Json]:
         _annotation("Deaths", dead, VERMILLION, "{{query}} is dead", "{{app}}"),
         _annotation("Alerts", alert, ORANGE, "{{alertname}} {{query}}", "{{app}}, {{severity}}"),
     ]
+    return [{**one, "enable": noted} for one in found]
 
 
 def _annotation(name: str, expression: str, color: str, title: str, text: str) -> Json:
     return {
         "name": name,
         "datasource": DATASOURCE,
-        "enable": True,
         "hide": False,
         "iconColor": color,
         "expr": expression,

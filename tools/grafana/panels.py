@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tools.grafana.fields import STATE_WORDS, Json, fixed, thresholds
+from tools.grafana.fields import STATE_WORDS, Json, every_column, fixed, thresholds
 from tools.grafana.palette import GREY
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -41,7 +41,7 @@ def stat(
     look = {"thresholds": steps or thresholds(GREY), "color": {"mode": "thresholds"}}
     options = {
         "reduceOptions": {"values": False, "calcs": ["lastNotNull"], "fields": ""},
-        "colorMode": "background" if steps or "mappings" in defaults else "none",
+        "colorMode": "background_solid" if steps or "mappings" in defaults else "none",
         "graphMode": "none",
         "justifyMode": "auto",
         "orientation": "auto",
@@ -62,10 +62,14 @@ def graph(
     overrides: Sequence[Json] = (),
     stacked: bool = False,
     bars: bool = False,
+    at_least: float | None = None,
     empty: str = "nothing in the time shown",
     **defaults: Any,
 ) -> Json:
-    """Lines over time: all in one ``color``, or each in one of Grafana's, by its name."""
+    """Lines over time: all in one ``color``, or each in one of Grafana's, by its name.
+
+    The axis reaches from 0 to ``at_least``, so that nothing but zeros is a line at its foot.
+    """
     custom = {
         "drawStyle": "bars" if bars else "line",
         "lineWidth": 1 if bars or stacked else 2,
@@ -73,6 +77,7 @@ def graph(
         "showPoints": "never",
         "spanNulls": False,
         "axisSoftMin": 0,
+        **({"axisSoftMax": at_least} if at_least else {}),
         "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
     }
     paint = fixed(color) if color else {"mode": "palette-classic-by-name"}
@@ -81,7 +86,7 @@ def graph(
             "displayMode": "list",
             "placement": "bottom",
             "showLegend": True,
-            "calcs": ["lastNotNull"],
+            "calcs": [],
         },
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
@@ -146,7 +151,9 @@ def table(
         "color": {"mode": "thresholds"},
         "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": False},
     }
-    panel = _panel("table", title, description, targets, size) | _look(options, fields, overrides)
+    panel = _panel("table", title, description, targets, size) | _look(
+        options, fields, [every_column(noValue="-"), *overrides]
+    )
     return {**panel, "transformations": _one_table(columns, unseen)}
 
 

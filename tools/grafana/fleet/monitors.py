@@ -139,12 +139,12 @@ def _heartbeat() -> str:
 
 def events() -> Json:
     """What the monitors hear."""
-    heard = per_second(monitor("events_total"), by="instance, event")
+    heard = per_second(monitor("events_total"), by="event")
     return graph(
         "Events heard",
         "What Spark tells its listeners, by kind. Good: progress as often as batches end. None "
         f"while batches run: {runbook('ListenerDeaf')}.",
-        [drawn(heard, "{{event}} {{instance}}")],
+        [drawn(heard, "{{event}}")],
         (8, 8),
         unit="eps",
     )

@@ -93,7 +93,7 @@ def queries() -> Json:
             "state": now(state_number(by=ROW)),
             "error_class": None,
             "of its window": now(share_of_window(by=ROW)),
-            "since the last commit": now(age(query("last_commit_timestamp_seconds"), by=ROW)),
+            "commit age": now(age(query("last_commit_timestamp_seconds"), by=ROW)),
             "window": now(each(query("stall_window_seconds"), by=ROW)),
             "lag": now(lag),
             "last batch": now(last),
@@ -112,7 +112,7 @@ def queries() -> Json:
 
 def _query_columns() -> list[Json]:
     ground = {"type": "color-background", "mode": "basic"}
-    seconds = ("since the last commit", "window", "last batch")
+    seconds = ("commit age", "window", "last batch")
     return [
         column("query", links=ROW_LINKS),
         column("state", mappings=STATE_WORDS, custom__cellOptions=ground, custom__width=100),
@@ -122,13 +122,14 @@ def _query_columns() -> list[Json]:
             decimals=0,
             min=0,
             max=1,
+            custom__width=140,
             thresholds=thresholds(GREEN, {0.5: ORANGE, 1: VERMILLION}),
             custom__cellOptions={"type": "gauge", "mode": "basic", "valueDisplayMode": "text"},
         ),
-        *(column(name, unit="s", decimals=1) for name in seconds),
-        column("lag", unit="short"),
-        column("alerts on", unit="bool_yes_no"),
-        column("restarts", unit="none", decimals=0),
+        *(column(name, unit="s", decimals=1, custom__width=100) for name in seconds),
+        column("lag", unit="short", custom__width=80),
+        column("alerts on", unit="bool_yes_no", custom__width=85),
+        column("restarts", unit="none", decimals=0, custom__width=85),
         column("instance", links=[links.status_page_of_row()]),
     ]
 
@@ -155,6 +156,7 @@ def lag_of_queries() -> Json:
         [drawn(each(source("lag_offsets"), how="sum"), "{{app}} / {{query}}")],
         (12, 8),
         unit="short",
+        at_least=1,
         empty="no source tells its lag",
         links=LINE_LINKS,
     )

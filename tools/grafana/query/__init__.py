@@ -13,7 +13,7 @@ def query_dashboard() -> Json:
     """The dashboard as JSON."""
     event_time = [data.watermark(), data.late_rows(), data.state_rows(), data.state_memory()]
     sections: list[Section] = [
-        ("", [*present.numbers(), present.states(), present.run(), present.alerts()]),
+        ("", [*present.numbers(), present.states(), present.alerts(), present.run()]),
         ("Does it commit?", [batches.commit_age(), batches.in_flight()]),
         ("Where does the time go?", [batches.duration(), batches.phases(), batches.commits()]),
         ("Does it keep up?", [data.rates(), data.lag(), data.freshness()]),
@@ -35,4 +35,5 @@ def query_dashboard() -> Json:
             links.to_dashboard("Fleet", links.FLEET, "Every query at a glance"),
             links.to_runbooks(),
         ],
+        noted=True,
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from tools.grafana.fields import Json, fixed, limit, lines_like, target_lines
 from tools.grafana.links import runbook
-from tools.grafana.palette import BLUE, GREEN, PHASES, PURPLE, SKY, VERMILLION
+from tools.grafana.palette import BLUE, GREEN, GREY, PHASES, PURPLE, SKY, VERMILLION
 from tools.grafana.panels import drawn, graph
 from tools.grafana.promql import age, each, per_minute, quantile, query
 
 HALF = (12, 8)
 THIRD = (8, 8)
 WINDOW = drawn(each(query("stall_window_seconds")), "{{query}}: window")
+TRIGGER = drawn(each(query("trigger_interval_seconds")), "{{query}}: trigger")
 
 
 def commit_age() -> Json:
@@ -21,14 +22,17 @@ def commit_age() -> Json:
         "is nothing to do: without one for longer than the window the query is stalled: "
         f"{runbook('CommitStalled')}. The window sizes itself by the trigger and recent batches.",
         [
-            drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: since the last commit"),
-            WINDOW,
             drawn(age(query("last_sign_timestamp_seconds")), "{{query}}: since the last sign"),
+            WINDOW,
+            drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: since the last commit"),
         ],
         HALF,
         unit="s",
-        color=GREEN,
-        overrides=[limit("B", VERMILLION), target_lines("C", color=fixed(SKY))],
+        color=SKY,
+        overrides=[
+            limit("B", VERMILLION),
+            target_lines("C", color=fixed(GREEN), custom__fillOpacity=0),
+        ],
         empty="no commit in the time shown",
     )
 
@@ -60,16 +64,19 @@ def duration() -> Json:
     return graph(
         "Batch duration",
         "Of the batches that ended in the last moments, by a histogram. Good: flat, and below the "
-        f"trigger's interval. Rising: {runbook('BatchSlow')}. No line: no batch has ended.",
+        "dashed line, the trigger's interval, where it has one: above it the query cannot keep its "
+        f"pace. Rising: {runbook('BatchSlow')}. No line: no batch has ended.",
         [
             drawn(quantile(0.5, buckets, by="app, query"), "{{query}}: half are faster"),
             drawn(quantile(0.99, buckets, by="app, query"), "{{query}}: 99 % are faster"),
+            TRIGGER,
         ],
         THIRD,
         unit="s",
         overrides=[
             target_lines("A", color=fixed(SKY)),
             target_lines("B", color=fixed(BLUE)),
+            limit("C", GREY),
         ],
         empty="no batch ended in the time shown",
     )
@@ -81,14 +88,15 @@ def phases() -> Json:
     painted = [lines_like(f": {phase}$", color=fixed(color)) for phase, color in PHASES.items()]
     return graph(
         "Where the last batch spent its time",
-        "By Spark's names, stacked. *addBatch* is your own work and the sink; *latestOffset* and "
-        "*getBatch* the source; *walCommit* and *commitOffsets* the checkpoint's storage; "
-        "*queryPlanning* grows with the number of files or columns. What grows is where to look.",
-        [drawn(by_phase, "{{query}}: {{phase}}"), WINDOW],
+        "By Spark's names, stacked; dashed is the trigger's interval. *addBatch* is your own work "
+        "and the sink; *latestOffset* and *getBatch* the source; *walCommit* and *commitOffsets* "
+        "the checkpoint's storage; *queryPlanning* grows with the number of files or columns. "
+        "What grows is where to look.",
+        [drawn(by_phase, "{{query}}: {{phase}}"), TRIGGER],
         THIRD,
         unit="s",
         stacked=True,
-        overrides=[*painted, limit("B", VERMILLION)],
+        overrides=[*painted, limit("B", GREY)],
         empty="no batch ended in the time shown",
     )
 

@@ -48,6 +48,7 @@ def lag() -> Json:
         [drawn(waiting, "{{query}}: source {{source}}")],
         THIRD,
         unit="short",
+        at_least=1,
         empty="its sources do not tell their lag",
     )
 
@@ -99,6 +100,7 @@ def late_rows() -> Json:
         [drawn(per_second(query("late_rows_dropped_total")), "{{query}}")],
         QUARTER,
         unit="rowsps",
+        at_least=1,
         color=PURPLE,
         bars=True,
     )

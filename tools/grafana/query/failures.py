@@ -44,6 +44,7 @@ def terminations() -> Json:
         SIZE,
         unit="none",
         decimals=0,
+        at_least=1,
         bars=True,
         overrides=[
             lines_like(": failed$", color=fixed(VERMILLION)),
@@ -63,6 +64,7 @@ def restarts() -> Json:
         SIZE,
         unit="none",
         decimals=0,
+        at_least=1,
         color=ORANGE,
         bars=True,
     )

@@ -98,23 +98,28 @@ def states() -> Json:
 
 def run() -> Json:
     """What the present run is."""
-    by = "query, trigger, sink, query_id, run_id, instance"
+    by = "app, query, instance"
     return table(
         "The present run",
         "What is running, under the ids that Spark's UI, its logs and the checkpoint use. The "
         "driver leads to the page it shows of itself.",
         {
+            "app": None,
             "query": None,
             "trigger": None,
             "sink": None,
             "query_id": None,
             "run_id": None,
             "instance": None,
-            "there": now(each(query("info"), by=by)),
-            "last batch": now(each(query("last_commit_batch_id"), by="query, instance")),
+            "there": now(each(query("info"), by=f"{by}, trigger, sink, query_id, run_id")),
+            "last batch": now(each(query("last_commit_batch_id"), by=by)),
         },
-        (14, 5),
-        overrides=[column("instance", links=[links.status_page_of_row()])],
+        (24, 4),
+        overrides=[
+            column("query_id", custom__width=300),
+            column("run_id", custom__width=300),
+            column("instance", links=[links.status_page_of_row()]),
+        ],
         sort=("query", False),
         empty="no run was seen",
         unseen=["there"],
@@ -135,7 +140,7 @@ def alerts() -> Json:
             "says Prometheus": now(open_for(PROMETHEUS_ALERTS)),
             "app": None,
         },
-        (10, 5),
+        (24, 5),
         overrides=[
             column(
                 "severity",

@@ -1,0 +1,150 @@
+"""Every query of every panel, put to a real Prometheus that has watched real queries fall ill."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+import requests
+from support.panels import (
+    DASHBOARDS,
+    FOLDER,
+    ROOT,
+    every_expression,
+    every_panel,
+    every_target,
+    filled,
+    panels,
+    series_of,
+    variables,
+)
+from support.queries import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.prometheus, pytest.mark.alertmanager]
+
+SEEN_SECONDS = 600
+"""The play is shorter than that."""
+RIGHTLY_EMPTY: dict[str, str] = {}
+"""Targets that have nothing to show on this stage, and why."""
+MOMENTS = {"fleet: annotation Starts", "query: annotation Starts"}
+"""Annotations whose values are moments."""
+
+
+def over_time(observed, expression):
+    """All series of an expression over the whole play."""
+    now = time.time()
+    asked = {"query": filled(expression), "start": now - SEEN_SECONDS, "end": now, "step": 2}
+    return observed.prometheus.get("query_range", asked)["result"]
+
+
+def complaints(observed, expression, legend=""):
+    """What is wrong with the answer to one query, or an empty text."""
+    found = over_time(observed, expression)
+    if not found:
+        return "no series"
+    values = [float(text) for series in found for _, text in series["values"]]
+    if not any(map(math.isfinite, values)):
+        return "no number"
+    # A quantile of no batches is no number, and no line.
+    if "histogram_quantile" not in expression and not all(map(math.isfinite, values)):
+        return "values that are no numbers"
+    used = set(re.findall(r"\{\{(\w+)\}\}", legend))
+    bare = [series["metric"] for series in found if not used <= set(series["metric"])]
+    return f"series without the labels of {legend}: {bare}" if bare else ""
+
+
+def test_every_target_shows_something(observed):
+    found = {
+        name: complaints(observed, target["expr"], target["legendFormat"])
+        for name, target in every_target().items()
+    }
+
+    assert {name: why for name, why in found.items() if why} == dict.fromkeys(
+        RIGHTLY_EMPTY, "no series"
+    )
+
+
+def test_every_annotation_shows_something(observed):
+    notes = {name: text for name, text in every_expression().items() if "annotation" in name}
+
+    assert {name: complaints(observed, text) for name, text in notes.items()} == dict.fromkeys(
+        notes, ""
+    )
+
+
+def test_starts_are_told_in_milliseconds_as_grafana_takes_them(observed):
+    for name in MOMENTS:
+        moments = [
+            float(text) / 1000
+            for series in over_time(observed, every_expression()[name])
+            for _, text in series["values"]
+        ]
+        assert all(abs(time.time() - moment) < SEEN_SECONDS for moment in moments)
+
+
+@pytest.mark.parametrize(
+    ("expression", "legend", "why"),
+    [
+        ("spark_streaming_query_state_of_mind", "", "no series"),
+        ("sum by (app) (spark_streaming_query_active)", "{{query}}", "without the labels"),
+        ("spark_streaming_query_active / 0", "", "no numbers"),
+        ("0 * spark_streaming_query_active / 0", "", "no number"),
+    ],
+)
+def test_a_target_that_shows_nothing_would_be_noticed(observed, expression, legend, why):
+    assert why in complaints(observed, expression, legend)
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_every_variable_has_values(observed, name):
+    for variable in variables(DASHBOARDS[name]):
+        selector, label = series_of(variable)
+        asked = {"match[]": filled(selector), "start": str(time.time() - SEEN_SECONDS)}
+        values = observed.prometheus.get(f"label/{label}/values", asked)
+        assert values, variable["name"]
+
+
+def test_a_query_chosen_by_its_name_is_the_only_one_shown(observed):
+    by_query = [target["expr"] for target in every_target().values() if "$query" in target["expr"]]
+    for expression in by_query:
+        chosen = filled(expression, query="hung")
+        labels = [series["metric"] for series in over_time(observed, chosen)]
+        assert {each.get("query", "hung") for each in labels} <= {"hung", "*"}
+
+
+def test_the_panel_shows_the_state_that_the_driver_shows(observed):
+    """By the words that the panel writes for its numbers."""
+    panel = every_panel()["fleet: State of every query"]
+    [mapping] = panel["fieldConfig"]["defaults"]["mappings"]
+    words = {number: shown["text"] for number, shown in mapping["options"].items()}
+    expression = filled(panel["targets"][0]["expr"], instance=re.escape(observed.url[7:]))
+
+    def agree():
+        rows = observed.prometheus.query(expression.replace("\\", "\\\\"))
+        panel_says = {row["metric"]["query"]: words[row["value"][1]] for row in rows}
+        status = requests.get(f"{observed.url}/status", timeout=10).json()
+        return panel_says == {query["name"]: query["state"] for query in status["queries"]}
+
+    until(agree, "the panel and the driver agree", 60)
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_the_panels_can_be_drawn(observed, name, tmp_path):
+    """With QUERYPULSE_PICTURES set, into that folder: those of the documents are made so."""
+    folder = Path(os.environ.get("QUERYPULSE_PICTURES", tmp_path))
+    picture = folder.resolve() / f"{name}.svg"
+    command = [sys.executable, "-m", "tools.grafana.picture", observed.prometheus.url]
+    command += [str(FOLDER / f"{name}.json"), str(picture), "--minutes", "4"]
+    command += ["--query", "hung"] if name == "query" else []
+
+    subprocess.run(command, cwd=ROOT, check=True)
+
+    words = {found.text for found in ET.parse(picture).iter() if found.text}
+    assert {panel["title"] for panel in panels(DASHBOARDS[name])} <= words
