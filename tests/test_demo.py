@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import requests
 from support.ill_receiver import PATIENCE_ASKED_FOR, IllReceiver
 from support.queries import until
 
@@ -105,6 +106,47 @@ def test_through_an_outage_of_its_receiver_exactly_one_page_arrives():
     assert receiver.taken == [("firing", "QueryFailed", "alert_resolution")]
     assert receiver.refused > 1
     assert receiver.waited >= PATIENCE_ASKED_FOR
+
+
+@pytest.fixture
+def playing(tmp_path):
+    """A demo of two queries that goes on while the test looks; gives its status page."""
+    path = tmp_path / "said"
+    with path.open("w+") as said:
+        process = subprocess.Popen(
+            [*COMMAND, "--queries", "2", "--after", "5"],
+            stdout=said,
+            stderr=said,
+            stdin=subprocess.DEVNULL,
+        )
+        try:
+            address = r"status page: (http://127\.0\.0\.1:\d+/)"
+            yield until(lambda: re.search(address, path.read_text()), "its address is told", 90)[1]
+            assert process.wait(120) == 0, path.read_text()
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_the_page_of_the_demo_is_served_while_the_incident_happens(playing):
+    def failed():
+        queries = requests.get(f"{playing}status", timeout=10).json()["queries"]
+        return [query["name"] for query in queries if query["state"] == "failed"]
+
+    assert "<!doctype html>" in requests.get(playing, timeout=10).text
+    assert until(failed, "the incident", 90) == ["alert_resolution"]
+
+
+@pytest.mark.browser
+def test_a_browser_sees_the_incident_while_it_happens(playing, windows):
+    page = windows.open(playing)
+    page.wait_for_selector("text=All 2 queries are well.", timeout=90_000)
+    page.wait_for_selector(
+        "text=1 of 2 queries is well; alert_resolution has failed.", timeout=60_000
+    )
+    assert "ConcurrentAppendException" in page.inner_text(".query[data-state=failed] .reason")
+    page.wait_for_selector("#alerts h3:has-text('QueryFailed of alert_resolution')")
+    page.wait_for_selector("text=The monitor was closed in good order", timeout=60_000)
 
 
 def test_ctrl_c_ends_it_cleanly(tmp_path):

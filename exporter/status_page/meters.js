@@ -58,7 +58,7 @@ function commitWords(query, since) {
   return query.window_seconds ? `${told}, ${age(query.window_seconds)} are allowed` : told;
 }
 
-/** The durations of the last batches, one bar each, the newest on the right. */
+/** The durations of the last batches, one bar each, the newest last. */
 class Sparkline {
   constructor() {
     this.path = document.createElementNS(SVG, "path");
@@ -83,8 +83,8 @@ function bars(seconds) {
   const longest = Math.max(...seconds, 1e-9);
   return seconds
     .slice(-BARS)
-    .map((value, index, shown) => {
-      const x = (BARS - shown.length + index + 0.5) * BAR;
+    .map((value, index) => {
+      const x = (index + 0.5) * BAR;
       const height = Math.max(1, (value / longest) * HEIGHT);
       return `M${x} ${HEIGHT}V${(HEIGHT - height).toFixed(1)}`;
     })

@@ -9,8 +9,10 @@ const KNOWN_THEN = "Below is what was known then.";
 const NOTICES = {
   closed: () => `The monitor was closed in good order: the job has ended, or let it go. ${KNOWN_THEN}`,
   silent: ({ watched }) => {
-    const farewell = watched ? " It said no farewell." : "";
-    return `The driver does not answer.${farewell} It was killed, is frozen, or is out of reach. ${KNOWN_THEN}`;
+    const why = watched
+      ? "It said no farewell: it was killed, is frozen, or is out of reach."
+      : "It was closed or killed, is frozen, or is out of reach.";
+    return `The driver does not answer. ${why} ${KNOWN_THEN}`;
   },
   odd: ({ detail }) =>
     `Something answers in place of the driver (${detail}): look at the proxy on the way. ${KNOWN_THEN}`,
@@ -96,6 +98,7 @@ class Page {
     setHidden(byId("token-form"), connection !== "locked");
     setHidden(byId("main"), this.status === null || connection === "locked");
     const notice = NOTICES[connection];
+    setAttribute(document.body, "data-stale", String(Boolean(notice)));
     setHidden(byId("notice"), !notice);
     setText(byId("notice-text"), notice ? notice(found) : "");
     this.entitle();

@@ -22,7 +22,7 @@ const STATES = {
 const ORDER = Object.keys(STATES);
 const WELL = new Set(["waiting", "idle", "running", "completed"]);
 const OVER = new Set(["failed", "missing", "stopped", "completed"]);
-const NAMED = 3;
+const NAMED = 4;
 const UNKNOWN = "–";
 
 /** @param {string} state @returns {number} its place; a state nobody knows comes first */

@@ -54,7 +54,9 @@ def _play(script: Script, spark: Any, stage: Stage) -> bool:
     fleet = Fleet(pipeline.landing)
     director = Director(script, sidecar, pipeline, stage)
     thread = threading.Thread(target=director.direct, name="demo-director", daemon=True)
-    stage.narrator.say(f"Spark {spark.version}; metrics at {sidecar.url}/metrics")
+    stage.narrator.say(f"Spark {spark.version}")
+    if sidecar.url is not None:
+        stage.narrator.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
     try:
         fleet.start()
         pipeline.start()

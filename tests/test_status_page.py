@@ -1,0 +1,160 @@
+"""``GET /``: one document, nothing from outside, and nothing in it but what is ours."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import requests
+from support.exporter_boards import full_board
+from support.exporter_http import get, raw, serving
+
+from querypulse.exporter.board import STATES
+from querypulse.exporter.status_page import assembly
+
+FOLDER = Path(assembly.__file__).parent
+SOURCES = {path.name: path.read_text() for path in FOLDER.iterdir() if path.suffix in (".js", ".css", ".html")}  # fmt: skip
+SCRIPT = "\n".join(SOURCES[name] for name in assembly.SCRIPTS)
+
+
+class Outline(HTMLParser):
+    """Tags with their attributes, and the text of the style and of the script."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.sources, self._in = [], {}, None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._in = tag
+
+    def handle_endtag(self, tag):
+        self._in = None
+
+    def handle_data(self, data):
+        if self._in in ("style", "script"):
+            self.sources[self._in] = data
+
+
+@pytest.fixture(scope="module")
+def answer():
+    with serving(full_board()) as server:
+        return get(server, "/")
+
+
+@pytest.fixture(scope="module")
+def outline(answer):
+    return Outline(answer.text)
+
+
+def test_the_page_is_html_and_is_not_kept(answer):
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Referrer-Policy"] == "no-referrer"
+    assert answer.text.startswith("<!doctype html>")
+
+
+def test_the_policy_allows_this_script_this_style_and_nothing_else(answer, outline):
+    policy = dict(
+        part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; ")
+    )
+    digests = {
+        tag: base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+        for tag, source in outline.sources.items()
+    }
+    assert policy == {
+        "default-src": "'none'",
+        "script-src": f"'sha256-{digests['script']}'",
+        "style-src": f"'sha256-{digests['style']}'",
+        "img-src": "data:",
+        "connect-src": "'self'",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'none'",
+    }
+
+
+def test_nothing_is_loaded_from_outside(answer, outline):
+    loading = [
+        value
+        for _, attrs in outline.tags
+        for name, value in attrs.items()
+        if name in ("src", "href")
+    ]
+    assert [
+        value for value in loading if not value.startswith(("#", "data:")) and value != "status"
+    ] == []
+    assert re.findall(r"https?://\S+", answer.text) == ['http://www.w3.org/2000/svg";']
+    assert not re.search(r"@import|url\(", SOURCES["page.css"])
+
+
+def test_no_handler_and_no_style_stands_in_the_markup(outline):
+    names = {name for _, attrs in outline.tags for name in attrs}
+    assert not {name for name in names if name.startswith("on") or name == "style"}
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_data_gets_into_the_document_as_text_only(name):
+    ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|setHTML|srcdoc|\beval\b|new Function|javascript:"  # fmt: skip
+    assert re.findall(ways, SOURCES[name]) == []
+
+
+def test_every_script_of_the_folder_is_part_of_the_page():
+    assert sorted(assembly.SCRIPTS) == sorted(name for name in SOURCES if name.endswith(".js"))
+
+
+@pytest.mark.parametrize("name", sorted(SOURCES))
+def test_a_source_has_at_most_250_lines(name):
+    assert len(SOURCES[name].splitlines()) <= 250
+
+
+def test_the_page_knows_the_states_in_their_order_and_has_a_colour_and_a_shape_for_each():
+    table = re.search(r"const STATES = {(.*?)};", SCRIPT, re.DOTALL)[1]
+    shapes = re.search(r"const SHAPES = {(.*?)};", SCRIPT, re.DOTALL)[1]
+    assert tuple(re.findall(r"^  (\w+):", table, re.MULTILINE)) == STATES
+    assert tuple(re.findall(r"^  (\w+):", shapes, re.MULTILINE)) == STATES
+    for state in STATES:
+        assert re.search(rf"^  --{state}: #[0-9A-F]{{6}};$", SOURCES["page.css"], re.MULTILINE)
+        assert f'[data-state="{state}"] {{ --state: var(--{state});' in SOURCES["page.css"]
+
+
+def test_the_page_holds_no_data(answer):
+    assert "shop" not in answer.text
+    with serving(None) as server:
+        assert get(server, "/").content == answer.content
+
+
+def test_the_page_is_compressed_when_accepted():
+    with serving(None) as server:
+        plain = get(server, "/", **{"Accept-Encoding": "identity"})
+        packed = get(server, "/", **{"Accept-Encoding": "gzip"})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert packed.content == plain.content
+    assert int(packed.headers["Content-Length"]) < len(plain.content) / 2
+
+
+def test_head_answers_the_headers_of_the_page_alone():
+    with serving(None) as server:
+        head = requests.head(server.url + "/", headers={"Accept-Encoding": "identity"}, timeout=10)
+        body = raw(server, b"HEAD / HTTP/1.1\r\n\r\n").partition(b"\r\n\r\n")[2]
+        full = get(server, "/", **{"Accept-Encoding": "identity"})
+    assert (head.status_code, body) == (200, b"")
+    assert head.headers["Content-Length"] == str(len(full.content))
+    assert head.headers["Content-Security-Policy"] == full.headers["Content-Security-Policy"]
+
+
+def test_with_a_token_the_page_is_open_and_the_data_is_not():
+    with serving(full_board(), token="t") as server:
+        assert get(server, "/").status_code == 200
+        assert get(server, "/?x=1").status_code == 200
+        for path in ("/status", "/metrics", "/readyz", "/watch/page", "/x"):
+            assert get(server, path).status_code == 401
+        assert get(server, "/status", Authorization="Bearer t").status_code == 200
+        assert requests.post(server.url + "/", timeout=10).status_code == 401

@@ -1,0 +1,352 @@
+"""The status page while time passes: polls, driver gone and back, focus kept, tokens."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+from support.exporter_http import address, serving
+from support.living_boards import BEGAN, LivingBoard, at_work, fleet, working
+from support.queries import until
+from support.status_window import kill, notice, row, states, status_page, texts, until_live
+from support.story import CONFLICT, Story
+
+pytestmark = pytest.mark.browser
+
+WATCH = """() => {
+  window.seen = { nodes: 0, sentence: 0, focus: 0 };
+  const isElement = (node) => node.nodeType === 1;
+  new MutationObserver((records) => {
+    for (const { addedNodes, removedNodes } of records)
+      window.seen.nodes += [...addedNodes, ...removedNodes].filter(isElement).length;
+  }).observe(document.body, { childList: true, subtree: true });
+  new MutationObserver((records) => { window.seen.sentence += records.length; })
+    .observe(document.getElementById("sentence"), { childList: true, characterData: true, subtree: true });
+}"""
+
+
+class Counted(LivingBoard):
+    """Counts how often it is asked, and by how many at once; ``hold`` keeps who asks waiting."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.go_on = threading.Event()
+        self.go_on.set()
+        self.asked = self.at_once = self.most_at_once = 0
+        self._lock = threading.Lock()
+
+    def __call__(self):
+        with self._lock:
+            self.asked += 1
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            self.go_on.wait(20)
+            return super().__call__()
+        finally:
+            with self._lock:
+                self.at_once -= 1
+
+
+def polls(living, more=2):
+    """Wait for further polls that begin after now."""
+    wanted = living.asked + more + 1
+    until(lambda: living.asked >= wanted, "the page asks again")
+
+
+def fail(living, name):
+    living.verdicts = {**living.verdicts, name: ("failed", f"{name} died")}
+
+
+# -- the driver goes, and comes back ----------------------------------------------------------
+
+
+def test_a_driver_that_is_gone_is_noticed_and_nothing_looks_true_any_more(windows):
+    with status_page(windows, at_work("a")) as (page, server):
+        until(lambda: server._farewell._pages, "the page waits for the farewell")
+        page.wait_for_timeout(1100)
+        kill(server)
+        notice(page, "The driver does not answer. It said no farewell", timeout=5000)
+        assert re.match(r"Last heard at \d\d:\d\d:\d\d, \d s ago", page.inner_text("#notice-age"))
+        assert page.get_attribute("body", "data-stale") == "true"
+        assert page.title() == "silent · telemetry"
+        assert list(states(page)) == ["a"]
+
+
+def test_a_driver_that_closes_in_good_order_is_told_from_one_that_is_gone(windows):
+    with status_page(windows, at_work("a")) as (page, server):
+        until(lambda: server._farewell._pages, "the page waits for the farewell")
+        server.close()
+        notice(page, "The monitor was closed in good order")
+        page.wait_for_timeout(2500)
+        assert "closed in good order" in page.inner_text("#notice-text")
+        assert page.title() == "closed · telemetry"
+
+
+def test_the_page_recovers_by_itself(windows):
+    with status_page(windows, at_work("a")) as (page, server):
+        host, port = address(server)
+        kill(server)
+        notice(page, "The driver does not answer")
+        with serving(at_work("b"), host=host, port=port):
+            until_live(page)
+            page.wait_for_selector('h3:text-is("b")')
+            assert list(states(page)) == ["b"]
+            assert not page.is_visible("#notice")
+
+
+def test_a_frozen_driver_is_noticed_though_it_holds_the_connection(windows):
+    living = at_work("a", kind=Counted)
+    with status_page(windows, living) as (page, _):
+        living.go_on.clear()
+        notice(page, "The driver does not answer", timeout=6000)
+        living.go_on.set()
+        until_live(page)
+
+
+def test_a_worker_that_stands_still_is_noticed(windows):
+    living = at_work("a")
+    with status_page(windows, living) as (page, _):
+        living.freeze()
+        notice(page, "The monitor stands still")
+        living.frozen = None
+        until_live(page)
+
+
+def test_what_answers_in_place_of_the_driver_is_told(windows):
+    with status_page(windows, at_work("a")) as (page, _):
+        page.route(
+            "**/status", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>")
+        )
+        notice(page, "Something answers in place of the driver (HTTP 502)")
+        page.unroute_all()
+        until_live(page)
+
+
+def test_before_the_first_look_the_page_says_so_and_then_shows_it(windows):
+    living = at_work("a")
+    shown = [None]
+    with status_page(windows, lambda: shown[0], query='body[data-connection="early"]') as (page, _):
+        assert "nothing has been looked at yet" in page.inner_text("#sentence")
+        assert not page.is_visible("#main")
+        shown[0] = living()
+        page.wait_for_selector("#queries .query")
+
+
+# -- polls ------------------------------------------------------------------------------------
+
+
+def test_there_is_never_more_than_one_question_at_once(windows):
+    living = at_work("a", kind=Counted)
+    with status_page(windows, living) as (page, _):
+        living.go_on.clear()
+        page.wait_for_timeout(1500)
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        living.go_on.set()
+        polls(living)
+        assert living.most_at_once == 1
+
+
+def test_ages_go_on_between_two_polls(windows):
+    with status_page(windows, at_work("a")) as (page, _):
+        page.route("**/status", lambda route: None)
+        first = page.inner_text(".query .commit .value")
+        page.wait_for_function(
+            "first => document.querySelector('.commit .value').textContent !== first", arg=first
+        )
+
+
+def test_behind_a_proxy_that_strips_a_path_the_page_asks_below_its_own_address(windows):
+    with serving(at_work("a")) as server:
+        page = windows.blank()
+        asked = []
+
+        def strip(route):
+            path = route.request.url.removeprefix(f"{server.url}/driver").removeprefix("/")
+            asked.append(path)
+            route.continue_(url=f"{server.url}/{path}")
+
+        page.route("**/driver/**", strip)
+        page.route("**/driver", strip)
+        for base in ("/driver/", "/driver"):
+            asked.clear()
+            page.goto(server.url + base)
+            page.wait_for_selector("#queries .query")
+            assert asked[:2] == ["", "status"]
+
+
+# -- who reads along is not disturbed ---------------------------------------------------------
+
+
+def test_polls_without_news_make_and_announce_nothing(windows):
+    living = at_work("a", "b", "c", kind=Counted)
+    with status_page(windows, living) as (page, _):
+        page.evaluate(WATCH)
+        polls(living, more=3)
+        assert page.evaluate("window.seen.nodes") == 0
+        assert page.evaluate("window.seen.sentence") == 0
+        fail(living, "b")
+        page.wait_for_selector('[data-state="failed"]')
+        assert page.evaluate("window.seen.sentence") > 0
+
+
+def test_focus_and_what_is_open_survive_that_a_query_moves_to_the_top(windows):
+    living = at_work("a", "b", "c", kind=Counted)
+    with status_page(windows, living) as (page, _):
+        summary = row(page, "c").locator("summary")
+        summary.focus()
+        page.keyboard.press("Enter")
+        fail(living, "c")
+        page.wait_for_selector('[data-state="failed"]')
+        assert list(states(page)) == ["c", "a", "b"]
+        assert summary.evaluate("e => e === document.activeElement")
+        assert row(page, "c").locator(".facts").is_visible()
+        fail(living, "a")
+        page.wait_for_selector('[data-state="failed"] h3:text-is("a")')
+        assert list(states(page)) == ["a", "c", "b"]
+        assert summary.evaluate("e => e === document.activeElement")
+
+
+def test_a_query_that_is_forgotten_leaves_and_a_new_one_comes(windows):
+    living = at_work("a", "b")
+    with status_page(windows, living) as (page, _):
+        living.story = fleet("b", "c")
+        page.wait_for_selector('h3:text-is("c")')
+        assert list(states(page)) == ["b", "c"]
+
+
+def test_an_alert_that_is_over_leaves(windows):
+    living = LivingBoard(working(Story(), "a").ended("a", at=BEGAN - 1, exception=CONFLICT))
+    with status_page(windows, living) as (page, _):
+        assert page.inner_text("#alerts-title") == "1 open alert"
+        living.story = fleet("a")
+        page.wait_for_selector("#alerts-section", state="hidden")
+
+
+# -- keyboard and screen reader ---------------------------------------------------------------
+
+
+def test_the_keyboard_reaches_everything_and_the_focus_is_seen(windows):
+    story = fleet("a", "b").ended("a", at=BEGAN - 1, exception=CONFLICT)
+    with status_page(windows, LivingBoard(story)) as (page, _):
+        reached = []
+        for _ in range(9):
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate(
+                "(({ tagName, textContent, id }) => id || textContent.trim() || tagName)(document.activeElement)"
+            ))  # fmt: skip
+            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        assert reached == [
+            "Skip to the queries", "a", "Runbook", "Evidence", "filter",
+            "More about a", "More about b", "link-status", "link-metrics",
+        ]  # fmt: skip
+
+
+def test_the_first_key_leads_past_the_alerts(windows):
+    with status_page(windows, at_work("a")) as (page, _):
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        assert page.evaluate("document.activeElement.id") == "queries"
+
+
+def test_the_filter_takes_names_and_states(windows):
+    living = at_work("bronze", "silver", "gold")
+    living.verdicts["gold"] = ("stalled", "no_trigger")
+    with status_page(windows, living) as (page, _):
+        page.fill("#filter", "  STALL ")
+        assert texts(page, ".query:visible h3") == ["gold"]
+        assert page.inner_text("#shown") == "1 of 3 shown"
+        page.fill("#filter", "zinc")
+        assert page.inner_text("#empty") == "No query matches “zinc”."
+        page.fill("#filter", "")
+        assert len(texts(page, ".query:visible h3")) == 3
+
+
+def test_the_filter_holds_while_the_queries_change(windows):
+    living = at_work("bronze", "silver", "gold")
+    with status_page(windows, living) as (page, _):
+        page.fill("#filter", "failed")
+        fail(living, "gold")
+        page.wait_for_selector('.query[data-state="failed"]')
+        assert texts(page, ".query:visible h3") == ["gold"]
+
+
+def test_a_screen_reader_finds_landmarks_headings_and_the_state_in_words(windows):
+    story = fleet("bronze", "doors").ended("doors", at=BEGAN - 1, exception=CONFLICT)
+    with status_page(windows, LivingBoard(story)) as (page, _):
+        told = page.locator("body").aria_snapshot()
+    for line in (
+        "- banner:",
+        '- heading "telemetry" [level=1]',
+        "- status: 1 of 2 queries is well; doors has failed.",
+        '- list "Queries by state":',
+        "- main:",
+        '- region "1 open alert":',
+        '- heading "QueryFailed of doors" [level=3]',
+        '- region "Queries":',
+        '- searchbox "Filter"',
+        '- heading "bronze" [level=3]',
+        '- meter "age of the last commit"',
+        '- region "The monitor itself":',
+        "- contentinfo:",
+    ):
+        assert line in told, told
+
+
+# -- a token ----------------------------------------------------------------------------------
+
+
+def test_a_driver_with_a_token_is_shown_to_who_has_it(windows):
+    living = at_work("a")
+    with status_page(windows, living, token="s3cret", query="#token") as (page, server):
+        assert page.inner_text("#sentence") == "This driver asks for a token."
+        assert not page.is_visible("#main")
+        page.fill("#token", "wrong")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#token-trouble:has-text('This token was refused.')")
+        page.fill("#token", "s3cret")
+        page.get_by_role("button", name="Show the status").click()
+        page.wait_for_selector("#queries .query")
+        assert not page.is_visible("#token-form")
+        assert page.url == f"{server.url}/"
+        page.reload()
+        page.wait_for_selector("#queries .query")
+        other = windows.open(server.url)
+        other.wait_for_selector("#token", state="visible")
+
+
+# -- many queries -----------------------------------------------------------------------------
+
+
+def test_two_hundred_queries_are_shown_and_changed_without_being_made_anew(windows):
+    names = [f"query_{number:03}" for number in range(200)]
+    living = at_work(*names, kind=Counted)
+    with status_page(windows, living) as (page, _):
+        assert page.locator(".query").count() == 200
+        assert page.inner_text("#sentence") == "All 200 queries are well."
+        page.evaluate(WATCH)
+        page.evaluate(
+            "document.querySelectorAll('.query').forEach((node) => { node.mine = true; })"
+        )
+        polls(living)
+        assert page.evaluate("window.seen.nodes") == 0
+        fail(living, "query_150")
+        page.wait_for_selector('[data-state="failed"]')
+        assert next(iter(states(page))) == "query_150"
+        kept = page.evaluate(
+            "[...document.querySelectorAll('.query')].filter((node) => node.mine).length"
+        )
+        assert kept == 200
+
+
+def test_a_page_gives_way_to_those_who_watch_from_outside(windows):
+    with status_page(windows, at_work("a")) as (_, server):
+        farewell = server._farewell
+        until(lambda: farewell._pages == 1, "the page waits")
+        watchers = [threading.Thread(target=farewell.wait, daemon=True) for _ in range(4)]
+        for watcher in watchers:
+            watcher.start()
+        until(
+            lambda: farewell._waiting == 4 and farewell._pages == 0, "the page has left its place"
+        )

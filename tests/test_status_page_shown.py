@@ -1,0 +1,286 @@
+"""What the status page shows, in a real browser."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+import pytest
+from support.exporter_boards import MONITOR
+from support.living_boards import BEGAN, HOSTILE, LivingBoard, at_work, fleet, in_flight, working
+from support.status_window import AUDIT, row, seconds_until, states, status_page, texts
+from support.story import CONFLICT, Story
+
+from querypulse.alerting.alert import Alert
+from querypulse.exporter.board import STATES
+
+pytestmark = pytest.mark.browser
+
+WHY = f"{CONFLICT} to table alerts by a concurrent update"
+
+
+def incident():
+    """Of four queries ``alerts`` is dead, and ``gold`` of the roster was never seen."""
+    story = fleet("bronze", "doors", "alerts", "tyres")
+    story.ended("alerts", at=BEGAN - 3, exception=WHY)
+    return LivingBoard(story, expected=("bronze", "alerts", "gold"))
+
+
+def every_state():
+    living = LivingBoard(fleet(*(f"q-{state}" for state in STATES)))
+    living.verdicts = {f"q-{state}": (state, f"because it is {state}") for state in STATES}
+    return living
+
+
+@pytest.fixture
+def page(windows):
+    """The page of the incident."""
+    with status_page(windows, incident()) as (page, _):
+        yield page
+
+
+def failing(name):
+    def change(living):
+        living.verdicts = {**living.verdicts, name: ("failed", f"{name} died")}
+
+    return change
+
+
+def test_a_change_is_shown_within_two_seconds(windows):
+    living = at_work("a", "b", "c")
+    with status_page(windows, living) as (page, _):
+        took = [
+            seconds_until(
+                page, f'.query[data-state="failed"] h3:text-is("{name}")', living, failing(name)
+            )
+            for name in ("a", "b", "c")
+        ]
+    assert sorted(took)[1] < 2.0
+
+
+def test_one_sentence_says_how_many_are_well_and_who_is_not(page):
+    assert (
+        page.inner_text("#sentence")
+        == "3 of 5 queries are well; alerts has failed and gold is missing."
+    )
+    assert texts(page, "#counts li") == ["1 failed", "1 missing", "3 running"]
+    assert texts(page, ".identity > *")[:2] == ["telemetry", "Spark 4.0.0"]
+
+
+def test_the_tab_tells_the_worst_state_by_title_and_icon(page):
+    assert page.title() == "failed: alerts · 3/5 · telemetry"
+    icon = page.get_attribute("#icon", "href")
+    assert icon.startswith("data:image/svg+xml,")
+    assert "D55E00" in icon
+
+
+def test_queries_stand_worst_first_and_what_is_ignored_last(windows):
+    living = every_state()
+    living.ignored = ("q-failed",)
+    living.verdicts.pop("q-failed")
+    with status_page(windows, living) as (page, _):
+        shown = states(page)
+        assert list(shown) == [*(f"q-{state}" for state in STATES[1:]), "q-failed"]
+        assert list(shown.values())[:-1] == list(STATES[1:])
+        assert row(page, "q-failed").locator(".marks").inner_text() == "ignored"
+        assert "q-failed" not in page.inner_text("#sentence")
+        assert page.title().startswith("missing: q-missing")
+
+
+def test_a_query_tells_its_reason_and_its_figures(windows):
+    living = LivingBoard(in_flight(fleet("busy", "calm"), "busy", "calm", at=BEGAN - 1))
+    with status_page(windows, living) as (page, _):
+        busy = row(page, "busy")
+        assert busy.locator(".badge").inner_text().strip() == "running"
+        last_commit, flight, lag, rate, batches = busy.locator("dl.figures dd").all_inner_texts()
+        assert re.fullmatch(r"\d s / 60 s", last_commit.strip())
+        assert re.fullmatch(r"#12, \d+ s", flight)
+        assert (lag, rate, batches.strip()) == ("60", "13 rows/s", "1.5 s")
+        assert row(page, "calm").locator("dl.figures dd").nth(1).inner_text() == "\u2013"
+
+
+def test_what_is_asked_for_rarely_is_one_press_away(page):
+    alerts = row(page, "alerts")
+    assert not alerts.locator(".facts").is_visible()
+    alerts.locator("summary").click()
+    facts = dict(zip(alerts.locator(".facts dt").all_inner_texts(), alerts.locator(".facts dd").all_inner_texts(), strict=True))  # fmt: skip
+    assert facts["error class"] == "ConcurrentAppendException"
+    assert facts["trigger"] == "ProcessingTime(5 s)"
+    assert facts["last committed batch"] == "#11"
+    assert facts["run id"] == "alerts-1"
+
+
+def test_pictures_have_the_same_in_words(page):
+    meter = row(page, "bronze").get_by_role("meter", name="age of the last commit")
+    assert re.fullmatch(
+        r"last commit \d+ s ago, 60 s are allowed", meter.get_attribute("aria-valuetext")
+    )
+    assert meter.get_attribute("aria-valuemax") == "60"
+    words = row(page, "bronze").get_by_role("img").get_attribute("aria-label")
+    assert re.fullmatch(r"12 batches: the last took .* s, the median .* s, the longest .* s", words)
+
+
+def test_the_bar_grows_with_the_age_of_the_last_commit(windows):
+    story = working(Story(), "old", ago=45.0)
+    living = LivingBoard(working(story, "new", ago=1.0))
+    with status_page(windows, living) as (page, _):
+        filled = {
+            name: float(
+                row(page, name).locator(".fill").evaluate("e => e.style.getPropertyValue('--used')")
+            )
+            for name in ("old", "new")
+        }
+    assert filled["new"] < 0.25
+    assert filled["old"] > 0.7
+
+
+def test_an_idle_query_has_no_window_to_fill(windows):
+    story = working(Story(), "nightly", ago=400.0).idle("nightly", at=BEGAN - 1)
+    with status_page(windows, LivingBoard(story)) as (page, _):
+        nightly = row(page, "nightly")
+        assert nightly.locator(".badge").inner_text().strip() == "idle"
+        assert (
+            nightly.locator(".fill").evaluate("e => e.style.getPropertyValue('--used')") == "0.00"
+        )
+        assert (
+            nightly.locator(".reason").inner_text()
+            == "it asked its sources, and there was nothing new"
+        )
+        assert "nothing to commit since" in nightly.get_by_role("meter").get_attribute(
+            "aria-valuetext"
+        )
+        assert page.inner_text("#sentence") == "The query is well."
+
+
+def test_a_name_of_the_roster_that_nobody_has_seen_says_so(page):
+    gold = row(page, "gold")
+    assert gold.locator(".marks").inner_text() == "never seen"
+    assert gold.get_by_role("meter").get_attribute("aria-valuetext") == "never seen"
+    assert page.inner_text("#roster") == "Roster: 3 expected, not seen: gold."
+
+
+def test_open_alerts_come_first_with_their_runbook_and_their_evidence(page):
+    card = page.locator(".alert").first
+    assert card.locator("h3").inner_text() == "QueryFailed of alerts"
+    assert (
+        card.locator(".summary").inner_text()
+        == "Streaming query alerts is dead: ConcurrentAppendException"
+    )
+    assert re.fullmatch(r"since \d\d:\d\d:\d\d, for \d+ s", card.locator(".when").inner_text())
+    link = card.get_by_role("link", name="Runbook")
+    assert link.get_attribute("href") == "https://runbooks.example/QueryFailed.md"
+    assert link.get_attribute("rel") == "noopener noreferrer"
+    card.locator("summary").click()
+    assert "seen by" in card.locator("dt").all_inner_texts()
+    above = page.locator("#alerts").bounding_box()["y"]
+    assert above < page.locator("#queries").bounding_box()["y"]
+
+
+def test_an_alert_leads_to_its_query_though_the_filter_hides_it(page):
+    page.fill("#filter", "bronze")
+    page.locator(".alert").first.get_by_role("button", name="alerts").click()
+    assert page.evaluate("document.activeElement.querySelector('h3').textContent") == "alerts"
+    assert page.input_value("#filter") == ""
+
+
+def test_the_monitor_tells_its_own_health(windows):
+    living = LivingBoard(fleet("a"), monitor=MONITOR)
+    with status_page(windows, living) as (page, _):
+        facts = dict(zip(texts(page, "#monitor dt"), texts(page, "#monitor dd"), strict=True))
+        assert re.fullmatch(r"\d s ago", facts["heartbeat"])
+        assert facts["listener"] == "registered, raw path, registered anew 1 times"
+        assert facts["dropped"] == "7 (mailbox_full 7)"
+        assert facts["errors contained"] == "1 (worker 1)"
+        assert facts["spool"] == "/spool: no space left on device"
+        assert texts(page, "#receivers tr:first-child > *") == [
+            "webhook", "5", "2 (transient 2)", "1", "0", "open: left alone for a while",
+        ]  # fmt: skip
+        assert texts(page, "#receivers tr:last-child > *")[4] == "1 (poison 1)"
+
+
+def test_without_queries_the_page_says_so(windows):
+    with status_page(windows, LivingBoard(), query="#empty") as (page, _):
+        assert page.inner_text("#sentence") == "No query is watched."
+        assert page.inner_text("#empty").startswith("No streaming query has been started")
+
+
+# -- hostile data -----------------------------------------------------------------------------
+
+
+def test_hostile_texts_stay_texts(windows):
+    story = working(Story(), HOSTILE).ended(
+        HOSTILE, at=BEGAN - 1, exception=f"{HOSTILE}: {HOSTILE}"
+    )
+    living = LivingBoard(story, expected=(f"{HOSTILE}2",))
+    living.change = lambda shown: msgspec.structs.replace(shown, app=HOSTILE, spark_version=HOSTILE)
+    with status_page(windows, living) as (page, _):
+        assert row(page, HOSTILE).locator("h3").inner_text() == HOSTILE
+        assert page.inner_text("#app") == HOSTILE
+        assert page.locator("img, body script:not([type=module])").count() == 0
+        assert "onerror" in page.locator(".alert .reason").first.inner_text()
+        assert page.title() != "owned"
+
+
+@pytest.mark.parametrize(
+    "address", ["javascript:alert(1)", "data:text/html,x", "file:///etc", "no address"]
+)
+def test_a_runbook_that_is_no_web_address_is_no_link(windows, address):
+    labels = {"alertname": "X", "app": "a", "query": "*", "severity": "critical"}
+    alert = Alert(labels, {"summary": "s", "runbook_url": address}, BEGAN)
+    living = LivingBoard(fleet("a"))
+    living.change = lambda shown: msgspec.structs.replace(shown, alerts=(alert,))
+    with status_page(windows, living) as (page, _):
+        assert page.locator(".runbook").inner_text() == address
+        assert page.locator(".alert a").count() == 0
+        assert page.locator(".alert h3").inner_text() == "X of the whole driver"
+
+
+# -- for every eye ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("stale", ["false", "true"])
+def test_every_text_has_contrast_enough(windows, scheme, stale):
+    living = every_state()
+    living.ignored = ("q-idle",)
+    living.monitor = MONITOR
+    with status_page(windows, living, color_scheme=scheme) as (page, _):
+        page.locator("summary").first.click()
+        assert page.evaluate(AUDIT, stale) == []
+
+
+def test_the_page_follows_the_wish_for_light_or_dark(windows):
+    grounds = set()
+    for scheme in ("light", "dark"):
+        with status_page(windows, incident(), color_scheme=scheme) as (page, _):
+            ground = page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+            grounds.add((scheme, sum(map(int, re.findall(r"\d+", ground))) > 380))
+    assert grounds == {("light", True), ("dark", False)}
+
+
+def test_a_phone_never_scrolls_sideways(windows):
+    story = fleet("bronze", "a_very_long_name_" * 8)
+    story.ended("a_very_long_name_" * 8, at=BEGAN - 3, exception=f"E: {'x' * 300}")
+    living = LivingBoard(story, monitor=MONITOR)
+    with status_page(windows, living, viewport={"width": 360, "height": 700}) as (page, _):
+        for summary in page.locator("summary").all():
+            summary.click()
+        assert page.evaluate("document.documentElement.scrollWidth") == 360
+        assert page.locator(".query dt").first.is_visible()
+
+
+def test_paper_gets_every_query_and_no_controls(windows):
+    with status_page(windows, incident()) as (page, _):
+        page.emulate_media(media="print")
+        assert not page.locator("#filter").is_visible()
+        assert (
+            page.locator(".query").first.evaluate("e => getComputedStyle(e).contentVisibility")
+            == "visible"
+        )
+
+
+def test_nothing_moves_for_those_who_want_no_motion(windows):
+    with status_page(windows, incident(), reduced_motion="reduce") as (page, _):
+        assert page.locator(".fill").first.evaluate(
+            "e => getComputedStyle(e).transitionDuration"
+        ) in ("0s", "1e-05s")

@@ -1,0 +1,1 @@
+"""Takes the pictures in ``docs/pictures`` anew."""

@@ -1,0 +1,81 @@
+"""The status page during the incident of ``querypulse demo``: nothing in it is made up."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+AFTER_SECONDS = 60
+"""So long all is well first: sparklines want batches."""
+PATIENCE_MILLISECONDS = 180_000.0
+MAX_BYTES = 200_000
+DEMO = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
+ADDRESS = re.compile(r"status page: (\S+)")
+INCIDENT = "text=7 of 8 queries are well; alert_resolution has failed."
+WINDOWS: dict[str, dict[str, Any]] = {
+    "status-page-light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
+    "status-page-dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
+    "status-page-phone": {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 1.5},
+}
+
+
+def take(folder: Path) -> None:
+    """Play the demo and take each picture while its query 8 is dead."""
+    with _demo() as address, _chromium() as browser:
+        pages = {name: _open(browser, address, options) for name, options in WINDOWS.items()}
+        for name, page in pages.items():
+            page.wait_for_selector(INCIDENT)
+            page.wait_for_selector("#alerts li")
+            path = folder / f"{name}.png"
+            page.screenshot(path=path, full_page="phone" not in name, animations="disabled")
+            _check_size(path)
+
+
+def _open(browser: Browser, address: str, options: dict[str, Any]) -> Page:
+    page = browser.new_page(**options)
+    page.set_default_timeout(PATIENCE_MILLISECONDS)
+    page.goto(address)
+    return page
+
+
+@contextmanager
+def _demo() -> Iterator[str]:
+    command = [sys.executable, "-Iuc", DEMO, "demo", "--after", str(AFTER_SECONDS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
+        try:
+            yield _address(process.stdout)
+        finally:
+            process.terminate()
+
+
+def _address(said: IO[str] | None) -> str:
+    """Where the demo says its page is."""
+    for line in said or ():
+        found = ADDRESS.search(line)
+        if found is not None:
+            return found[1]
+    raise SystemExit("the demo ended before it told the address of its status page")
+
+
+@contextmanager
+def _chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+def _check_size(path: Path) -> None:
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise SystemExit(f"{path}: {size} bytes, {MAX_BYTES} are allowed")
