@@ -16,7 +16,12 @@ from support.queries import until
 
 import querypulse.dashboards
 
-pytestmark = [pytest.mark.grafana, pytest.mark.prometheus, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.grafana,
+    pytest.mark.prometheus,
+    pytest.mark.slow,
+    pytest.mark.timeout(900),  # an image has to come first
+]
 
 SHIPPED = Path(querypulse.dashboards.__file__).parent / "grafana"
 UIDS = ("querypulse-fleet", "querypulse-query")
