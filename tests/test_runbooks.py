@@ -8,7 +8,7 @@ import subprocess
 import msgspec
 import pytest
 import yaml
-from support.repository import evidence_of, families, fenced, metrics_in, runbooks, series
+from support.repository import evidence_of, families, fenced, grafana, metrics_in, runbooks, series
 
 from querypulse.exporter.status import Status
 
@@ -55,6 +55,24 @@ def test_diagnosis_says_where_to_look(name, where):
 def test_a_runbook_says_what_to_do_and_when_it_is_silent(name):
     assert "\n* " in section(name, "Mitigation")
     assert "\n* " in section(name, "When it does not fire")
+
+
+def panels():
+    """(dashboard's title, panel's title) of everything that Grafana shows."""
+    found = set()
+    for dashboard in grafana().values():
+        name = dashboard["title"].rpartition(" ")[2].capitalize()
+        for panel in dashboard["panels"]:
+            found |= {(name, one["title"]) for one in (panel, *panel.get("panels", []))}
+    return found
+
+
+@pytest.mark.parametrize("name", ABOUT_DRIVERS)
+def test_a_panel_that_is_named_is_in_its_dashboard(name):
+    named = re.findall(r"\*(Fleet|Query)\*,\s+\*([^*]+)\*", RUNBOOKS[name])
+
+    assert {(board, " ".join(title.split())) for board, title in named} <= panels()
+    assert named or "Grafana, *" not in RUNBOOKS[name]
 
 
 # -- what is copied ---------------------------------------------------------------------------------
