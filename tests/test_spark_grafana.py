@@ -94,8 +94,8 @@ def test_starts_are_told_in_milliseconds_as_grafana_takes_them(observed):
     [
         ("spark_streaming_query_state_of_mind", "", "no series"),
         ("sum by (app) (spark_streaming_query_active)", "{{query}}", "without the labels"),
-        ("spark_streaming_query_active / 0", "", "no numbers"),
-        ("0 * spark_streaming_query_active / 0", "", "no number"),
+        ("spark_streaming_query_active / 0", "", "no number"),
+        ("1 / spark_streaming_query_active", "", "values that are no numbers"),
     ],
 )
 def test_a_target_that_shows_nothing_would_be_noticed(observed, expression, legend, why):
@@ -108,7 +108,7 @@ def test_every_variable_has_values(observed, name):
         selector, label = series_of(variable)
         asked = {"match[]": filled(selector), "start": str(time.time() - SEEN_SECONDS)}
         values = observed.prometheus.get(f"label/{label}/values", asked)
-        assert values, variable["name"]
+        assert values
 
 
 def test_a_query_chosen_by_its_name_is_the_only_one_shown(observed):
@@ -137,8 +137,8 @@ def test_the_panel_shows_the_state_that_the_driver_shows(observed):
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_the_panels_can_be_drawn(observed, name, tmp_path):
-    """With QUERYPULSE_PICTURES set, into that folder: those of the documents are made so."""
-    folder = Path(os.environ.get("QUERYPULSE_PICTURES", tmp_path))
+    """With PICTURES_FOLDER set, into that folder: those of the documents are made so."""
+    folder = Path(os.environ.get("PICTURES_FOLDER", tmp_path))
     picture = folder.resolve() / f"{name}.svg"
     command = [sys.executable, "-m", "tools.grafana.picture", observed.prometheus.url]
     command += [str(FOLDER / f"{name}.json"), str(picture), "--minutes", "4"]

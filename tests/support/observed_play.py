@@ -62,7 +62,7 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         **{**SETTINGS, "expected_queries": ["never_started", WELL]},
     )
     say(sidecar.url)
-    cage.start(cage.rate(), WELL, trigger=BRISK)
+    cage.start(cage.rate().dropDuplicates(["value"]), WELL, trigger=BRISK)
     start_idle(cage)
     blows = {SLOW: busy(cage), HUNG: Blow(cage), DEAD: Blow(cage, die)}
     for name, blow in blows.items():

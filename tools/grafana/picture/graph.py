@@ -33,7 +33,8 @@ def draw_graph(panel: Json, answers: Answers, box: Box, noted: list[Note]) -> li
     names, used = _legend(lines, box)
     plot = box.inset(58, 6, 10, 20 + used)
     tops = _stacked(lines)
-    marks = heights(max(value for one in tops for _, value in one))
+    largest = max([lines[0].fields.get("axisSoftMax", 0), *(v for one in tops for _, v in one)])
+    marks = heights(largest, lines[0].fields["unit"])
     frame = Frame(plot, answers.start, answers.end, marks[-1])
     parts = [*_axes(frame, marks, lines[0].fields), *drawn_notes(noted, answers, plot)]
     for one, top in zip(lines, tops, strict=True):

@@ -8,14 +8,17 @@ from datetime import datetime, timezone
 STEPS = (1, 2, 2.5, 5, 10)
 MINUTES = (0.25, 0.5, 1, 2, 5, 10, 15, 30, 60)
 TICKS = 4
+SPANS = (15, 20, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400)
 MINUTE = 60
 
 
-def heights(top: float) -> list[float]:
+def heights(top: float, unit: str) -> list[float]:
     """Marks from 0 up, so that the last is ``top`` or above."""
     rough = (top or 1) / TICKS
     size: float = 10 ** math.floor(math.log10(rough))
     step = next(one * size for one in STEPS if one * size >= rough * 0.999)
+    if unit == "s" and top > MINUTE:
+        step = next((one for one in SPANS if one >= rough), step)
     return [place * step for place in range(math.ceil((top or 1) / step - 1e-9) + 1)]
 
 
