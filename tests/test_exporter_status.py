@@ -18,6 +18,11 @@ CONTRACT = [
     "name", "id", "run_id", "state", "reason", "last_commit_batch", "last_commit_age_seconds",
     "window_seconds", "batch_in_flight_seconds", "lag_offsets", "error_class",
 ]  # fmt: skip
+ADDED = [
+    "expected", "ignored", "started_at", "restarts", "trigger", "sink", "batch_in_flight",
+    "last_idle_age_seconds", "recent_batch_seconds", "input_rows_per_second",
+    "processed_rows_per_second",
+]  # fmt: skip
 
 
 def queries(shown):
@@ -39,10 +44,10 @@ def test_the_states_and_outcomes_are_those_of_alerting():
     assert outbox.LOSSES == LOSS_REASONS
 
 
-def test_json_has_exactly_the_fields_of_the_contract():
+def test_json_has_the_fields_of_the_contract_and_what_the_page_needs_besides():
     shown = as_json(full_board())
-    assert list(shown) == ["app", "spark_version", "queries", "alerts", "monitor"]
-    assert all(list(query) == CONTRACT for query in shown["queries"])
+    assert list(shown) == ["app", "spark_version", "queries", "alerts", "monitor", "at"]
+    assert all(list(query) == CONTRACT + ADDED for query in shown["queries"])
     assert (shown["app"], shown["spark_version"]) == ("shop", "4.0.0")
 
 
@@ -55,6 +60,44 @@ def test_a_busy_query_shows_its_commit_its_batch_and_the_sum_of_its_known_lags()
     assert busy.lag_offsets == 42.0
     assert busy.window_seconds == 60.0
     assert busy.error_class is None
+
+
+def test_the_moment_and_the_start_of_a_run_are_iso_8601():
+    shown = full_board()
+    assert status(shown).at == "2023-11-14T22:13:20.000+00:00"
+    assert queries(shown)["busy"].started_at == "2023-11-14T22:11:50.000+00:00"
+    assert queries(shown)["absent"].started_at is None
+
+
+def test_a_busy_query_shows_how_it_runs_and_how_its_batches_went():
+    busy = queries(full_board())["busy"]
+    assert (busy.expected, busy.ignored, busy.restarts) == (True, False, 0)
+    assert (busy.trigger, busy.sink) == ("ProcessingTime", "noop")
+    assert (busy.batch_in_flight, busy.recent_batch_seconds) == (8, (2.0,))
+    assert (busy.input_rows_per_second, busy.processed_rows_per_second) == (50.0, 500.0)
+    assert busy.last_idle_age_seconds is None
+
+
+def test_an_idle_query_shows_since_when_it_was_seen_to_have_nothing_to_do():
+    story = Story().started(at=0).commit(batch=1, at=10).idle(at=90)
+    assert queries(board(story))["a"].last_idle_age_seconds == 10.0
+
+
+def test_the_last_thirty_batches_are_shown_as_they_were_and_outlive_a_restart():
+    story = Story().started(at=0)
+    for batch in range(40):
+        story.commit(batch=batch, at=batch, seconds=1.0)
+    story.commit(batch=40, at=40, seconds=500.0).started(run=2, at=50)
+    shown = queries(board(story))["a"].recent_batch_seconds
+    assert shown == (*(1.0,) * 29, 500.0)
+
+
+def test_who_is_ignored_and_who_is_on_the_roster_is_shown():
+    shown = board(Story().started(at=0).started("b", at=0), expected=("b",))
+    told = {query.name: (query.expected, query.ignored) for query in status(shown).queries}
+    assert told == {"a": (False, False), "b": (True, False)}
+    ignored = {**shown.verdicts, "a": Verdict(State.IDLE, ignored=True)}
+    assert queries(msgspec.structs.replace(shown, verdicts=ignored))["a"].ignored is True
 
 
 def test_a_dead_query_shows_its_error_and_no_batch_in_flight():

@@ -14,7 +14,7 @@ from support.queries import until
 from support.watching import address, get, serving
 
 from querypulse.exporter import farewell
-from querypulse.exporter.farewell import MAX_WAITING, Farewell
+from querypulse.exporter.farewell import MAX_PAGES, MAX_WAITING, Farewell
 
 
 @pytest.fixture
@@ -126,3 +126,63 @@ def test_a_farewell_is_heard_by_those_who_come_later():
     assert not farewell.say(0.0)
     assert farewell.wait()
     assert farewell.said
+
+
+# -- status pages, which give way -------------------------------------------------------------
+
+
+def test_a_status_page_is_told_of_a_close_in_good_order_too():
+    with serving() as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, server, "/watch/page")
+        until(lambda: server._farewell._pages == 1, "the page waits")
+        server.close()
+        assert answer.result().json() == {"status": "stopped"}
+
+
+def test_a_page_is_answered_while_all_goes_on_after_a_while(short_wait):
+    with serving() as server:
+        began = time.monotonic()
+        assert get(server, "/watch/page").json() == {"status": "running"}
+        assert time.monotonic() - began >= 0.2
+
+
+def test_a_third_page_is_answered_at_once():
+    with serving() as server, ThreadPoolExecutor(MAX_PAGES) as pool:
+        for _ in range(MAX_PAGES):
+            pool.submit(get, server, "/watch/page")
+        until(lambda: server._farewell._pages == MAX_PAGES, "two pages wait")
+        began = time.monotonic()
+        assert get(server, "/watch/page").json() == {"status": "running"}
+        assert time.monotonic() - began < 2
+        server.close()
+
+
+def test_a_page_finds_no_place_where_four_watch():
+    with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
+        for _ in range(MAX_WAITING):
+            pool.submit(get, server, "/watch")
+        until(lambda: waiting(server, MAX_WAITING), "four wait")
+        assert get(server, "/watch/page").json() == {"status": "running"}
+        server.close()
+
+
+def test_four_watchers_are_told_though_pages_came_first():
+    with serving() as server, ThreadPoolExecutor(MAX_WAITING + MAX_PAGES) as pool:
+        pages = [pool.submit(get, server, "/watch/page") for _ in range(MAX_PAGES)]
+        until(lambda: server._farewell._pages == MAX_PAGES, "two pages wait")
+        watchers = [pool.submit(get, server, "/watch") for _ in range(MAX_WAITING)]
+        assert {page.result().json()["status"] for page in pages} == {"running"}
+        until(lambda: waiting(server, MAX_WAITING), "four watch")
+        server.close()
+        assert {one.result().json()["status"] for one in watchers} == {"stopped"}
+
+
+def test_a_page_keeps_its_place_while_there_is_another():
+    with serving() as server, ThreadPoolExecutor(2) as pool:
+        page = pool.submit(get, server, "/watch/page")
+        until(lambda: server._farewell._pages == 1, "the page waits")
+        pool.submit(get, server, "/watch")
+        until(lambda: waiting(server), "somebody watches")
+        assert not page.done()
+        server.close()
+        assert page.result().json() == {"status": "stopped"}

@@ -3,6 +3,7 @@
 const BAR = 3;
 const BARS = 30;
 const HEIGHT = 24;
+const CUT_AT_MEDIANS = 4;
 
 /** How much of its window a query has used since its last commit. */
 class CommitMeter {
@@ -79,13 +80,14 @@ class Sparkline {
   }
 }
 
+/** One long batch shall not make all others look alike: what is much longer is cut. */
 function bars(seconds) {
-  const longest = Math.max(...seconds, 1e-9);
+  const full = Math.min(Math.max(...seconds, 1e-9), (median(seconds) || Infinity) * CUT_AT_MEDIANS);
   return seconds
     .slice(-BARS)
     .map((value, index) => {
       const x = (index + 0.5) * BAR;
-      const height = Math.max(1, (value / longest) * HEIGHT);
+      const height = Math.max(1, (Math.min(value, full) / full) * HEIGHT);
       return `M${x} ${HEIGHT}V${(HEIGHT - height).toFixed(1)}`;
     })
     .join("");

@@ -32,7 +32,7 @@ function monitorFacts(monitor, now, elapsed) {
     ["callback", timing(monitor.callback_seconds)],
     ["mailbox", `${amount(monitor.mailbox_depth)} waiting`],
     ["dropped", itemised(monitor.events_dropped), total(monitor.events_dropped) ? "note" : ""],
-    ["errors contained", itemised(monitor.internal_errors), total(monitor.internal_errors) ? "bad" : ""],
+    ["errors", itemised(monitor.internal_errors), total(monitor.internal_errors) ? "bad" : ""],
   ];
   if (monitor.spool_problem) facts.push(["spool", monitor.spool_problem, "bad"]);
   if (!monitor.receivers.length) facts.push(["receivers", "none: nobody is told", "note"]);
@@ -55,12 +55,12 @@ function listener({ listener_path: path, listener_registered: registered, reregi
 function probe({ probe_age_seconds: seconds, probe_seconds: looks }, elapsed) {
   if (seconds === null) return ["probe", "has not looked yet", "note"];
   const since = seconds + elapsed;
-  return ["probe", `${age(since)} ago; ${timing(looks)}`, since > LATE_PROBE ? "bad" : ""];
+  return ["probe", `${age(since)} ago, ${timing(looks)}`, since > LATE_PROBE ? "bad" : ""];
 }
 
 function timing({ count, p99_seconds: p99 }) {
   if (!count) return "none yet";
-  return p99 === null ? `${amount(count)} times` : `${amount(count)} times, 99 % within ${micro(p99)}`;
+  return p99 === null ? "more than 1 % off the scale" : `99 % within ${micro(p99)}`;
 }
 
 function micro(seconds) {
