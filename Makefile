@@ -62,6 +62,7 @@ dashboards: $(VENV)/.tests
 ## make pictures   the pictures of README and docs anew, from a real driver
 pictures: $(VENV)/.tests
 	$(BIN)/python -m tools.pictures
+	PICTURES_FOLDER=docs/pictures $(BIN)/python -Im pytest tests/test_spark_grafana.py -k drawn
 
 ## make stack      a demo driver, Prometheus, Alertmanager and Grafana in containers
 stack: $(VENV)/.spark
