@@ -267,6 +267,20 @@ def test_a_wrong_setting_is_refused_before_anything_is_written(export, tmp_path,
     assert not (tmp_path / "stack").exists()
 
 
+@pytest.mark.parametrize(
+    "address", ["", "runbooks", "ftp://h/x", 'https://h/"x', "https://h/a b", "https://h/#{{x}}"]
+)
+def test_an_address_of_runbooks_that_would_break_a_file_is_refused(
+    export, tmp_path, monkeypatch, address
+):
+    monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", address)
+    code, output, errors = export(tmp_path / "stack")
+
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert "setting 'runbook_base_url'" in errors
+    assert not (tmp_path / "stack").exists()
+
+
 # -- from the wheel -------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ... import dashboards
-from ..configuration.settings import DEFAULT_RUNBOOKS
+from ..configuration.settings import DEFAULT_RUNBOOKS, Settings, SettingsError
 from ..configuration.settings_sources import load_settings
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ FOLDERS = ("alertmanager", "compose", "grafana", "prometheus", "runbooks")
 FILE_MODE = 0o644
 """Prometheus and Grafana run as users of their own."""
 NAMED = 5
+"""So many files that differ are named."""
 WRITTEN_IN_PART = 1
+_ADDRESS = re.compile(r"https?://[\w.~:/?=&%@+,;!*-]+", re.ASCII)
 
 
 class ExportError(Exception):
@@ -57,7 +60,7 @@ def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) ->
         SettingsError: a setting is unknown or not allowed.
 
     """
-    base = load_settings({}, environment, {}).settings.runbook_base_url.rstrip("/")
+    base = _runbooks(load_settings({}, environment, {}).settings)
     folder = Path(request.folder)
     shipped = {folder / name: content for name, content in shipped_files(base).items()}
     try:
@@ -67,6 +70,16 @@ def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) ->
     except OSError as error:
         raise ExportError(_refused(error.filename, error.strerror)) from None
     return _write(folder, {path: shipped[path] for path in differing}, len(shipped))
+
+
+def _runbooks(settings: Settings) -> str:
+    """Where links are to lead, as it can stand in YAML, JSON and Markdown."""
+    if _ADDRESS.fullmatch(settings.runbook_base_url) is None:
+        raise SettingsError(
+            "setting 'runbook_base_url': to export dashboards it must be an http or https "
+            f"address without spaces and quotes (given: {settings.runbook_base_url!r})"
+        )
+    return settings.runbook_base_url.rstrip("/")
 
 
 def shipped_files(runbook_base_url: str) -> dict[str, bytes]:
