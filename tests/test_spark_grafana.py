@@ -141,8 +141,8 @@ def test_the_panels_can_be_drawn(observed, name, tmp_path):
     folder = Path(os.environ.get("PICTURES_FOLDER", tmp_path))
     picture = folder.resolve() / f"{name}.svg"
     command = [sys.executable, "-m", "tools.grafana.picture", observed.prometheus.url]
-    command += [str(FOLDER / f"{name}.json"), str(picture), "--minutes", "4"]
-    command += ["--query", "hung"] if name == "query" else []
+    command += [str(FOLDER / f"{name}.json"), str(picture), "--minutes", "2"]
+    command += ["--app", "observed", "--query", "hung"] if name == "query" else []
 
     subprocess.run(command, cwd=ROOT, check=True)
 

@@ -47,7 +47,7 @@ def open_alerts() -> Json:
             "open for, says querypulse": now(open_for(OPEN_ALERTS)),
             "open for, says Prometheus": now(open_for(PROMETHEUS_ALERTS)),
         },
-        (24, 6),
+        (24, 7),
         overrides=[
             column(
                 "severity",
@@ -102,7 +102,7 @@ def queries() -> Json:
             "stands": now(failure),
             "instance": None,
         },
-        (24, 10),
+        (24, 12),
         overrides=_query_columns(),
         sort=("state", True),
         empty="no query seen",

@@ -72,9 +72,12 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60, help="how much time is shown")
     parser.add_argument("--until", type=float, default=time.time(), help="Unix seconds")
     parser.add_argument("--query", default=".+", help="which queries, as a regex")
+    parser.add_argument("--app", default=".+", help="which applications, as a regex")
     asked = parser.parse_args()
     start = asked.until - 60 * asked.minutes
-    answers = Answers(asked.prometheus, start, asked.until, {"query": asked.query})
+    answers = Answers(
+        asked.prometheus, start, asked.until, {"query": asked.query, "app": asked.app}
+    )
     dashboard = json.loads(asked.dashboard.read_text(encoding="utf-8"))
     asked.picture.parent.mkdir(parents=True, exist_ok=True)
     asked.picture.write_text(picture(dashboard, answers), encoding="utf-8")

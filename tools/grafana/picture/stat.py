@@ -24,7 +24,7 @@ def draw_stat(panel: Json, answers: Answers, box: Box) -> list[str]:
 
 
 def _number(number: str, name: str, paint: str, panel: Json, cell: Box) -> list[str]:
-    filled = panel["options"]["colorMode"] == "background"
+    filled = panel["options"]["colorMode"] == "background_solid"
     ground = [rect(cell.inset(2, 0, 2, 2), paint, radius=4)] if filled else []
     ink = on(paint) if filled else INK
     size = min(38.0, (cell.w - 16) / (len(number) * LETTER))

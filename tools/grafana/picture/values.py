@@ -16,8 +16,11 @@ SPANS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"), (1e-3, "ms"), (1e-6, 
 def shown(value: float, fields: Json) -> str:
     """A value in its unit; or its word, where it has one."""
     word = mapped(value, fields)
-    write = UNITS.get(fields["unit"], _plain)
-    return str(word["text"]) if word else write(value)
+    if word:
+        return str(word["text"])
+    if fields["unit"] == "none" and "decimals" in fields:
+        return f"{value:.{fields['decimals']}f}"
+    return UNITS.get(fields["unit"], _plain)(value)
 
 
 def mapped(value: float | str, fields: Json) -> Json | None:

@@ -28,7 +28,7 @@ def query_dashboard() -> Json:
         sections,
         variables=[
             *drivers(),
-            choice("app", "Application", f"{series}}}"),
+            choice("app", "Application", f"{series}}}", everything=False),
             choice("query", "Query", f'{series}, app=~"$app"}}', everything=False),
         ],
         links=[
