@@ -119,6 +119,19 @@ def test_links_to_runbooks_lead_where_the_setting_says(export, tmp_path, monkeyp
         assert data == expected, name
 
 
+@pytest.mark.prometheus
+def test_exported_rules_pass_their_exported_tests_also_with_other_links(
+    export, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", "https://wiki.example.com/runbooks")
+    export(tmp_path)
+    folder = tmp_path / "prometheus" / "tests"
+    command = ["promtool", "test", "rules", "QueryFailed.yaml", "Watchdog.yaml"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_folder_may_be_reached_through_a_link(export, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
