@@ -62,11 +62,12 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         **{**SETTINGS, "expected_queries": ["never_started", WELL]},
     )
     say(sidecar.url)
-    cage.start(cage.rate().dropDuplicates(["value"]), WELL, trigger=BRISK)
+    cage.start(cage.rate(), WELL, trigger=BRISK)
     start_idle(cage)
     blows = {SLOW: busy(cage), HUNG: Blow(cage), DEAD: Blow(cage, die)}
-    for name, blow in blows.items():
-        cage.start(cage.rate(), name, blow, trigger=BRISK)
+    for name in (SLOW, DEAD):
+        cage.start(cage.rate(), name, blows[name], trigger=BRISK)
+    cage.start(remembering(cage), HUNG, working(blows[HUNG]), trigger=BRISK)
     until(lambda: committed(sidecar) == len(PATIENTS) + 5, "all commit", 60)
     say("well")
     for blow in blows.values():
@@ -90,6 +91,21 @@ def start_idle(cage: Cage) -> None:
     stream = cage.files(IDLE)
     cage.drop(IDLE, 0, 0)
     cage.start(stream, IDLE, trigger=BRISK)
+
+
+def remembering(cage: Cage) -> Any:
+    """A stream with a watermark and with state, so that there is something to show of both."""
+    return cage.rate().withWatermark("timestamp", "2 seconds").dropDuplicates(["timestamp"])
+
+
+def working(blow: Blow) -> Callable[[Any, int], None]:
+    """Its batches read their rows before the blow may fall."""
+
+    def work(batch: Any, number: int) -> None:
+        batch.count()
+        blow(batch, number)
+
+    return work
 
 
 def busy(cage: Cage) -> Blow:

@@ -55,8 +55,11 @@ def pages() -> Json:
 
 def receivers() -> Json:
     """Who takes pages now."""
-    alarm = {"type": "color-text"}
-    bad = thresholds(GREY, {1: VERMILLION})
+    bad = {
+        "thresholds": thresholds(GREY, {1: VERMILLION}),
+        "custom__cellOptions": {"type": "color-text"},
+        "custom__width": 95,
+    }
     by = "receiver, instance"
     circuit = each(monitor("receiver_circuit_open"), by=by)
     return table(
@@ -73,9 +76,9 @@ def receivers() -> Json:
         },
         (10, 8),
         overrides=[
-            column("waiting", thresholds=bad, custom__cellOptions=alarm),
-            column("struggling", unit="bool_yes_no", thresholds=bad, custom__cellOptions=alarm),
-            column("given up", decimals=0, thresholds=bad, custom__cellOptions=alarm),
+            column("waiting", **bad),
+            column("struggling", unit="bool_yes_no", **bad),
+            column("given up", decimals=0, **bad),
             column("instance", links=[links.status_page_of_row()]),
         ],
         sort=("waiting", True),

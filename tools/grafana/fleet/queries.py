@@ -115,7 +115,13 @@ def _query_columns() -> list[Json]:
     seconds = ("commit age", "window", "last batch")
     return [
         column("query", links=ROW_LINKS),
-        column("state", mappings=STATE_WORDS, custom__cellOptions=ground, custom__width=100),
+        column(
+            "state",
+            mappings=STATE_WORDS,
+            custom__cellOptions=ground,
+            custom__align="left",
+            custom__width=95,
+        ),
         column(
             "of its window",
             unit="percentunit",
