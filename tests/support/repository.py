@@ -41,7 +41,11 @@ def markdown() -> dict[str, str]:
 
 def runbooks() -> dict[str, str]:
     """Alert name -> text."""
-    return {path.stem: path.read_text() for path in RUNBOOKS.glob("*.md") if path.stem != "README"}
+    return {
+        path.stem: path.read_text()
+        for path in sorted(RUNBOOKS.glob("*.md"))
+        if path.stem != "README"
+    }
 
 
 def fenced(text: str, language: str) -> list[str]:
