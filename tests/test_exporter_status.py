@@ -72,7 +72,7 @@ def test_the_moment_and_the_start_of_a_run_are_iso_8601():
 def test_a_busy_query_shows_how_it_runs_and_how_its_batches_went():
     busy = queries(full_board())["busy"]
     assert (busy.expected, busy.ignored, busy.restarts) == (True, False, 0)
-    assert (busy.trigger, busy.sink) == ("ProcessingTime", "noop")
+    assert (busy.trigger, busy.sink) == ("ProcessingTime(10 s)", "noop")
     assert (busy.batch_in_flight, busy.recent_batch_seconds) == (8, (2.0,))
     assert (busy.input_rows_per_second, busy.processed_rows_per_second) == (50.0, 500.0)
     assert busy.last_idle_age_seconds is None

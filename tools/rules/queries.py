@@ -140,8 +140,8 @@ QUERIES = (
         severity="critical",
         wait="1m",
         comment="Three failures in ten minutes are the defaults of restart_budget and "
-        "restart_window_seconds: change them here too. Failures before the first scrape are known to "
-        "querypulse only.",
+        "restart_window_seconds: change them here too. What failed before the first scrape is "
+        "known to querypulse only.",
         expr=measured("QueryFlapping", FLAPPING),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} fails again and again",
         description="{{ $labels.query }} was started again after a failure and failed again: "
