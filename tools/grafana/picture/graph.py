@@ -131,8 +131,6 @@ def _bars(frame: Frame, one: Line, step: float) -> list[str]:
 
 def _axes(frame: Frame, marks: list[float], fields: Json) -> list[str]:
     plot, parts = frame.plot, []
-    if fields.get("decimals") == 0:
-        marks = [mark for mark in marks if mark == int(mark)]
     for mark in marks:
         _, y = frame.at((frame.start, mark))
         parts.append(line([(plot.x, y), (plot.x + plot.w, y)], RULE))
