@@ -3,14 +3,7 @@
 from __future__ import annotations
 
 from tools.grafana import links
-from tools.grafana.fields import (
-    Json,
-    column,
-    fixed,
-    good_below,
-    lines_like,
-    thresholds,
-)
+from tools.grafana.fields import Json, column, fixed, good_below, lines_like, thresholds
 from tools.grafana.links import runbook
 from tools.grafana.palette import GREEN, GREY, ORANGE, VERMILLION
 from tools.grafana.panels import drawn, graph, now, table

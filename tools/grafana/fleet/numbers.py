@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from tools.grafana.fields import (
-    Json,
-    good_below,
-)
+from tools.grafana.fields import Json, good_below
 from tools.grafana.links import runbook
 from tools.grafana.palette import ORANGE, PURPLE, VERMILLION
 from tools.grafana.panels import now, stat

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from tools.grafana import links
-from tools.grafana.fields import (
-    SEVERITY_WORDS,
-    STATE_WORDS,
-    Json,
-    column,
-    good_below,
-)
+from tools.grafana.fields import SEVERITY_WORDS, STATE_WORDS, Json, column, good_below
 from tools.grafana.links import runbook
 from tools.grafana.palette import ORANGE, VERMILLION
 from tools.grafana.panels import drawn, graph, now, table, timeline
