@@ -139,6 +139,17 @@ def test_a_panel_that_may_be_empty_says_what_that_means(name):
 
 
 @each_dashboard
+def test_a_number_that_is_not_known_is_not_green(name):
+    """With no value, Grafana takes the colour of the first step."""
+    numbers = [panel for panel in panels(DASHBOARDS[name]) if panel["type"] == "stat"]
+    first = {
+        panel["fieldConfig"]["defaults"]["thresholds"]["steps"][0]["color"] for panel in numbers
+    }
+
+    assert first == {"#999999"}
+
+
+@each_dashboard
 def test_only_the_palette_of_the_colour_blind_is_used(name):
     colours = set(re.findall(r"#[0-9A-Fa-f]{6}\b", json.dumps(DASHBOARDS[name])))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tools.grafana.palette import SEVERITIES, STATES
+from tools.grafana.palette import GREEN, GREY, SEVERITIES, STATES
 from tools.grafana.promql import NUMBERS
 
 Json = dict[str, Any]
@@ -16,6 +16,11 @@ def thresholds(base: str, steps: Mapping[float, str] | None = None) -> Json:
     first: Json = {"color": base, "value": None}
     rest = [{"color": color, "value": value} for value, color in (steps or {}).items()]
     return {"mode": "absolute", "steps": [first, *rest]}
+
+
+def good_below(steps: Mapping[float, str]) -> Json:
+    """Green from 0 to the first step; grey where there is no value: that is no good sign."""
+    return thresholds(GREY, {0: GREEN, **steps})
 
 
 def words(texts: Mapping[str, tuple[str, str]]) -> list[Json]:

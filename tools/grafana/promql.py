@@ -59,8 +59,8 @@ def per_minute(counter: str, *, by: str = "app, query") -> str:
 
 
 def meanwhile(counter: str, *, by: str = "app, query") -> str:
-    """By how much a counter grew in the time shown."""
-    return f"sum by ({by}) (increase({counter}[$__range]))"
+    """By how much a counter grew in the time shown, as a whole number."""
+    return f"round(sum by ({by}) (increase({counter}[$__range])))"
 
 
 def quantile(share: float, buckets: str, *, by: str) -> str:
@@ -88,7 +88,7 @@ def state_number(*, by: str = "app, query") -> str:
 
 def meanwhile_each_step(counter: str, *, by: str = "app, query") -> str:
     """By how much a counter grew from one drawn point to the next, and a little before."""
-    return f"sum by ({by}) (increase({counter}[$__rate_interval]))"
+    return f"round(sum by ({by}) (increase({counter}[$__rate_interval])))"
 
 
 def share_of_window(*, by: str = "app, query") -> str:

@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from tools.grafana import links
-from tools.grafana.fields import (
-    Json,
-    column,
-    fixed,
-    lines_like,
-    thresholds,
-)
+from tools.grafana.fields import Json, column, fixed, good_below, lines_like, thresholds
 from tools.grafana.links import runbook
 from tools.grafana.palette import GREEN, GREY, ORANGE, VERMILLION
 from tools.grafana.panels import drawn, graph, now, table
@@ -78,7 +72,7 @@ def receivers() -> Json:
         overrides=[
             column("waiting", **bad),
             column("struggling", unit="bool_yes_no", **bad),
-            column("given up", decimals=0, **bad),
+            column("given up", **bad),
             column("instance", links=[links.status_page_of_row()]),
         ],
         sort=("waiting", True),
@@ -93,7 +87,7 @@ def drivers() -> Json:
     bad = {"thresholds": thresholds(GREY, {1: ORANGE}), "custom__cellOptions": text}
     firing = each(monitor("alerts_firing"), by=by, how="sum")
     errors = meanwhile(monitor("internal_errors_total"), by=by)
-    beat = thresholds(GREEN, {15: ORANGE, 60: VERMILLION})
+    beat = good_below({15: ORANGE, 60: VERMILLION})
     return table(
         "Drivers",
         "One line for each monitor, and for each that is silent and should not be. Good: a "
@@ -122,9 +116,8 @@ def drivers() -> Json:
                 thresholds=beat,
                 custom__cellOptions=text,
             ),
-            column("open alerts", decimals=0),
-            column("lost events", decimals=0, **bad),
-            column("own errors", decimals=0, **bad),
+            column("lost events", **bad),
+            column("own errors", **bad),
         ],
         sort=("heartbeat", True),
         empty="no driver seen",

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from tools.grafana.fields import (
-    Json,
-    thresholds,
-)
+from tools.grafana.fields import Json, good_below
 from tools.grafana.links import runbook
-from tools.grafana.palette import GREEN, ORANGE, PURPLE, VERMILLION
+from tools.grafana.palette import ORANGE, PURPLE, VERMILLION
 from tools.grafana.panels import now, stat
 from tools.grafana.promql import (
     ALERT_LABELS,
@@ -33,7 +30,7 @@ def numbers() -> list[Json]:
             f"{runbook('QueryGone')}, {runbook('QueryMissing')}.",
             [now(in_state("failed", "missing"), "dead")],
             SIZE,
-            steps=thresholds(GREEN, {1: VERMILLION}),
+            steps=good_below({1: VERMILLION}),
             empty="no query seen",
         ),
         stat(
@@ -43,7 +40,7 @@ def numbers() -> list[Json]:
             f"{runbook('OffsetStalled')}, {runbook('QueryFlapping')}.",
             [now(in_state("stalled", "flapping"), "stuck")],
             SIZE,
-            steps=thresholds(GREEN, {1: PURPLE}),
+            steps=good_below({1: PURPLE}),
             empty="no query seen",
         ),
         stat(
@@ -53,7 +50,7 @@ def numbers() -> list[Json]:
             f"{runbook('OffsetRewound')}.",
             [now(in_state("rewound", "slow", "lagging"), "degraded")],
             SIZE,
-            steps=thresholds(GREEN, {1: ORANGE}),
+            steps=good_below({1: ORANGE}),
             empty="no query seen",
         ),
         stat(
@@ -74,7 +71,7 @@ def numbers() -> list[Json]:
             f"for their queries: {runbook('DriverGone')}.",
             [now(_silent(), "silent")],
             SIZE,
-            steps=thresholds(GREEN, {1: VERMILLION}),
+            steps=good_below({1: VERMILLION}),
             empty="no driver seen",
         ),
         stat(
@@ -82,7 +79,7 @@ def numbers() -> list[Json]:
             "What querypulse itself holds for wrong now. Good: 0. The table below names them.",
             [now(_open_alerts(), "open")],
             SIZE,
-            steps=thresholds(GREEN, {1: VERMILLION}),
+            steps=good_below({1: VERMILLION}),
             empty="no query seen",
         ),
     ]

@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 from tools.grafana import links
-from tools.grafana.fields import (
-    SEVERITY_WORDS,
-    STATE_WORDS,
-    Json,
-    column,
-    thresholds,
-)
+from tools.grafana.fields import SEVERITY_WORDS, STATE_WORDS, Json, column, good_below
 from tools.grafana.links import runbook
-from tools.grafana.palette import GREEN, ORANGE, VERMILLION
+from tools.grafana.palette import ORANGE, VERMILLION
 from tools.grafana.panels import drawn, graph, now, table, timeline
 from tools.grafana.promql import (
     OPEN_ALERTS,
@@ -129,13 +123,13 @@ def _query_columns() -> list[Json]:
             min=0,
             max=1,
             custom__width=140,
-            thresholds=thresholds(GREEN, {0.5: ORANGE, 1: VERMILLION}),
+            thresholds=good_below({0.5: ORANGE, 1: VERMILLION}),
             custom__cellOptions={"type": "gauge", "mode": "basic", "valueDisplayMode": "text"},
         ),
         *(column(name, unit="s", decimals=1, custom__width=100) for name in seconds),
         column("lag", unit="short", custom__width=80),
         column("alerts on", unit="bool_yes_no", custom__width=85),
-        column("restarts", unit="none", decimals=0, custom__width=85),
+        column("restarts", custom__width=85),
         column("instance", links=[links.status_page_of_row()]),
     ]
 

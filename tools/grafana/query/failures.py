@@ -43,7 +43,6 @@ def terminations() -> Json:
         [drawn(ended, "{{query}}: {{outcome}}")],
         SIZE,
         unit="none",
-        decimals=0,
         at_least=1,
         bars=True,
         overrides=[
@@ -63,7 +62,6 @@ def restarts() -> Json:
         [drawn(meanwhile_each_step(query("restarts_total")), "{{query}}")],
         SIZE,
         unit="none",
-        decimals=0,
         at_least=1,
         color=ORANGE,
         bars=True,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tools.grafana import links
-from tools.grafana.fields import SEVERITY_WORDS, STATE_WORDS, Json, column, thresholds
+from tools.grafana.fields import SEVERITY_WORDS, STATE_WORDS, Json, column, good_below
 from tools.grafana.links import runbook
-from tools.grafana.palette import GREEN, ORANGE, VERMILLION
+from tools.grafana.palette import ORANGE, VERMILLION
 from tools.grafana.panels import drawn, now, stat, table, timeline
 from tools.grafana.promql import (
     OPEN_ALERTS,
@@ -44,7 +44,7 @@ def numbers() -> list[Json]:
             SIZE,
             unit="percentunit",
             decimals=0,
-            steps=thresholds(GREEN, {0.5: ORANGE, 1: VERMILLION}),
+            steps=good_below({0.5: ORANGE, 1: VERMILLION}),
             empty="not yet, or over",
         ),
         stat(
@@ -70,8 +70,7 @@ def numbers() -> list[Json]:
             f"In the time shown. Good: 0, or as many as you made. {runbook('QueryFlapping')}.",
             [now(meanwhile(query("restarts_total")), "{{query}}")],
             SIZE,
-            decimals=0,
-            steps=thresholds(GREEN, {1: ORANGE, 3: VERMILLION}),
+            steps=good_below({1: ORANGE, 3: VERMILLION}),
             empty="not known yet",
         ),
         stat(
@@ -99,6 +98,8 @@ def states() -> Json:
 def run() -> Json:
     """What the present run is."""
     by = "app, query, instance"
+    widths = {"app": 130, "query": 130, "last batch": 95, "trigger": 150, "sink": 140}
+    widths |= {"query_id": 290, "run_id": 290}
     return table(
         "The present run",
         "What is running, under the ids that Spark's UI, its logs and the checkpoint use. The "
@@ -116,9 +117,7 @@ def run() -> Json:
         },
         (24, 4),
         overrides=[
-            column("last batch", custom__width=95),
-            column("query_id", custom__width=315),
-            column("run_id", custom__width=315),
+            *(column(name, custom__width=width) for name, width in widths.items()),
             column("instance", links=[links.status_page_of_row()]),
         ],
         sort=("query", False),
