@@ -1,50 +1,88 @@
-"""On real Spark, in a real browser: a query dies, and the page shows it."""
+"""On real Spark, in a real browser: a query dies, a driver dies, and the page shows it."""
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
+from support.driver import Driver
 from support.queries import Trap, commits, rate, shown, start, until
-from support.status_window import row, texts
+from support.status_window import notice, row, states, texts, until_live
 
 pytestmark = [pytest.mark.spark, pytest.mark.browser]
 
+NAMES = ("anna", "bert", "carl")
+SERVED = """
+sidecar = attach(spark, http_port=0, expected_queries=["served"])
+start("served")
+until_commits(sidecar, "served")
+say(sidecar.url)
+time.sleep(600)
+"""
+
 
 @pytest.fixture
-def died(spark, watch, windows):
-    """A page on two queries, of which ``hurt`` then dies; and when the sidecar knew."""
-    sidecar = watch(expected_queries=["well", "hurt"])
-    trap = Trap()
+def traps(spark, watch):
+    """Queries at work, each with what kills it; and their sidecar."""
+    sidecar = watch(expected_queries=[*NAMES, "well"])
+    traps = {name: Trap() for name in NAMES}
     start(rate(spark), "well")
-    start(rate(spark), "hurt", trap)
-    for name in ("well", "hurt"):
-        commits(sidecar, name, batches=3)
+    for name, trap in traps.items():
+        start(rate(spark), name, trap)
+    for name in (*NAMES, "well"):
+        commits(sidecar, name, batches=2)
+    return sidecar, traps
+
+
+def test_deaths_are_shown_within_two_seconds_of_being_known(traps, windows):
+    sidecar, traps = traps
     page = windows.open(sidecar.url)
-    page.wait_for_selector("text=All 2 queries are well.")
-    trap.die.set()
-    until(lambda: shown(sidecar, "hurt").state == "failed", "the sidecar knows")
-    return page, time.monotonic()
+    page.wait_for_selector("text=All 4 queries are well.")
+    took = []
+    for name, trap in traps.items():
+        trap.die.set()
+        until(lambda name=name: shown(sidecar, name).state == "failed", "the sidecar knows")
+        known_at = time.monotonic()
+        page.wait_for_selector(f'.query[data-state="failed"] h3:text-is("{name}")')
+        took.append(time.monotonic() - known_at)
+
+    assert sorted(took)[1] < 2.0
+    assert page.inner_text("#sentence") == (
+        "1 of 4 queries is well; anna has failed, bert has failed and carl has failed."
+    )
 
 
-def test_a_death_is_shown_within_two_seconds_of_being_known(died):
-    page, known_at = died
-    page.wait_for_selector('.query[data-state="failed"]')
-    took = time.monotonic() - known_at
+def test_the_page_tells_the_story_of_a_death(traps, windows):
+    sidecar, traps = traps
+    traps["bert"].die.set()
+    page = windows.open(sidecar.url)
+    page.wait_for_selector("#alerts h3:has-text('QueryFailed of bert')")
+    page.wait_for_selector("text=3 of 4 queries are well; bert has failed.")
 
-    assert page.inner_text("#sentence") == "1 of 2 queries is well; hurt has failed."
-    assert took < 2.0
-
-
-def test_the_page_tells_the_story_of_a_death(died):
-    page, _ = died
-    page.wait_for_selector("#alerts h3:has-text('QueryFailed of hurt')")
-    hurt, well = row(page, "hurt"), row(page, "well")
-
-    assert texts(page, ".query h3") == ["hurt", "well"]
-    assert hurt.locator(".reason").inner_text().startswith("Boom: ")
+    assert texts(page, ".query h3")[0] == "bert"
+    assert row(page, "bert").locator(".reason").inner_text().startswith("Boom: ")
     assert "hunter2" not in page.content()
+    well = row(page, "well")
     assert well.get_by_role("meter").get_attribute("aria-valuemax") == "60"
     assert "batches: the last took" in well.get_by_role("img").get_attribute("aria-label")
-    assert page.inner_text("#roster") == "Roster: 2 expected, every one has been seen."
+    assert page.inner_text("#roster") == "Roster: 4 expected, every one has been seen."
     assert "registered, raw path" in texts(page, "#monitor dd")[1]
+
+
+def test_a_real_driver_that_is_frozen_thawed_and_killed_is_told_so(windows, tmp_path):
+    with Driver(SERVED, tmp_path) as driver:
+        url = until(lambda: driver.lines, "it serves", timeout=150)[0]
+        page = windows.open(url)
+        page.wait_for_selector("text=The query is well.")
+        page.wait_for_timeout(1500)
+
+        driver.signal_all(signal.SIGSTOP)
+        notice(page, "The driver does not answer. It said no farewell")
+        driver.signal_all(signal.SIGCONT)
+        until_live(page)
+
+        page.wait_for_timeout(1500)
+        driver.signal_all(signal.SIGKILL)
+        notice(page, "The driver does not answer. It said no farewell")
+        assert states(page) == {"served": "running"}

@@ -124,6 +124,28 @@ def test_what_answers_in_place_of_the_driver_is_told(windows):
         until_live(page)
 
 
+def test_a_driver_that_closed_is_not_missed_by_the_proxy_before_it(windows):
+    with status_page(windows, at_work("a")) as (page, server):
+        until(lambda: server._farewell._pages, "the page waits for the farewell")
+        page.route("**/status", lambda route: route.fulfill(status=502, body="Bad gateway"))
+        server.close()
+        notice(page, "The monitor was closed in good order")
+        with page.expect_response("**/status"):
+            pass
+        assert "closed in good order" in page.inner_text("#notice-text")
+
+
+def test_a_driver_that_has_just_come_back_tells_nothing_of_the_one_before(windows):
+    living = at_work("a")
+    shown = [living]
+    with status_page(windows, lambda: shown[0] and shown[0]()) as (page, _):
+        shown[0] = None
+        page.wait_for_selector('body[data-connection="early"]')
+        assert not page.is_visible("#main")
+        shown[0] = living
+        page.wait_for_selector("#queries .query")
+
+
 def test_before_the_first_look_the_page_says_so_and_then_shows_it(windows):
     living = at_work("a")
     shown = [None]

@@ -15,7 +15,7 @@ const NOTICES = {
     return `The driver does not answer. ${why} ${KNOWN_THEN}`;
   },
   odd: ({ detail }) =>
-    `Something answers in place of the driver (${detail}): look at the proxy on the way. ${KNOWN_THEN}`,
+    `Something answers in place of the driver (${detail}): a proxy that does not reach it, or a login that has expired. ${KNOWN_THEN}`,
   standing: () =>
     `The monitor stands still: the driver answers, and nothing is judged any more. ${KNOWN_THEN}`,
 };
@@ -69,8 +69,8 @@ class Page {
   }
 
   lost(found) {
-    if (this.connection === "closed" && found.kind === "silent") return;
-    if (this.connection !== found.kind) this.connect(found.kind, found);
+    // Whoever has said farewell is not missed, by whatever stands where it was.
+    if (this.connection !== "closed" && this.connection !== found.kind) this.connect(found.kind, found);
   }
 
   early() {
@@ -96,7 +96,7 @@ class Page {
     this.connection = connection;
     setAttribute(document.body, "data-connection", connection);
     setHidden(byId("token-form"), connection !== "locked");
-    setHidden(byId("main"), this.status === null || connection === "locked");
+    setHidden(byId("main"), this.status === null || connection === "locked" || connection === "early");
     const notice = NOTICES[connection];
     setAttribute(document.body, "data-stale", String(Boolean(notice)));
     setHidden(byId("notice"), !notice);
