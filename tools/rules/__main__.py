@@ -1,7 +1,8 @@
-"""``python -m tools.rules``: write both files into ``dashboards/prometheus``."""
+"""``python -m tools.rules [FOLDER]``: write both files, into ``dashboards/prometheus`` by default."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tools.rules.drivers import DRIVERS, WATCHDOG
@@ -17,16 +18,11 @@ GROUPS = (
 )
 
 
-def files() -> dict[str, str]:
-    """What is to be written, by file name."""
-    return {"rules.yaml": rule_file(GROUPS), "prometheus-rule.yaml": manifest(GROUPS)}
-
-
-def main() -> None:
+def main(folder: Path) -> None:
     """Write them."""
-    for name, text in files().items():
-        (FOLDER / name).write_text(text, encoding="utf-8")
+    (folder / "rules.yaml").write_text(rule_file(GROUPS), encoding="utf-8")
+    (folder / "prometheus-rule.yaml").write_text(manifest(GROUPS), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

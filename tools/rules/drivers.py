@@ -49,8 +49,8 @@ max by (app) (
   and on (job, instance) (
     # alerts that a receiver has not taken
     querypulse_outbox_pending > 0
-    # or that were given up within the hour; a counter may be born with what it has counted
-    or {LOST} > ({LOST} offset 1h or 0 * {LOST})
+    # or that were given up within the hour
+    or {LOST} > min_over_time({LOST}[1h])
   )
 )"""
 

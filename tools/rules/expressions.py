@@ -44,11 +44,6 @@ def measured(name: str, what: str, by: str = BY_QUERY) -> str:
     return f"(\n{indented(what, 4)}\n  or\n{indented(own(name, by), 4)}\n)\n{HEART_STANDS}"
 
 
-def grown(counter: str, since: str) -> str:
-    """By how much it has grown; a counter may be born with what it has counted."""
-    return f"{counter}\n- (\n  {counter} offset {since}\n  or 0 * {counter}\n)"
-
-
 def indented(text: str, spaces: int) -> str:
     """Each line further to the right."""
     return textwrap.indent(text, " " * spaces)

@@ -9,8 +9,6 @@ from tools.rules.expressions import (
     GETS_ON,
     WATCHED,
     WINDOW,
-    grown,
-    indented,
     measured,
     told_by_querypulse,
 )
@@ -48,7 +46,8 @@ unless on (app)
 
 FLAPPING = f"""\
 max by (app, query) (
-{indented(grown(FAILURES, "10m"), 2)}
+  {FAILURES}
+  - min_over_time({FAILURES}[10m])
 ) >= 3
 {WATCHED}"""
 
@@ -64,9 +63,9 @@ and on (app, query) max by (app, query) (spark_streaming_query_last_commit_times
 LAGGING = f"""\
 # for ten minutes the lag of a source was more than is allowed and never fell, and it rose
 max by (app, query) (
-  (min_over_time({LAG}[10m]) > 1000)
+  ({LAG} > {LAG} offset 10m)
+  and (min_over_time({LAG}[10m]) > 1000)
   and (resets({LAG}[10m]) == 0)
-  and ({LAG} > {LAG} offset 10m)
 )
 # batches come
 and on (app, query) (
@@ -141,7 +140,8 @@ QUERIES = (
         severity="critical",
         wait="1m",
         comment="Three failures in ten minutes are the defaults of restart_budget and "
-        "restart_window_seconds: change them here too.",
+        "restart_window_seconds: change them here too. What failed before the first scrape is "
+        "known to querypulse only.",
         expr=measured("QueryFlapping", FLAPPING),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} fails again and again",
         description="{{ $labels.query }} was started again after a failure and failed again: "
