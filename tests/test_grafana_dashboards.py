@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from xml.etree import ElementTree as ET
 
 import pytest
 from support.panels import DASHBOARDS, FOLDER, ROOT, every_panel, panels, variables
@@ -166,6 +167,15 @@ def test_every_state_has_its_word_and_the_worst_its_highest_number(name):
     assert all(
         {value: shown["text"] for value, shown in one.items()} == worst_first for one in maps
     )
+
+
+@each_dashboard
+def test_the_picture_in_the_documents_shows_every_panel(name):
+    """An old picture would not; tests/test_spark_grafana.py draws new ones."""
+    picture = ET.parse(ROOT / "docs" / "pictures" / f"{name}.svg")
+    words = {found.text for found in picture.iter()}
+
+    assert {panel["title"] for panel in DASHBOARDS[name]["panels"]} <= words
 
 
 # -- where they lead --------------------------------------------------------------------------
