@@ -5,6 +5,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from .finding import Severity
 
@@ -30,6 +31,12 @@ class Alert(msgspec.Struct, frozen=True):
     def key(self) -> str:
         """What the alert is known by everywhere: ``querypulse/<app>/<query>/<alertname>``."""
         return alert_key(self.labels["app"], self.labels["query"], self.name)
+
+    def ended(self, wall: float, **notes: str) -> Alert:
+        """The alert, over at Unix time ``wall``, with annotations that say how."""
+        return replace(
+            self, annotations={**self.annotations, **notes}, ends_at=max(wall, self.starts_at)
+        )
 
 
 class Incident(msgspec.Struct, frozen=True):

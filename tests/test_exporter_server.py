@@ -45,13 +45,17 @@ def test_a_driver_out_of_threads_loses_one_answer_only(monkeypatch):
 
 def test_a_living_fork_of_the_driver_does_not_keep_the_port():
     reader, writer = os.pipe()
+    forked, say = os.pipe()
     with serving(None) as server:
         held = socket.create_connection(address(server))
         child = os.fork()
         if child == 0:
             os.close(writer)
+            os.write(say, b"!")
             os.read(reader, 1)
             os._exit(0)
+        # Its first steps are the close of what it inherited.
+        os.read(forked, 1)
     try:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address(server), timeout=1)
@@ -61,6 +65,8 @@ def test_a_living_fork_of_the_driver_does_not_keep_the_port():
         held.close()
         os.close(writer)
         os.waitpid(child, 0)
+        for end in (reader, forked, say):
+            os.close(end)
 
 
 def test_a_taken_port_is_an_os_error_and_leaves_no_thread():

@@ -6,24 +6,17 @@ from collections.abc import Iterator
 import pytest
 from support.pagerduty_double import PagerDutyDouble
 from support.receiver_incidents import ENDED, ENDED_ONE, FIVE, ONE, SEVERAL, alert, incident
+from support.receivers import ROUTING_KEY, pagerduty
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.pagerduty import EVENTS_URL, EVENTS_URLS, PagerDuty
 from querypulse.alerting.receivers.pagerduty_event import encode, trigger_event
-from querypulse.alerting.receivers.secret import Secret
-
-ROUTING_KEY = "R0123456789abcdefghijklmnopqrstu"
-NEXT_ROUTING_KEY = "S0123456789abcdefghijklmnopqrstu"
 
 
 @pytest.fixture
 def double() -> Iterator[PagerDutyDouble]:
     with PagerDutyDouble() as double:
         yield double
-
-
-def pagerduty(double: PagerDutyDouble, **options) -> PagerDuty:
-    return PagerDuty(Secret(ROUTING_KEY), url=double.enqueue_url, source="driver-1", **options)
 
 
 def test_an_alert_becomes_an_incident_with_its_story(double):

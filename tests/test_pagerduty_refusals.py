@@ -7,13 +7,13 @@ import pytest
 from support.http_double import raw, reply
 from support.pagerduty_double import PagerDutyDouble, rate_limited
 from support.receiver_incidents import ENDED_ONE, ONE, incident
+from support.receivers import ROUTING_KEY, pagerduty
 
 from querypulse.alerting.receivers.answer import Answer
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.secret import Secret
 
-ROUTING_KEY = "R0123456789abcdefghijklmnopqrstu"
 NEXT_ROUTING_KEY = "S0123456789abcdefghijklmnopqrstu"
 
 
@@ -21,10 +21,6 @@ NEXT_ROUTING_KEY = "S0123456789abcdefghijklmnopqrstu"
 def double() -> Iterator[PagerDutyDouble]:
     with PagerDutyDouble() as double:
         yield double
-
-
-def pagerduty(double: PagerDutyDouble, **options) -> PagerDuty:
-    return PagerDuty(Secret(ROUTING_KEY), url=double.enqueue_url, source="driver-1", **options)
 
 
 @pytest.mark.parametrize("status", [400, 413])

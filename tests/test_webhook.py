@@ -1,6 +1,5 @@
 """The webhook speaks Alertmanager's version 4."""
 
-import base64
 import json
 import time
 from collections.abc import Iterator
@@ -8,16 +7,12 @@ from collections.abc import Iterator
 import pytest
 from support.http_double import HttpDouble
 from support.receiver_incidents import ENDED, ENDED_ONE, FIVE, ONE, SEVERAL, alert, incident
+from support.receivers import webhook
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.alertmanager_message import fingerprint, message
 from querypulse.alerting.receivers.encoding import rfc3339, shorten, to_json
-from querypulse.alerting.receivers.secret import Secret
-from querypulse.alerting.receivers.webhook import Webhook
 
-KEY = bytes(range(24))
-SECRET = "whsec_" + base64.b64encode(KEY).decode()
-NEXT_SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 (ALERT,) = ONE.alerts
 
 
@@ -25,10 +20,6 @@ NEXT_SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 def double() -> Iterator[HttpDouble]:
     with HttpDouble() as double:
         yield double
-
-
-def webhook(double, **options) -> Webhook:
-    return Webhook(Secret(f"{double.url}/hook"), **options)
 
 
 def test_a_firing_alert_is_told_as_alertmanager_would(double):

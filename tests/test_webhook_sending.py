@@ -12,6 +12,7 @@ import standardwebhooks
 from msgspec.structs import replace
 from support.http_double import HttpDouble, raw, reply
 from support.receiver_incidents import ENDED_ONE, ONE, incident
+from support.receivers import NEXT_SIGNING_SECRET, SIGNING_KEY, SIGNING_SECRET, webhook
 
 from querypulse.alerting.receivers.answer import Answer
 from querypulse.alerting.receivers.http import HttpError
@@ -19,9 +20,6 @@ from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.standard_webhooks import message_id, signing_key
 from querypulse.alerting.receivers.webhook import MAX_BODY_BYTES, Webhook
 
-KEY = bytes(range(24))
-SECRET = "whsec_" + base64.b64encode(KEY).decode()
-NEXT_SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 (ALERT,) = ONE.alerts
 
 
@@ -31,19 +29,15 @@ def double() -> Iterator[HttpDouble]:
         yield double
 
 
-def webhook(double, **options) -> Webhook:
-    return Webhook(Secret(f"{double.url}/hook"), **options)
-
-
 def test_each_attempt_is_signed_at_its_own_time(double):
     """The signature is over the bytes sent; the id says that it is one and the same alert."""
     double.script.extend([reply(503), raw()])
-    webhook(double, secrets=[Secret(SECRET)]).send(ONE, 1_800_000_000.9)
+    webhook(double, secrets=[Secret(SIGNING_SECRET)]).send(ONE, 1_800_000_000.9)
     requests = double.wait_for(3)
 
     for request in requests:
         signed = f"{request.headers['webhook-id']}.{request.headers['webhook-timestamp']}."
-        digest = hmac.new(KEY, signed.encode() + request.body, hashlib.sha256).digest()
+        digest = hmac.new(SIGNING_KEY, signed.encode() + request.body, hashlib.sha256).digest()
         assert request.headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
         assert 1_800_000_000 <= int(request.headers["webhook-timestamp"]) < 1_800_000_010
         assert request.headers["Idempotency-Key"] == request.headers["webhook-id"]
@@ -52,9 +46,9 @@ def test_each_attempt_is_signed_at_its_own_time(double):
 
 def test_the_reference_library_accepts_the_signature(double):
     """Verified by the standardwebhooks package, and not for another body."""
-    webhook(double, secrets=[Secret(SECRET)]).send(ONE, time.time())
+    webhook(double, secrets=[Secret(SIGNING_SECRET)]).send(ONE, time.time())
     (request,) = double.requests
-    verifier = standardwebhooks.Webhook(SECRET)
+    verifier = standardwebhooks.Webhook(SIGNING_SECRET)
 
     assert verifier.verify(request.body, dict(request.headers))["version"] == "4"
     with pytest.raises(Exception, match="No matching signature"):
@@ -89,23 +83,25 @@ def test_an_id_does_not_depend_on_the_words():
 
 def test_while_a_secret_is_rotated_both_sign(double):
     """A receiver verifies with the one that it knows."""
-    webhook(double, secrets=[Secret(SECRET), Secret(NEXT_SECRET)]).send(ONE, time.time())
+    webhook(double, secrets=[Secret(SIGNING_SECRET), Secret(NEXT_SIGNING_SECRET)]).send(
+        ONE, time.time()
+    )
     (request,) = double.requests
 
-    for known in (SECRET, NEXT_SECRET):
+    for known in (SIGNING_SECRET, NEXT_SIGNING_SECRET):
         assert standardwebhooks.Webhook(known).verify(request.body, dict(request.headers))
 
 
 def test_a_secret_that_was_rotated_signs_the_next_post(double, tmp_path):
     """Without a restart of the driver."""
     path = tmp_path / "secret"
-    path.write_text(SECRET)
+    path.write_text(SIGNING_SECRET)
     receiver = webhook(double, secrets=[Secret.from_file(path, setting="webhook_secret_file")])
     receiver.send(ONE, time.time())
-    path.write_text(f"{NEXT_SECRET}\n")
+    path.write_text(f"{NEXT_SIGNING_SECRET}\n")
     receiver.send(ONE, time.time())
 
-    verifier = standardwebhooks.Webhook(NEXT_SECRET)
+    verifier = standardwebhooks.Webhook(NEXT_SIGNING_SECRET)
     with pytest.raises(standardwebhooks.WebhookVerificationError):
         verifier.verify(double.requests[0].body, dict(double.requests[0].headers))
     assert verifier.verify(double.requests[1].body, dict(double.requests[1].headers))
@@ -114,7 +110,7 @@ def test_a_secret_that_was_rotated_signs_the_next_post(double, tmp_path):
 def test_a_secret_that_has_become_unusable_is_a_fault_of_the_configuration(double, tmp_path):
     """The page is kept until it is mended, and nothing leaves unsigned."""
     path = tmp_path / "secret"
-    path.write_text(SECRET)
+    path.write_text(SIGNING_SECRET)
     receiver = webhook(double, secrets=[Secret.from_file(path, setting="webhook_secret_file")])
     path.write_text("hunter2")
     with pytest.raises(HttpError, match="webhook_secret_file") as caught:
@@ -145,9 +141,9 @@ def test_a_disliked_body_is_tried_once_more_in_plain(double, status):
     """With the words a person needs most, under the same id, signed anew."""
     double.script.append(reply(status))
     told = incident(stream_thread="x" * 5000, reason="y" * 5000)
-    webhook(double, secrets=[Secret(SECRET)]).send(told, time.time())
+    webhook(double, secrets=[Secret(SIGNING_SECRET)]).send(told, time.time())
     full, plain = double.requests
-    body = standardwebhooks.Webhook(SECRET).verify(plain.body, dict(plain.headers))
+    body = standardwebhooks.Webhook(SIGNING_SECRET).verify(plain.body, dict(plain.headers))
 
     assert set(body["alerts"][0]["annotations"]) == {"summary", "reason", "runbook_url"}
     assert len(body["alerts"][0]["annotations"]["reason"]) == 512
@@ -197,14 +193,14 @@ def test_too_large_a_body_is_sent_in_plain_at_once(double):
 
 def test_a_secret_from_a_file_may_end_in_a_newline():
     """As files do."""
-    assert signing_key(SECRET + "\n") == KEY
+    assert signing_key(SIGNING_SECRET + "\n") == SIGNING_KEY
 
 
 @pytest.mark.parametrize(
     "secret",
     [
         "",
-        base64.b64encode(KEY).decode(),
+        base64.b64encode(SIGNING_KEY).decode(),
         "whsec_" + base64.b64encode(bytes(23)).decode(),
         "whsec_" + base64.b64encode(bytes(65)).decode(),
         "whsec_not base64, hunter2!!",
@@ -222,7 +218,7 @@ def test_a_bad_secret_is_refused_without_showing_it(secret):
 def test_the_object_shows_no_secret():
     """Neither repr nor str."""
     url = Secret("https://example.com/T000/B000")
-    receiver = Webhook(url, secrets=[Secret(SECRET)])
+    receiver = Webhook(url, secrets=[Secret(SIGNING_SECRET)])
 
-    assert SECRET not in f"{receiver!r}{receiver}"
+    assert SIGNING_SECRET not in f"{receiver!r}{receiver}"
     assert "B000" not in f"{receiver!r}{receiver}"

@@ -97,13 +97,6 @@ def is_expired(course: Course, now: float) -> bool:
     return since is not None and now - since >= UNSEEN_SECONDS
 
 
-def ended(alert: Alert, wall: float, **notes: str) -> Alert:
-    """The alert, over at Unix time ``wall``, with annotations that say how."""
-    return replace(
-        alert, annotations={**alert.annotations, **notes}, ends_at=max(wall, alert.starts_at)
-    )
-
-
 def _worded(alert: Alert, *, held: bool) -> Alert:
     if not held:
         return alert

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ...listener.snapshot import Snapshot
 from ..alert import Alert, Incident
 from ..evaluate import Judgement
-from .course import Course, begin, ended, found_again, is_expired, is_over, not_found
+from .course import Course, begin, found_again, is_expired, is_over, not_found
 from .flap_guard import FlapGuard
 from .grouping import Grouping
 from .health import Health
@@ -148,7 +148,7 @@ class Lifecycle:
         ]
 
     def _end(self, key: str, wall: float, **notes: str) -> Alert:
-        return ended(self._courses.pop(key).alert, wall, **notes)
+        return self._courses.pop(key).alert.ended(wall, **notes)
 
 
 def _with_silence(alert: Alert, silences: Sequence[Silence], wall: float) -> Alert:

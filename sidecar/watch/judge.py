@@ -96,7 +96,7 @@ class Judge:
                 self.roll.forget(key)
             else:
                 continue
-            over.append(story.ended(self._open.pop(key).alert, wall, why))
+            over.append(self._open.pop(key).alert.ended(wall, resolved=why))
         return over
 
     def _end_inherited(self, now: float, wall: float) -> list[Alert]:
@@ -109,7 +109,7 @@ class Judge:
                 why = EXPIRED
             else:
                 continue
-            over.append(story.ended(self._inherited.pop(key).alert, wall, why))
+            over.append(self._inherited.pop(key).alert.ended(wall, resolved=why))
         return over
 
     def _closings(self, wall: float) -> list[Incident]:

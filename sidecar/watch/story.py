@@ -42,7 +42,7 @@ def gone(subject: Subject, now: float, wall: float, runbook_base_url: str) -> Al
 def closing(name: str, wall: float, runbook_base_url: str) -> Alert:
     """The alert of driver ``name``, ended: an earlier watcher may have left it open."""
     alert = alert_of(_finding(name, "answers"), name, runbook_base_url, wall)
-    return ended(alert, wall, "it answers")
+    return alert.ended(wall, resolved="it answers")
 
 
 def _finding(name: str, how: str) -> Finding:
@@ -56,11 +56,6 @@ def _finding(name: str, how: str) -> Finding:
         summary=f"Driver {name} {how}",
         evidence={},
     )
-
-
-def ended(alert: Alert, wall: float, why: str) -> Alert:
-    """The alert as it ends; ``why`` becomes the annotation ``resolved``."""
-    return Alert(alert.labels, {**alert.annotations, "resolved": why}, alert.starts_at, wall)
 
 
 def _evidence(subject: Subject, now: float, wall: float) -> dict[str, str]:
