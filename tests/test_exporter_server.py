@@ -45,13 +45,16 @@ def test_a_driver_out_of_threads_loses_one_answer_only(monkeypatch):
 
 def test_a_living_fork_of_the_driver_does_not_keep_the_port():
     reader, writer = os.pipe()
+    born, bearer = os.pipe()
     with serving(None) as server:
         held = socket.create_connection(address(server))
         child = os.fork()
         if child == 0:
             os.close(writer)
+            os.write(bearer, b"x")
             os.read(reader, 1)
             os._exit(0)
+        os.read(born, 1)
     try:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address(server), timeout=1)
@@ -59,7 +62,8 @@ def test_a_living_fork_of_the_driver_does_not_keep_the_port():
         assert held.recv(1) == b""
     finally:
         held.close()
-        os.close(writer)
+        for end in (reader, writer, born, bearer):
+            os.close(end)
         os.waitpid(child, 0)
 
 
