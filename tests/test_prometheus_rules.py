@@ -15,8 +15,8 @@ from support.rule_files import (
     TESTS,
     promtool,
     shipped,
-    tested,
     text_of,
+    try_rule,
 )
 
 from querypulse.alerting import rules as our_rules
