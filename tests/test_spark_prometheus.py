@@ -58,8 +58,8 @@ def test_what_is_not_well_again_is_not_told_to_be_over(observed):
 def test_a_killed_driver_is_told_by_its_name_and_nothing_is_told_of_its_queries(observed):
     told = [one for one in observed.desk.told if one["labels"]["app"] == DOOMED]
 
-    assert [one["labels"]["alertname"] for one in told] == ["DriverGone"]
-    assert told[0]["annotations"]["reason"].startswith("last heard of at 20")
+    assert [one["labels"]["alertname"] for one in told] == ["ListenerDeaf", "DriverGone"]
+    assert told[-1]["annotations"]["reason"].startswith("last heard of at 20")
 
 
 def test_the_dead_query_is_told_with_its_error(observed):

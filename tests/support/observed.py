@@ -1,7 +1,7 @@
 """The stage: a real driver, whose queries fall ill and come back, observed by a real Prometheus
 with the shipped rules, which tells a real Alertmanager with the shipped configuration.
 
-A second driver, ``doomed``, is killed on the way. What is changed of what is shipped:
+A second driver, ``doomed``, hears no events and is killed on the way. What is changed of what is shipped:
 
 * a minute of the rules lasts ``MINUTE_SECONDS`` (``for``, ranges and offsets alike);
 * Alertmanager waits for nobody, and its receivers are webhooks of one double.
@@ -32,7 +32,8 @@ ALERTMANAGER = ROOT / "dashboards/alertmanager/alertmanager.yaml"
 MINUTE_SECONDS = 3
 GROUP_INTERVAL_SECONDS = 0.2
 DOOMED = "doomed"
-MUST_FIRE = {*SICK, ("DriverGone", DOOMED), ("PagesNotDelivered", APP)}
+DEAF = ("ListenerDeaf", DOOMED)
+MUST_FIRE = {*SICK, DEAF, ("DriverGone", DOOMED), ("PagesNotDelivered", APP)}
 """What Alertmanager must tell, by name and query (of a whole driver: its app)."""
 Server = TypeVar("Server", bound=ServerProcess)
 
@@ -42,9 +43,10 @@ from support.observed_play import play
 play(spark, attach, say, os.environ["FOLDER"])
 """
 DOOMED_PLAY = """
-sidecar = attach(spark, app_name="doomed", http_port=0)
+sidecar = attach(spark, app_name="doomed", http_port=0, stall_floor_seconds=5)
 start("victim")
 until_commits(sidecar, "victim")
+spark.streams.removeListener(sidecar.listener)
 say(sidecar.url)
 time.sleep(3600)
 """
@@ -99,6 +101,7 @@ class Stage:
 
     def _play(self, doomed: Driver) -> None:
         self.driver.wait_for_line("well", 120)
+        until(lambda: DEAF in self.desk.heard("firing"), f"told: {DEAF}", 60)
         doomed.signal_all(signal.SIGKILL)
         self.driver.wait_for_line("sick", 120)
         until(lambda: self.desk.heard("firing") >= MUST_FIRE, f"all told: {MUST_FIRE}", 60)
