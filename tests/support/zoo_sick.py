@@ -28,6 +28,7 @@ SETTINGS = {
 }
 BRISK = {"processingTime": "500 milliseconds"}
 TRIES = 4
+STARTS = 8
 START_SECONDS = 3
 """What Spark itself may take to begin a query while others begin."""
 
@@ -295,7 +296,7 @@ def start_alone(cage, stream, name):
 
     And again, where the machine had too much else to do.
     """
-    for _ in range(TRIES):
+    for _ in range(STARTS):
         query = cage.start(stream, name, trigger=BRISK)
         until(partial(commits_or_ends, cage, query), f"{name} commits", 60)
         if query.isActive:

@@ -1,0 +1,164 @@
+"""The shipped configuration of Alertmanager: who is told of what, and what speaks for what."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+
+import pytest
+import requests
+import yaml
+from support.alertmanager import RealAlertmanager
+from support.observed import ALERTMANAGER, GROUP_INTERVAL_SECONDS, Desk, shown_to
+from support.queries import until
+from support.rule_files import shipped
+
+pytestmark = pytest.mark.alertmanager
+
+CONFIG = yaml.safe_load(ALERTMANAGER.read_text())
+SEVERITIES = {alert: rule["labels"]["severity"] for alert, rule in shipped().items()}
+RECEIVERS = {"critical": "pager", "warning": "chat", "none": "watchdog"}
+
+
+def amtool(*arguments):
+    done = subprocess.run(["amtool", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
+def test_amtool_accepts_it():
+    assert "SUCCESS" in amtool("check-config", str(ALERTMANAGER))
+
+
+@pytest.mark.parametrize("alert", SEVERITIES)
+def test_each_alert_goes_to_those_it_concerns(alert):
+    labels = [f"alertname={alert}", "app=shop", "query=orders", f"severity={SEVERITIES[alert]}"]
+    told = amtool("config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels)
+
+    assert told == RECEIVERS[SEVERITIES[alert]]
+
+
+def test_an_alert_without_a_severity_is_told_all_the_same():
+    labels = ["alertname=Other", "app=shop"]
+
+    assert amtool("config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels) == "chat"
+
+
+def test_no_secret_stands_in_it():
+    """A secret in a file of its own can be mounted; the dead man's switch needs a newer version."""
+    for receiver in CONFIG["receivers"]:
+        for configs in receiver.values():
+            told = configs[0] if isinstance(configs, list) else {}
+            assert not {"routing_key", "service_key", "api_url"} & told.keys()
+
+
+@pytest.fixture(scope="module")
+def real(tmp_path_factory):
+    with Desk() as desk:
+        folder = tmp_path_factory.mktemp("alertmanager")
+        real = RealAlertmanager(folder, desk, shown_to(desk.url))
+        try:
+            real.wait_until_ready()
+            yield real
+        finally:
+            real.stop()
+
+
+def alert(name, query="orders", app="shop"):
+    return {"alertname": name, "app": app, "query": query, "severity": SEVERITIES.get(name, "page")}
+
+
+def send(real, *labels):
+    alerts = [{"labels": one} for one in labels]
+    answer = requests.post(f"{real.url}/api/v2/alerts", json=alerts, timeout=10)
+    assert answer.status_code == 200, answer.text
+
+
+def has_heard(real, name, app):
+    told = [one["labels"] for one in real.told.told]
+    return any((one["alertname"], one.get("app")) == (name, app) for one in told)
+
+
+def told_about(real, *apps):
+    """What people were told of these apps, once all that was sent before is through."""
+    mark = f"mark-{time.monotonic()}"
+    send(real, alert("OffsetRewound", app=mark))
+    until(lambda: has_heard(real, "OffsetRewound", mark), "it is told")
+    # What joined a group that was there already waits for its next flush.
+    flushed = time.monotonic() + 2 * GROUP_INTERVAL_SECONDS
+    until(lambda: time.monotonic() > flushed, "two flushes more")
+    told = [one["labels"] for one in real.told.told]
+    return {(one["alertname"], one["query"]) for one in told if one.get("app", "") in apps}
+
+
+SPOKEN_FOR = [
+    ("gone", ("DriverGone", "*"), [("QueryFailed", "orders"), ("QueryLagging", "bills"), ("MonitorBlind", "*")]),
+    ("all_stopped", ("QueryGone", "*"), [("QueryGone", "orders"), ("CommitStalled", "bills")]),
+    ("silent", ("CommitStalled", "*"), [("CommitStalled", "orders"), ("CommitStalled", "bills"), ("MonitorBlind", "*")]),
+    ("dead", ("QueryFailed", "orders"), [("CommitStalled", "orders"), ("QueryLagging", "orders")]),
+    ("missing", ("QueryMissing", "orders"), [("CommitStalled", "orders"), ("OffsetStalled", "orders")]),
+    ("stalled", ("CommitStalled", "orders"), [("QueryLagging", "orders"), ("BatchSlow", "orders"), ("OffsetRewound", "orders")]),
+    ("flapping", ("QueryFlapping", "orders"), [("QueryLagging", "orders")]),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("app", "source", "targets"), SPOKEN_FOR, ids=lambda value: str(value)[:9])
+def test_the_worst_speaks_for_what_follows_from_it(real, app, source, targets):
+    send(real, alert(*source, app=app))
+    until(lambda: has_heard(real, source[0], app), "the worst is told")
+    send(real, *(alert(*target, app=app) for target in targets))
+
+    assert told_about(real, app) == {source}
+
+
+BESIDE = [
+    ("another_app", [("DriverGone", "*")], "yet_another", [("QueryFailed", "orders")]),
+    ("sisters", [("QueryFailed", "orders")], "sisters", [("CommitStalled", "bills")]),
+    ("warned", [("QueryFailed", "orders")], "warned", [("QueryLagging", "bills")]),
+    ("flaps", [("QueryFailed", "orders")], "flaps", [("QueryFlapping", "orders")]),
+    ("warnings", [("BatchSlow", "orders")], "warnings", [("QueryLagging", "orders"), ("WatermarkStuck", "orders")]),
+    ("one_query", [("CommitStalled", "orders")], "one_query", [("MonitorBlind", "*"), ("PagesNotDelivered", "*")]),
+    ("deaths", [("CommitStalled", "*")], "deaths", [("QueryFailed", "orders")]),
+    ("two_gone", [("DriverGone", "*")], "gone_too", [("DriverGone", "*")]),
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("app", "first", "other", "second"), BESIDE, ids=lambda value: str(value)[:9]
+)
+def test_what_does_not_follow_is_told_beside_it(real, app, first, other, second):
+    send(real, *(alert(*one, app=app) for one in first))
+    until(lambda: has_heard(real, first[0][0], app), "the first is told")
+    send(real, *(alert(*one, app=other) for one in second))
+
+    assert told_about(real, app, other) == {*first, *second}
+
+
+@pytest.mark.slow
+def test_alerts_of_others_without_our_labels_are_left_alone(real):
+    """Two labels that are both missing count as equal."""
+    send(real, {"alertname": "DriverGone", "severity": "critical", "query": "*"})
+    send(real, {"alertname": "QueryFailed", "severity": "critical", "query": "*"})
+    foreign = {"alertname": "DiskFull", "severity": "warning", "query": "*"}
+    send(real, foreign)
+
+    assert ("DiskFull", "*") in told_about(real, "")
+
+
+@pytest.mark.slow
+def test_the_watchdog_is_told_whatever_else_is_wrong(real):
+    send(real, alert("DriverGone", "*", "w"), alert("Watchdog", "*", "*"))
+
+    assert ("Watchdog", "*") in told_about(real, "*")
+
+
+@pytest.mark.slow
+def test_one_notification_tells_of_all_queries_that_are_ill_of_the_same_thing(real):
+    send(real, alert("QueryFailed", "a", "group"), alert("QueryFailed", "b", "group"))
+    told_about(real, "group")
+    told = [one for one in real.told.told if one["labels"].get("app") == "group"]
+
+    assert [one["labels"]["query"] for one in told] == ["a", "b"]
+    assert all(one["group"] == {"app": "group", "alertname": "QueryFailed"} for one in told)

@@ -1,0 +1,118 @@
+"""On the stage: what is wrong with real queries arrives at people, through the shipped rules and
+the shipped configuration of Alertmanager, and nothing else does.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import requests
+from support.observed import DOOMED, MUST_FIRE, quickened
+from support.observed_play import APP, BACK, DEAD, HUNG, IDLE, SLOW, WELL
+from support.queries import until
+from support.rule_files import RULES, shipped
+
+pytestmark = [pytest.mark.spark, pytest.mark.prometheus, pytest.mark.alertmanager]
+
+ALERTS = shipped()
+MAY_FIRE = {("QueryFailed", "crash_loop"), ("Watchdog", "*")}
+"""What flaps is dead as well."""
+MEASURED = {
+    "QueryFailed": {DEAD, "crash_loop"},
+    "CommitStalled": {HUNG},
+    "BatchSlow": {SLOW},
+    "QueryFlapping": {"crash_loop"},
+}
+"""Whose illness is seen without querypulse's judgement."""
+
+
+def test_all_that_must_fire_arrives_with_our_labels(observed):
+    assert observed.desk.heard("firing") >= MUST_FIRE
+    for told in observed.desk.told:
+        assert told["labels"].keys() == {"alertname", "app", "query", "severity"}
+        assert told["annotations"]["runbook_url"].endswith(f"/{told['labels']['alertname']}.md")
+
+
+def test_nothing_else_fires(observed):
+    assert observed.desk.heard("firing") - MUST_FIRE <= MAY_FIRE
+
+
+def test_everybody_is_told_of_what_concerns_them(observed):
+    receivers = {"critical": "pager", "warning": "chat", "none": "watchdog"}
+    for told in observed.desk.told:
+        assert told["receiver"] == receivers[told["labels"]["severity"]]
+
+
+def test_what_is_well_again_is_told_to_be_over(observed):
+    assert observed.desk.heard("resolved") >= BACK
+    held = {(one["labels"]["alertname"], one["labels"]["query"]) for one in firing(observed)}
+    assert not held & BACK
+
+
+def test_what_is_not_well_again_is_not_told_to_be_over(observed):
+    # Each new run of the crash loop commits a batch before it dies.
+    assert observed.desk.heard("resolved") - BACK <= {("QueryFailed", "crash_loop")}
+
+
+def test_a_killed_driver_is_told_by_its_name_and_nothing_is_told_of_its_queries(observed):
+    told = [one for one in observed.desk.told if one["labels"]["app"] == DOOMED]
+
+    assert [one["labels"]["alertname"] for one in told] == ["ListenerDeaf", "DriverGone"]
+    assert told[-1]["annotations"]["reason"].startswith("last heard of at 20")
+
+
+def test_the_dead_query_is_told_with_its_error(observed):
+    told = next(one for one in observed.desk.told if one["labels"]["query"] == DEAD)
+
+    assert told["annotations"]["reason"] == "Boom"
+
+
+@pytest.mark.parametrize("alert", MEASURED)
+def test_prometheus_sees_it_without_our_judgement_and_sees_no_other_ill(observed, alert):
+    """At no second of the play, though nothing waits here."""
+    measured = re.split(r"\n\s+or\n", ALERTS[alert]["expr"].partition("(\n")[2])[0]
+    seen = observed.prometheus.query(f"count_over_time(({quickened(measured)})[15m:1s])")
+    queries = {one["metric"]["query"] for one in seen}
+
+    assert queries >= MEASURED[alert]
+    assert not queries & {WELL, IDLE, "victim"}
+
+
+def test_driver_and_prometheus_tell_one_alert(observed):
+    """Whoever tells it, Alertmanager holds it once: so the labels are the same to the letter."""
+    wanted = {"alertname": "OffsetRewound", "app": APP, "query": "offsets_rewound"}
+    own = [one for one in own_alerts(observed) if wanted.items() <= one["labels"].items()]
+    post = [{"labels": one["labels"], "annotations": one["annotations"]} for one in own]
+    url = f"{observed.alertmanager.url}/api/v2/alerts"
+    assert requests.post(url, json=post, timeout=10).ok
+
+    def held():
+        alerts = requests.get(url, timeout=10).json()
+        return [one for one in alerts if wanted.items() <= one["labels"].items()]
+
+    until(lambda: any("description" in one["annotations"] for one in held()), "it is held")
+    assert len(own) == len(held()) == 1
+
+
+def test_each_open_alert_of_ours_is_a_series_that_prometheus_has(observed):
+    series = observed.prometheus.query(f'spark_streaming_query_alert{{app="{APP}"}}')
+    labels = ("alertname", "app", "query", "severity")
+    shown = {tuple(one["metric"][name] for name in labels) for one in series}
+
+    assert shown == {tuple(one["labels"][name] for name in labels) for one in own_alerts(observed)}
+
+
+def test_every_metric_of_the_rules_has_been_seen(observed):
+    used = set(re.findall(r"\b(?:spark_streaming|querypulse)_\w+", RULES.read_text()))
+    names = observed.prometheus.get("label/__name__/values", {})
+
+    assert used - set(names) == set()
+
+
+def own_alerts(observed):
+    return requests.get(f"{observed.url}/status", timeout=10).json()["alerts"]
+
+
+def firing(observed):
+    return [one for one in observed.prometheus.alerts() if one["state"] == "firing"]
