@@ -1,4 +1,4 @@
-"""``python -m tools.rules [FOLDER]``: write both files, into ``dashboards/prometheus`` by default."""
+"""``python -m tools.rules [FOLDER]``: write both files; by default where they are shipped."""
 
 from __future__ import annotations
 
