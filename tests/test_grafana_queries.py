@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 
@@ -69,8 +70,6 @@ def test_every_metric_of_a_variable_is_one_the_exporter_has():
 @pytest.mark.parametrize("name", every_target())
 def test_a_legend_uses_labels_that_its_query_keeps(name):
     """The live tests see it too, but not for a line that happens to be rightly absent."""
-    import re
-
     target = every_target()[name]
     used = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
     kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", target["expr"]))))

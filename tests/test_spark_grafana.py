@@ -141,7 +141,9 @@ def test_the_panels_can_be_drawn(observed, name, tmp_path):
     folder = Path(os.environ.get("PICTURES_FOLDER", tmp_path))
     picture = folder.resolve() / f"{name}.svg"
     command = [sys.executable, "-m", "tools.grafana.picture", observed.prometheus.url]
-    command += [str(FOLDER / f"{name}.json"), str(picture), "--minutes", "2"]
+    first = min(series["values"][0][0] for series in over_time(observed, "querypulse_build_info"))
+    minutes = (time.time() - first) / 60
+    command += [str(FOLDER / f"{name}.json"), str(picture), "--minutes", f"{minutes:.2f}"]
     command += ["--app", "observed", "--query", "hung"] if name == "query" else []
 
     subprocess.run(command, cwd=ROOT, check=True)

@@ -66,7 +66,7 @@ def graph(
     empty: str = "nothing in the time shown",
     **defaults: Any,
 ) -> Json:
-    """Lines over time: all in one ``color``, or each in one of Grafana's, by its name.
+    """Lines over time: all in one ``color``, or each in one of Grafana's.
 
     The axis reaches from 0 to ``at_least``, so that nothing but zeros is a line at its foot.
     """
@@ -80,7 +80,7 @@ def graph(
         **({"axisSoftMax": at_least} if at_least else {}),
         "stacking": {"mode": "normal" if stacked else "none", "group": "A"},
     }
-    paint = fixed(color) if color else {"mode": "palette-classic-by-name"}
+    paint = fixed(color) if color else {"mode": "palette-classic"}
     options = {
         "legend": {
             "displayMode": "list",

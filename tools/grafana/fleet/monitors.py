@@ -5,7 +5,7 @@ from __future__ import annotations
 from tools.grafana import links
 from tools.grafana.fields import Json, column, fixed, good_below, lines_like, thresholds
 from tools.grafana.links import runbook
-from tools.grafana.palette import GREEN, GREY, ORANGE, VERMILLION
+from tools.grafana.palette import BLUE, GREEN, GREY, ORANGE, SKY, VERMILLION
 from tools.grafana.panels import drawn, graph, now, table
 from tools.grafana.promql import (
     driver,
@@ -18,6 +18,8 @@ from tools.grafana.promql import (
     quantile,
     silent_apps,
 )
+
+EVENTS = {"progress": GREEN, "idle": SKY, "started": BLUE, "terminated": GREY}
 
 
 def pages() -> Json:
@@ -37,6 +39,7 @@ def pages() -> Json:
         ],
         (14, 8),
         unit="cpm",
+        at_least=1,
         empty="no receiver is configured",
         bars=True,
         overrides=[
@@ -143,6 +146,7 @@ def events() -> Json:
         [drawn(heard, "{{event}}")],
         (8, 8),
         unit="eps",
+        overrides=[column(kind, color=fixed(color)) for kind, color in EVENTS.items()],
     )
 
 
