@@ -86,8 +86,13 @@ def _work(work: Work | None) -> dict[str, str]:
     if work is None:
         return {}
     return {
-        "tasks": f"{work.tasks_completed} completed, {work.tasks_active} running"
-        + (f" (jobs: {work.jobs})" if work.jobs else " (no Spark job)"),
+        "tasks": f"{work.tasks_completed} completed, {work.tasks_active} running ({_jobs(work)})",
         "python_line": work.python_line,
         "stream_thread": "\n".join(work.jvm_stack),
     }
+
+
+def _jobs(work: Work) -> str:
+    if not work.jobs_known:
+        return "no Spark job"
+    return f"jobs: {work.jobs_known} known, newest {work.newest_job}"

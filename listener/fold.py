@@ -222,5 +222,5 @@ def _in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     if before is None or before.batch_id != batch_id:
         return InFlight(since=at, moved_at=at, batch_id=batch_id)
     last_work = query.probed.work if query.probed is not None else None
-    moved = run.work is not None and last_work is not None and run.work.mark != last_work.mark
+    moved = run.work is not None and last_work is not None and run.work.mark > last_work.mark
     return replace(before, moved_at=at) if moved else before

@@ -69,12 +69,14 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """The Spark jobs of the batch in flight (job group = run id) and where it stands.
+    """The Spark jobs of a run (its job group is its run id), and where its batch stands.
 
-    Any change of ``jobs`` or ``tasks_completed`` between two looks is work being done.
+    ``jobs_known`` counts those Spark has not forgotten (``spark.ui.retainedJobs``), which says
+    nothing of work being done; ``newest_job`` is the highest id, -1 where there is none.
     """
 
-    jobs: str = ""
+    jobs_known: int = 0
+    newest_job: int = -1
     tasks_completed: int = 0
     tasks_active: int = 0
     jvm_stack: tuple[str, ...] = ()
@@ -83,9 +85,9 @@ class Work(msgspec.Struct, frozen=True):
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
 
     @property
-    def mark(self) -> tuple[str, int]:
-        """What moves when tasks finish."""
-        return self.jobs, self.tasks_completed
+    def mark(self) -> tuple[int, int]:
+        """What grows when jobs begin and tasks finish; it falls when Spark forgets old ones."""
+        return self.newest_job, self.tasks_completed
 
 
 class ProbedRun(msgspec.Struct, frozen=True):

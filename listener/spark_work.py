@@ -33,7 +33,8 @@ class SparkWork:
         completed, active = ask("tasks", lambda: self._count_tasks(jobs), (0, 0))
         stack = ask("stack", lambda: _stack(execution), no_stack)
         return Work(
-            jobs=f"{len(jobs)} known, newest {max(jobs)}" if jobs else "",
+            jobs_known=len(jobs),
+            newest_job=max(jobs, default=-1),
             tasks_completed=completed,
             tasks_active=active,
             jvm_stack=stack[:STACK_FRAMES],

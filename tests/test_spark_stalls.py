@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from support.driver import Driver
 from support.queries import Trap, commits, rate, shown, start, until
 
 pytestmark = pytest.mark.spark
@@ -38,6 +39,25 @@ def test_a_batch_that_hangs_is_told_with_the_line_where_it_stands(spark, watch, 
     assert {what for _, *what in map(tuple, pages.told) for what in [tuple(what)]} == {
         ("CommitStalled", "hung")
     }
+
+
+def test_a_batch_that_hangs_is_hung_also_when_spark_forgets_its_old_jobs(pages, tmp_path):
+    """Those of its siblings push them out; that is no task finishing."""
+    script = """
+    def hang_in_batch_four(batch, number):
+        batch.count()
+        while number >= 4:
+            time.sleep(0.1)
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=6, start_grace_seconds=20)
+    start("hung", hang_in_batch_four); start("busy"); start("busier")
+    time.sleep(120)
+    """
+    forgetful = "--conf spark.ui.retainedJobs=20 --conf spark.ui.retainedStages=20 pyspark-shell"
+    with Driver(script, tmp_path, PAGES=pages.url, PYSPARK_SUBMIT_ARGS=forgetful):
+        pages.wait_for("CommitStalled", "hung", timeout=90)
+        time.sleep(10)
+
+    assert pages.told == [("firing", "CommitStalled", "hung")]
 
 
 def test_a_long_batch_whose_tasks_finish_is_slow_and_not_stalled(spark, watch, pages):

@@ -40,6 +40,15 @@ def hung_batch(*, until, tasks=None, batch=10):
     return watched(steady(), (101, until, processing(batch=batch, tasks=tasks)))
 
 
+def forgotten_jobs(*, until):
+    """A hung batch, while Spark forgets what other queries' jobs have pushed out."""
+    story = steady()
+    for number, at in enumerate(range(101, until + 1, 5)):
+        forgetful = processing(batch=10, tasks=max(0, 40 - 3 * number), jobs_known=50 - number)
+        story.probe(forgetful, at=at)
+    return story
+
+
 def busy_batch(*, until):
     """A batch whose tasks finish, five in each look."""
     story = steady()
@@ -224,6 +233,7 @@ CASES = [
     # -- CommitStalled ------------------------------------------------------------------------
     ("a batch hangs", hung_batch(until=170), 170, {}, "CommitStalled", "stalled"),
     ("a batch hangs in Spark tasks that never finish", hung_batch(until=170, tasks=3), 170, {}, "CommitStalled", "stalled"),
+    ("a batch hangs while Spark forgets its old jobs and stages", forgotten_jobs(until=170), 170, {}, "CommitStalled", "stalled"),
     ("the first batch ever hangs", watched(Story(), (0, 125, processing(batch=0))), 126, {}, "CommitStalled", "stalled"),
     ("a source does not answer", watched(steady(), (101, 170, run(message="Getting offsets from Kafka", busy=True, batch=10))), 170, {}, "CommitStalled", "stalled"),
     ("initialising for ever", watched(Story(), (0, 125, run(message="Initializing sources"))), 126, {}, "CommitStalled", "stalled"),

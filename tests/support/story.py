@@ -49,13 +49,15 @@ def source(end, latest=None, *, rows=10, description="Kafka") -> Source:
 
 def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
         batch=None, busy=False, data=False, tasks=None, async_progress=False, log_interval=0.0,
-        waits_for_log=False, **fields) -> ProbedRun:  # fmt: skip
+        jobs_known=1, waits_for_log=False, **fields) -> ProbedRun:  # fmt: skip
     facts = RunFacts(
         query_id=f"id-{query}", run_id=f"{query}-{number}", name=query,
         trigger=parse_trigger(trigger), sink="noop", checkpoint="/cp", async_progress=async_progress,
         log_interval_seconds=log_interval,
     )  # fmt: skip
-    looked = Work(jobs="1 known", tasks_completed=tasks or 0, waits_for_log=waits_for_log)
+    looked = Work(
+        jobs_known=jobs_known, newest_job=1, tasks_completed=tasks or 0, waits_for_log=waits_for_log
+    )
     return ProbedRun(
         facts=facts, active=active, message=message, trigger_active=busy, data_available=data,
         batch_id=batch, work=None if tasks is None else looked, **fields,
