@@ -29,7 +29,7 @@ IDLE_AFTER_SECONDS = 10.0
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """The state of one query, why, and its stall window in seconds.
+    """The state of one query, why, its stall window in seconds, and what else it is allowed.
 
     An ``ignored`` query has a state, but nobody is told of it and nothing depends on it.
     """
@@ -38,6 +38,8 @@ class Verdict(msgspec.Struct, frozen=True):
     reason: str = ""
     window_seconds: float | None = None
     ignored: bool = False
+    lag_allowed_offsets: float | None = None
+    restart_budget: int | None = None
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -93,11 +95,17 @@ def case_of(label: str, query: Query, snapshot: Snapshot, now: float, policy: Po
 
 
 def _judge(case: Case) -> tuple[list[Finding], Verdict]:
-    window, ignored = case.window.seconds, case.limits.ignore
-    worst = None if ignored else _worst(case)
-    if worst is None:
-        return [], Verdict(_calm_state(case), "", window, ignored)
-    return _told(case, worst), Verdict(worst.state, worst.reason, window)
+    limits = case.limits
+    worst = None if limits.ignore else _worst(case)
+    verdict = Verdict(
+        state=worst.state if worst is not None else _calm_state(case),
+        reason=worst.reason if worst is not None else "",
+        window_seconds=case.window.seconds,
+        ignored=limits.ignore,
+        lag_allowed_offsets=limits.lag_allowed_offsets,
+        restart_budget=limits.restart_budget,
+    )
+    return _told(case, worst) if worst is not None else [], verdict
 
 
 def _worst(case: Case) -> Finding | None:

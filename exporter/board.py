@@ -51,6 +51,16 @@ class ShownVerdict(Protocol):
         ...
 
     @property
+    def lag_allowed_offsets(self) -> float | None:
+        """How far it may be behind."""
+        ...
+
+    @property
+    def restart_budget(self) -> int | None:
+        """How often it may fail before it counts as flapping."""
+        ...
+
+    @property
     def ignored(self) -> bool:
         """Whether the settings say that nothing depends on this query."""
         ...

@@ -118,6 +118,16 @@ FIGURES = (
         _trigger_interval,
     ),
     Figure(
+        f"{PREFIX}_lag_allowed_offsets",
+        "How far behind it may be before it counts as lagging.",
+        lambda row: row.verdict.lag_allowed_offsets,
+    ),
+    Figure(
+        f"{PREFIX}_restart_budget",
+        "How many failures in a while make it count as flapping.",
+        lambda row: row.verdict.restart_budget,
+    ),
+    Figure(
         f"{PREFIX}_input_rows_total",
         "Rows read.",
         lambda row: row.totals.input_rows,

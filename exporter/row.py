@@ -19,6 +19,8 @@ class _Unjudged(msgspec.Struct, frozen=True):
     reason: str = "not judged yet"
     ignored: bool = False
     window_seconds: float | None = None
+    lag_allowed_offsets: float | None = None
+    restart_budget: int | None = None
 
 
 class Row(msgspec.Struct, frozen=True):

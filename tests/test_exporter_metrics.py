@@ -24,6 +24,7 @@ QUERY_METRICS = {
     "watermark_timestamp_seconds", "state_rows", "state_memory_bytes", "late_rows_dropped_total",
     "terminations_total", "restarts_total", "failure_info", "alert",
     "watched", "last_sign_timestamp_seconds", "standstill_seconds", "trigger_interval_seconds",
+    "lag_allowed_offsets", "restart_budget",
 }  # fmt: skip
 MONITOR_METRICS = {
     "build_info", "heartbeat_timestamp_seconds", "events_total", "events_dropped_total",
@@ -60,6 +61,8 @@ def test_all_streaming_metrics_carry_app_and_query_and_no_other_metric_does():
         ("last_commit_timestamp_seconds", WALL - 30),
         ("last_sign_timestamp_seconds", WALL - 30),
         ("watched", 1),
+        ("lag_allowed_offsets", 1000),
+        ("restart_budget", 3),
         ("standstill_seconds", 20),
         ("last_commit_batch_id", 7),
         ("commits_total", 1),

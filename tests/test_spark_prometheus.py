@@ -13,7 +13,13 @@ from support.observed_play import APP, BACK, DEAD, HUNG, IDLE, SLOW, WELL
 from support.queries import until
 from support.rule_files import RULES, shipped
 
-pytestmark = [pytest.mark.spark, pytest.mark.prometheus, pytest.mark.alertmanager]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.prometheus,
+    pytest.mark.alertmanager,
+    # Whoever comes first waits for the whole play.
+    pytest.mark.timeout(600),
+]
 
 ALERTS = shipped()
 MAY_FIRE = {("QueryFailed", "crash_loop"), ("Watchdog", "*")}

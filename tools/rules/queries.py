@@ -45,10 +45,9 @@ unless on (app)
   max by (app) (spark_streaming_query_alert{{alertname="CommitStalled", query="*"}})"""
 
 FLAPPING = f"""\
-max by (app, query) (
-  {FAILURES}
-  - min_over_time({FAILURES}[10m])
-) >= 3
+# failures within ten minutes
+max by (app, query) ({FAILURES} - min_over_time({FAILURES}[10m]))
+>= on (app, query) max by (app, query) (spark_streaming_query_restart_budget)
 {WATCHED}"""
 
 SLOW = f"""\
@@ -63,10 +62,10 @@ and on (app, query) max by (app, query) (spark_streaming_query_last_commit_times
 LAGGING = f"""\
 # for ten minutes the lag of a source was more than is allowed and never fell, and it rose
 max by (app, query) (
-  ({LAG} > {LAG} offset 10m)
-  and (min_over_time({LAG}[10m]) > 1000)
+  min_over_time({LAG}[10m])
+  and ({LAG} > {LAG} offset 10m)
   and (resets({LAG}[10m]) == 0)
-)
+) > on (app, query) max by (app, query) (spark_streaming_query_lag_allowed_offsets)
 # batches come
 and on (app, query) (
   max by (app, query) (increase(spark_streaming_query_commits_total[10m])) >= 3
@@ -139,13 +138,12 @@ QUERIES = (
         name="QueryFlapping",
         severity="critical",
         wait="1m",
-        comment="Three failures in ten minutes are the defaults of restart_budget and "
-        "restart_window_seconds: change them here too. What failed before the first scrape is "
-        "known to querypulse only.",
+        comment="Ten minutes are the default of restart_window_seconds. What failed before the "
+        "first scrape is known to querypulse only.",
         expr=measured("QueryFlapping", FLAPPING),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} fails again and again",
         description="{{ $labels.query }} was started again after a failure and failed again: "
-        "three times or more within ten minutes, or each time in the same batch.",
+        "as often within a while as its restart_budget says, or each time in the same batch.",
     ),
     Rule(
         name="OffsetRewound",
@@ -172,12 +170,13 @@ QUERIES = (
         name="QueryLagging",
         severity="warning",
         wait="1m",
-        comment="1000 offsets are the default of lag_allowed_offsets: change it here too.",
+        comment="Ten minutes are twice the default of trend_window_seconds.",
         expr=measured("QueryLagging", LAGGING),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} falls behind",
         description="The lag of {{ $labels.query }} has been above what is allowed for minutes, "
         "has never fallen and has risen, though batches come: more arrives than is worked off.",
-        reason="{{ if gt $value 1.0 }}{{ $value | humanize }} offsets behind" + SAYS_SO,
+        reason="{{ if gt $value 1.0 }}at least {{ $value | humanize }} offsets "
+        "behind all the time" + SAYS_SO,
     ),
     Rule(
         name="WatermarkStuck",
