@@ -10,7 +10,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
 # Many of these tests wait for sockets and other processes; those with Spark or containers want
 # the machine.
-SIDE_BY_SIDE := -n 6 --dist load --maxschedchunk 4
+SIDE_BY_SIDE := -n 6 --dist worksteal
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 GENERATORS := rules grafana stack
@@ -31,9 +31,10 @@ test: system-packages $(VENV)/.tests
 	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
 	$(BIN)/python -Im pytest -m "spark or docker" $(ARGS) $(OR_NONE)
 
-## make test-fast  every test that needs no Java
+## make test-fast  tests without Java and browser, and none that takes seconds
 test-fast: $(VENV)/.tests
-	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS)
+	$(BIN)/python -Im pytest -m "not spark and not docker and not browser and not slow" \
+	  $(SIDE_BY_SIDE) $(ARGS)
 
 ## make test-oldest  what touches Spark's insides, on the oldest Spark supported
 test-oldest: $(OLDEST)/.tests

@@ -182,8 +182,6 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    # What takes long begins first, so that tests side by side end together.
-    items.sort(key=lambda item: "slow" not in item.keywords)
     leave_out_what_cannot_run(config, items)
 
 

@@ -193,6 +193,7 @@ MUTANTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alert", "change"),
     [(alert, change) for alert, _, change in MUTANTS],

@@ -179,7 +179,8 @@ def test_ages_go_on_between_two_polls(windows):
         )
 
 
-def test_behind_a_proxy_that_strips_a_path_the_page_asks_below_its_own_address(windows):
+@pytest.mark.parametrize("base", ["/driver/", "/driver"])
+def test_behind_a_proxy_that_strips_a_path_the_page_asks_below_its_own_address(windows, base):
     with serving(at_work("a")) as server:
         page = windows.blank()
         asked = []
@@ -191,11 +192,11 @@ def test_behind_a_proxy_that_strips_a_path_the_page_asks_below_its_own_address(w
 
         page.route("**/driver/**", strip)
         page.route("**/driver", strip)
-        for base in ("/driver/", "/driver"):
-            asked.clear()
-            page.goto(server.url + base)
-            page.wait_for_selector("#queries .query")
-            assert asked[:2] == ["", "status"]
+        page.goto(server.url + base)
+        page.wait_for_selector("#queries .query")
+
+        assert asked[0] == ""
+        assert set(asked) in ({"", "status"}, {"", "status", "watch/page"})
 
 
 # -- who reads along is not disturbed ---------------------------------------------------------
