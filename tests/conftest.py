@@ -110,9 +110,12 @@ def spark():
     session.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def observed(tmp_path_factory):
-    """A real Prometheus and Alertmanager that have watched a real driver's queries fall ill."""
+    """A real Prometheus and Alertmanager that have watched a real driver's queries fall ill.
+
+    Played anew for each file: a stage that stays would keep the machine busy for the others.
+    """
     from support.observed import observed
 
     with observed(tmp_path_factory.mktemp("observed")) as stage:
