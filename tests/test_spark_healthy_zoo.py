@@ -7,7 +7,8 @@ from support.queries import until
 from support.zoo import Cage, Diary
 from support.zoo_healthy import AFTER, BEFORE, GRACE, SETTINGS, TREND
 
-pytestmark = pytest.mark.spark
+# A busy machine takes minutes to bring all animals in.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 ZOO = (*BEFORE, *AFTER)
 WATCH_SECONDS = 45

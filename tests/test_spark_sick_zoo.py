@@ -10,7 +10,8 @@ from support.queries import until
 from support.zoo import Cage, Diary
 from support.zoo_sick import BORN_SICK, FLOOR, SETTINGS, START_GRACE, WELL_AT_FIRST, Told
 
-pytestmark = pytest.mark.spark
+# A busy machine takes minutes to bring all animals in.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SLACK_SECONDS = 2
 
