@@ -54,6 +54,8 @@ def main(folder: Path, mode: str) -> None:
         write_for_ever(spool)
     size = 200_000 if mode == "full" else 100
     spool.offer("pager", (row(1, size=size), row(2, Told.FIRING)))
+    if mode == "full":
+        wait_for_trouble(spool)
     flushed = spool.flush(PATIENCE_SECONDS if mode == "holds" else 1.0)
     if mode == "holds":
         ready()
@@ -63,6 +65,13 @@ def main(folder: Path, mode: str) -> None:
     print(
         flushed, spool.problem.replace("\n", " "), dict(guard.errors), time.monotonic() - began < 5
     )
+
+
+def wait_for_trouble(spool: Spool) -> None:
+    """A busy machine comes to the write only after a while."""
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while not spool.problem and time.monotonic() < ends:
+        time.sleep(0.01)
 
 
 def write_for_ever(spool: Spool) -> None:
