@@ -37,7 +37,7 @@ def _info(app: str, rows: Sequence[Row]) -> InfoMetricFamily:
     family = info(f"{PREFIX}_info", "The present run of the query.", LABELS)
     for row in rows:
         if row.query is not None:
-            facts = row.query.facts
+            facts = row.facts
             run = {
                 "query_id": row.query.query_id,
                 "run_id": row.query.run_id,

@@ -39,20 +39,17 @@ def _progress(read: Callable[[Progress], float | None]) -> Callable[[Row], float
     """Read the last progress of the query's present run."""
 
     def figure(row: Row) -> float | None:
-        progress = row.query.progress if row.query is not None else None
-        return read(progress) if progress is not None else None
+        return read(row.progress) if row.progress is not None else None
 
     return figure
 
 
 def _phases(row: Row) -> Mapping[str, float]:
-    progress = row.query.progress if row.query is not None else None
-    return progress.phase_seconds if progress is not None else {}
+    return row.progress.phase_seconds if row.progress is not None else {}
 
 
 def _trigger_interval(row: Row) -> float | None:
-    facts = row.query.facts if row.query is not None else None
-    return facts.trigger.interval_seconds or None if facts is not None else None
+    return row.facts.trigger.interval_seconds or None if row.facts is not None else None
 
 
 FIGURES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..listener.events import Progress
+from ..listener.probing import RunFacts
 from ..listener.query import InFlight, Query, Totals
 from .board import Board, ShownVerdict
 
@@ -77,6 +78,11 @@ class Row(msgspec.Struct, frozen=True):
         return self.board.snapshot.at - flight.since if flight is not None else None
 
     @property
+    def facts(self) -> RunFacts | None:
+        """What never changes in the present run."""
+        return self.query.facts if self.query is not None else None
+
+    @property
     def progress(self) -> Progress | None:
         """What Spark told of the present run's last batch."""
         return self.query.progress if self.query is not None else None
@@ -104,7 +110,7 @@ class Row(msgspec.Struct, frozen=True):
         query = self.query
         if query is None:
             return True
-        finite = query.facts is not None and query.facts.trigger.ends_by_itself
+        finite = self.facts is not None and self.facts.trigger.ends_by_itself
         return not finite and not query.stop_expected
 
     @property

@@ -85,8 +85,7 @@ def status(board: Board) -> Status:
 
 
 def _query(row: Row) -> QueryStatus:
-    query, progress = row.query, row.progress
-    facts = query.facts if query is not None else None
+    query, facts, progress = row.query, row.facts, row.progress
     began = row.board.unix(query.started_at) if query is not None else None
     return QueryStatus(
         name=row.label,

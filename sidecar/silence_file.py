@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -17,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from .configuration.receiver_settings import SilenceSettings
+from .whole_file import write_whole
 
 FILE_MODE = 0o644
 """Whoever runs the driver may be another user; a silence is no secret."""
@@ -85,7 +85,7 @@ def _change(path: Path, change: Callable[[Silences], Silences]) -> None:
     path = path.resolve()
     with _locked(path.parent):
         silences = change(read_silences(path))
-        _replace(path, b"".join(msgspec.json.encode(one) + b"\n" for one in silences))
+        write_whole(path, b"".join(msgspec.json.encode(one) + b"\n" for one in silences), FILE_MODE)
 
 
 @contextmanager
@@ -96,17 +96,3 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def _replace(path: Path, content: bytes) -> None:
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(draft).chmod(FILE_MODE)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise

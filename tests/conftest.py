@@ -185,10 +185,6 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
-    leave_out_what_cannot_run(config, items)
-
-
-def leave_out_what_cannot_run(config, items):
     """Say how to get what they need; under CI a test left out is a failure."""
     missing = {marker: reason for marker, (here, reason) in needs().items() if not here}
     if REQUIRE_DOCKER and missing.keys() & OPT_IN:

@@ -243,16 +243,16 @@ def test_a_folder_that_may_not_be_written_to_is_said_before_anything_is_written(
 
 
 def test_a_disk_that_fills_up_leaves_no_half_file_and_is_told_with_1(export, tmp_path, monkeypatch):
-    replaced = export_dashboards._replace
+    replaced = export_dashboards.write_whole
     written = []
 
-    def until_full(path, data):
+    def until_full(path, data, mode):
         if len(written) == 3:
             raise OSError(28, "No space left on device")
         written.append(path)
-        replaced(path, data)
+        replaced(path, data, mode)
 
-    monkeypatch.setattr(export_dashboards, "_replace", until_full)
+    monkeypatch.setattr(export_dashboards, "write_whole", until_full)
     code, output, errors = export(tmp_path)
 
     assert code == 1

@@ -6,7 +6,6 @@ import argparse
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +16,7 @@ import msgspec
 from ... import dashboards
 from ..configuration.settings import DEFAULT_RUNBOOKS, Settings, SettingsError
 from ..configuration.settings_sources import load_settings
+from ..whole_file import write_whole
 
 if TYPE_CHECKING:
     # Python 3.14 has it elsewhere.
@@ -156,7 +156,7 @@ def _write(folder: Path, contents: Mapping[Path, bytes], count: int) -> int:
     for number, (path, content) in enumerate(contents.items()):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(path, content)
+            write_whole(path, content, FILE_MODE)
         except OSError as error:
             sys.stderr.write(
                 f"querypulse: dashboards export: {path}: {error.strerror}; "
@@ -167,16 +167,3 @@ def _write(folder: Path, contents: Mapping[Path, bytes], count: int) -> int:
     same = count - len(contents)
     sys.stdout.write(f"{len(contents)} files written below {folder}, {same} were there already\n")
     return 0
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write the whole file or nothing."""
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(draft).chmod(FILE_MODE)
-        Path(draft).replace(path)
-    except BaseException:
-        Path(draft).unlink(missing_ok=True)
-        raise

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
+
 FLEET = "querypulse-fleet"
 QUERY = "querypulse-query"
-RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
-"""The default of the setting ``runbook_base_url``."""
 
 CHOSEN = "${datasource:queryparam}&${job:queryparam}&${instance:queryparam}"
 """What stays chosen on the way to the other dashboard."""
@@ -15,7 +15,7 @@ CHOSEN = "${datasource:queryparam}&${job:queryparam}&${instance:queryparam}"
 
 def runbook(alertname: str) -> str:
     """Markdown for a panel's description."""
-    return f"[{alertname}]({RUNBOOKS}/{alertname}.md)"
+    return f"[{alertname}]({DEFAULT_RUNBOOKS}/{alertname}.md)"
 
 
 def to_dashboard(title: str, uid: str, tooltip: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def to_dashboard(title: str, uid: str, tooltip: str) -> dict[str, Any]:
 
 def to_runbooks() -> dict[str, Any]:
     """A link at the top of a dashboard to all runbooks."""
-    link = _top("Runbooks", RUNBOOKS, "What each alert means and what to do about it")
+    link = _top("Runbooks", DEFAULT_RUNBOOKS, "What each alert means and what to do about it")
     return {**link, "icon": "doc", "targetBlank": True}
 
 
@@ -43,7 +43,7 @@ def status_page_of_row() -> dict[str, Any]:
 
 def runbook_of_row() -> dict[str, Any]:
     """From an alert's name in a table to its runbook."""
-    return _away("Runbook", f"{RUNBOOKS}/${{__value.raw}}.md")
+    return _away("Runbook", f"{DEFAULT_RUNBOOKS}/${{__value.raw}}.md")
 
 
 def _away(title: str, url: str) -> dict[str, Any]:

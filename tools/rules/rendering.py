@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
+from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
 from tools.rules.expressions import indented
 from tools.rules.rule import Group, Rule
 
-RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
 WIDTH = 100
 ABOUT = """\
 # Prometheus' alerts about Spark's streaming queries, for drivers with querypulse inside.
@@ -75,7 +75,7 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield from _folded("summary", rule.summary)
     yield from _folded("description", rule.description)
     yield from _folded("reason", rule.reason)
-    yield f"    runbook_url: {RUNBOOKS}/{rule.name}.md"
+    yield f"    runbook_url: {DEFAULT_RUNBOOKS}/{rule.name}.md"
 
 
 def _times(rule: Rule) -> dict[str, str]:

@@ -1,0 +1,27 @@
+"""A file that is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes, mode: int) -> None:
+    """Put ``content`` on the disk in place of what was at ``path``; others see the old or the new.
+
+    Raises:
+        OSError: it could not be written; what was there still is.
+
+    """
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).chmod(mode)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
