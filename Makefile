@@ -5,6 +5,11 @@ PYTHON ?= python3
 VENV := .venv
 OLDEST := .venv-oldest
 OLDEST_SPARK := 3.5.9
+# The newest Spark that each connector exists for.
+CONNECTORS := .venv-connectors
+CONNECTORS_SPARK := 4.2.0
+ICEBERG := .venv-iceberg
+ICEBERG_SPARK := 4.1.3
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
@@ -17,7 +22,7 @@ GENERATORS := rules grafana stack
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
-.PHONY: help demo test test-fast test-oldest lint bench dashboards pictures stack java system-packages clean
+.PHONY: help demo test test-fast test-oldest lint bench dashboards pictures stack test-connectors java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -29,12 +34,18 @@ demo: java $(VENV)/.spark
 ## make test       all tests, real Spark and real Prometheus tools included
 test: system-packages $(VENV)/.tests
 	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
-	$(BIN)/python -Im pytest -m "spark or docker" $(ARGS) $(OR_NONE)
+	$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)" $(ARGS) $(OR_NONE)
+	$(MAKE) test-connectors
 
 ## make test-fast  tests without Java and browser, and none that takes seconds
 test-fast: $(VENV)/.tests
 	$(BIN)/python -Im pytest -m "not spark and not docker and not browser and not slow" \
 	  $(SIDE_BY_SIDE) $(ARGS)
+
+## make test-connectors  Kafka, Delta and Iceberg, each on the newest Spark it exists for
+test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
+	$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg" $(ARGS) $(OR_NONE)
+	$(ICEBERG)/bin/python -Im pytest -m iceberg $(ARGS) $(OR_NONE)
 
 ## make test-oldest  what touches Spark's insides, on the oldest Spark supported
 test-oldest: $(OLDEST)/.tests
@@ -74,7 +85,7 @@ stack: $(VENV)/.spark
 
 ## make clean      remove what the other targets made
 clean:
-	rm -rf $(VENV) $(OLDEST) build *.egg-info
+	rm -rf $(VENV) $(OLDEST) $(CONNECTORS) $(ICEBERG) build *.egg-info
 
 java:
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { \
@@ -109,12 +120,16 @@ $(VENV)/.tests: $(VENV)/.spark
 	$(PIP) --group tests
 	@touch $@
 
-$(OLDEST)/.tests: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(OLDEST)
-	@mkdir -p build && grep -v '^pyspark==' constraints.txt > build/constraints-oldest.txt
-	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint build/constraints-oldest.txt --editable . --group tests pyspark==$(OLDEST_SPARK)
+$(OLDEST)/.tests: SPARK := $(OLDEST_SPARK)
+$(CONNECTORS)/.tests: SPARK := $(CONNECTORS_SPARK)
+$(ICEBERG)/.tests: SPARK := $(ICEBERG_SPARK)
+
+$(OLDEST)/.tests $(CONNECTORS)/.tests $(ICEBERG)/.tests: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
+	@mkdir -p build && grep -v '^pyspark==\|^py4j==' constraints.txt > build/constraints-$(SPARK).txt
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --constraint build/constraints-$(SPARK).txt --editable . --group tests pyspark==$(SPARK)
 	@touch $@
 
 # mypy reads what the code imports, so the packages must be there too.

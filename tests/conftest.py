@@ -6,10 +6,11 @@ import os
 import shutil
 import signal
 import threading
+from functools import cache
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import grafana
+from support import connectors, grafana
 from support.compose import engine_trouble
 
 from querypulse.listener.guard import Guard
@@ -97,17 +98,26 @@ def config(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def spark():
-    """One Spark for all tests that need one."""
+def spark(tmp_path_factory):
+    """One Spark for all tests that need one, with the connectors that exist for it."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[4]").appName("tests")
-    for key, value in SPARK_CONF.items():
+    of_connectors = connectors.spark_conf(tmp_path_factory.mktemp("warehouse"))
+    for key, value in (SPARK_CONF | of_connectors).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory):
+    """One broker for all tests that need one; each has topics of its own."""
+    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"))
+    yield broker
+    broker.close()
 
 
 @pytest.fixture(scope="module")
@@ -184,9 +194,15 @@ def pytest_configure(config):
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
     """Say how to get what they need; under CI a test left out is a failure."""
-    missing = {marker: reason for marker, (here, reason) in needs().items() if not here}
+    wanted = {marker for item in items for marker in needed(item)}
+    missing = {
+        marker: reason
+        for marker, (here, reason) in needs().items()
+        if marker in wanted and not here
+    }
     if REQUIRE_DOCKER and missing.keys() & OPT_IN:
         raise pytest.UsageError(f"REQUIRE_DOCKER=1, but what needs it cannot run: {missing}")
     if REQUIRE_ALL:
@@ -215,6 +231,7 @@ def pytest_terminal_summary(terminalreporter):
             terminalreporter.write_line(f"deselected: tests of {marker}: {reason}")
 
 
+@cache
 def needs():
     """By marker: whether what its tests need is here, and what that is."""
     java = has("java") or "JAVA_HOME" in os.environ
@@ -229,6 +246,7 @@ def needs():
             "needs Alertmanager (Debian: prometheus-alertmanager)",
         ),
         "browser": (has("chromium"), "needs Chromium (Debian: chromium)"),
+        **{name: (not trouble, trouble) for name, trouble in _connectors().items()},
         "docker": (
             not engine_trouble(),
             f"needs a Docker engine with Compose: {engine_trouble()}",
@@ -238,6 +256,12 @@ def needs():
             "needs a Docker engine, or GRAFANA_HOME (a folder with Grafana's bin, conf, public)",
         ),
     }
+
+
+def _connectors():
+    """By connector: why it is not to be had; nothing is asked for where there is no Java."""
+    java = has("java") or "JAVA_HOME" in os.environ
+    return {name: connectors.trouble(name) if java else "needs Java" for name in connectors.KNOWN}
 
 
 def has(*commands):

@@ -1,0 +1,137 @@
+"""One Apache Kafka broker in KRaft mode, on loopback, in a process and a folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+START_SECONDS = 60.0
+STOP_SECONDS = 20.0
+# A cluster id is 16 bytes in base64; these are "querypulsedemo-1".
+_CLUSTER = "cXVlcnlwdWxzZWRlbW8tMQ"
+_QUICK_START = ("-XX:TieredStopAtLevel=1", "-Xmx256m")
+_SETTINGS = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    # Whoever comes back after a kill waits until its former self counts as gone.
+    "broker.session.timeout.ms": "1500",
+    "broker.heartbeat.interval.ms": "300",
+}
+
+
+class BrokerError(RuntimeError):
+    """The broker did not start; the message holds what it said."""
+
+
+class Broker:
+    """``start`` and ``kill`` as often as need be: what it holds stays in ``folder``.
+
+    ``settings`` are properties of the broker, such as ``log.retention.check.interval.ms``.
+
+    Raises:
+        BrokerError: its storage cannot be made.
+
+    """
+
+    def __init__(
+        self, jars: Sequence[Path], folder: Path, settings: Mapping[str, str] | None = None
+    ) -> None:
+        self._classpath = ":".join(map(str, [*jars, *_scala_library()]))
+        self._said = folder / "broker.log"
+        self._properties = folder / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        port, controller = _free_ports()
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+        properties = {
+            **_SETTINGS,
+            "listeners": f"PLAINTEXT://{self.bootstrap_servers},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
+            "log.dirs": str(folder / "data"),
+            **(settings or {}),
+        }
+        lines = (f"{name}={value}\n" for name, value in properties.items())
+        self._properties.write_text("".join(lines))
+        properties_file = str(self._properties)
+        storage = self._run(
+            "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", properties_file
+        )
+        if storage.wait() != 0:
+            raise BrokerError(f"no storage for a Kafka broker: {self._said.read_text()}")
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, while it runs; a test may freeze it."""
+        return self._process.pid if self._process is not None else None
+
+    def start(self) -> None:
+        """Start, and wait until it answers.
+
+        Raises:
+            BrokerError: it ended by itself, or does not listen in time.
+
+        """
+        self._process = self._run("kafka.Kafka", str(self._properties))
+        deadline = time.monotonic() + START_SECONDS
+        while not self._listens():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self.kill()
+                raise BrokerError(f"the Kafka broker does not start: {self._said.read_text()}")
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        """End it at once, as a machine that dies does; ``start`` brings it back with its data."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(STOP_SECONDS)
+            self._process = None
+
+    def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+        with self._said.open("ab") as said:
+            return subprocess.Popen(  # noqa: S603 - nothing of it comes from outside
+                [_java(), *_QUICK_START, "-cp", self._classpath, main, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+            )
+
+    def _listens(self) -> bool:
+        host, _, port = self.bootstrap_servers.partition(":")
+        try:
+            with socket.create_connection((host, int(port)), timeout=1):
+                return True
+        except OSError:
+            return False
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else shutil.which("java") or "java"
+
+
+def _scala_library() -> list[Path]:
+    """Spark's resolver leaves it out, as Spark has it."""
+    import pyspark
+
+    return sorted((Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))
+
+
+def _free_ports() -> tuple[int, int]:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as other,
+    ):
+        return one.getsockname()[1], other.getsockname()[1]

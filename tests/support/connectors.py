@@ -1,0 +1,137 @@
+"""Spark with the connectors that exist for it, and one real Kafka broker to connect to."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+
+from querypulse.sidecar.demo import connectors
+from querypulse.sidecar.demo.artifacts import ArtifactsError, cache_folder, fetch
+from querypulse.sidecar.demo.broker import Broker
+
+PATIENCE_SECONDS = 30.0
+KNOWN = {"kafka": connectors.kafka, "delta": connectors.delta, "iceberg": connectors.iceberg}
+EXTENSIONS = {
+    "delta": "io.delta.sql.DeltaSparkSessionExtension",
+    "iceberg": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+}
+DELTA_CONF = {
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # Its default of 50 tasks for each look at a table is meant for large ones.
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+def trouble(name: str) -> str:
+    """Why a connector is not to be had here; empty when it is."""
+    try:
+        _jars(name)
+    except ArtifactsError as error:
+        return f"{error}; `make test` brings an environment of its own"
+    return ""
+
+
+def spark_conf(warehouse: Path) -> dict[str, str]:
+    """What a Spark needs to be told of all the connectors that it can have."""
+    here = [name for name in KNOWN if not trouble(name)]
+    if not here:
+        return {}
+    jars = dict.fromkeys(str(jar) for name in here for jar in _jars(name))
+    extensions = [extension for name, extension in EXTENSIONS.items() if name in here]
+    conf = {
+        "spark.jars": ",".join(jars),
+        "spark.sql.extensions": ",".join(extensions),
+        "spark.sql.warehouse.dir": str(warehouse),
+    }
+    if "iceberg" in here:
+        conf |= {
+            "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.ice.type": "hadoop",
+            "spark.sql.catalog.ice.warehouse": str(warehouse / "ice"),
+        }
+    return conf | (DELTA_CONF if "delta" in here and "iceberg" not in here else {})
+
+
+class Kafka:
+    """A broker, and what a test wants of it. Topics have one partition unless told otherwise."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.broker = Broker(fetch([connectors.BROKER], cache_folder()), folder, settings)
+        self.broker.start()
+        self.bootstrap_servers = self.broker.bootstrap_servers
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+
+    def close(self) -> None:
+        self.broker.kill()
+
+    def topic(self, partitions: int = 1, **config: str) -> str:
+        """A new topic of a name of its own; ``config`` with underscores for dots."""
+        name = f"t-{uuid.uuid4().hex[:8]}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        new = NewTopic(name, partitions, replication_factor=1, config=settings)
+        self.admin.create_topics([new])[name].result(PATIENCE_SECONDS)
+        return name
+
+    def delete(self, topic: str) -> None:
+        self.admin.delete_topics([topic])[topic].result(PATIENCE_SECONDS)
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(PATIENCE_SECONDS)
+
+    def configure(self, topic: str, **config: str) -> None:
+        """Change settings of a topic."""
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config=settings)
+        self.admin.alter_configs([resource])[resource].result(PATIENCE_SECONDS)
+
+    def produce(
+        self, topic: str, values: Sequence[str], *, key: str | None = None, partition: int = -1
+    ) -> None:
+        """Write values, all acknowledged when this returns."""
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers})
+        self._send(producer, topic, values, key=key, partition=partition)
+        assert producer.flush(PATIENCE_SECONDS) == 0, "the broker takes nothing"
+
+    def transaction(self, topic: str, values: Sequence[str], *, commit: bool = True) -> None:
+        """Write values in one transaction, which is committed or aborted."""
+        identity = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "transactional.id": uuid.uuid4().hex,
+        }
+        producer = Producer(identity)
+        producer.init_transactions(PATIENCE_SECONDS)
+        producer.begin_transaction()
+        self._send(producer, topic, values)
+        producer.flush(PATIENCE_SECONDS)
+        end = producer.commit_transaction if commit else producer.abort_transaction
+        end(PATIENCE_SECONDS)
+
+    def stream(self, spark: Any, topic: str, **options: Any) -> Any:
+        """A streaming DataFrame of a topic, from its beginning."""
+        reader = spark.readStream.format("kafka").option("subscribe", topic)
+        reader = reader.option("kafka.bootstrap.servers", self.bootstrap_servers)
+        return reader.option("startingOffsets", "earliest").options(**options).load()
+
+    @staticmethod
+    def _send(
+        producer: Producer,
+        topic: str,
+        values: Sequence[str],
+        *,
+        key: str | None = None,
+        partition: int = -1,
+    ) -> None:
+        for value in values:
+            producer.produce(topic, value, key=key, partition=partition)
+
+
+@cache
+def _jars(name: str) -> tuple[Path, ...]:
+    return tuple(fetch(KNOWN[name](pyspark.__version__), cache_folder()))
