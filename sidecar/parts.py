@@ -77,6 +77,7 @@ class Parts:
             app=app,
             spark_version=spark.version,
             expected=settings.expected_queries,
+            lag_by_partition=settings.lag_by_partition,
             listener=listener,
             heard=heard,
             reader=reader,

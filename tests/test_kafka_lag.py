@@ -10,7 +10,6 @@ from support.connectors import PATIENCE_SECONDS
 from support.queries import Trap, start, until
 
 from querypulse.listener.fold import begin
-from querypulse.listener.source_reader import SourceError
 from querypulse.listener.source_report import topic_of
 from querypulse.listener.spark_sources import SparkSources
 
@@ -75,7 +74,11 @@ def held(spark, kafka):
 def ends(kafka, look, isolation="read_uncommitted"):
     """The broker's own figure for each partition, by another client."""
     consumer = Consumer(
-        {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "x", "isolation.level": isolation}
+        {
+            "bootstrap.servers": kafka.bootstrap_servers,
+            "group.id": "x",
+            "isolation.level": isolation,
+        }
     )
     try:
         return {
@@ -144,7 +147,9 @@ def test_the_markers_of_transactions_are_no_lag(held, kafka, isolation):
     until(lambda: one.look().lag_offsets == 0, "it has read all")
     look = one.look()
 
-    assert ends(kafka, look, isolation)[f"{one.topics[0]}/0"][1] == look.latest[f"{one.topics[0]}/0"]
+    assert (
+        ends(kafka, look, isolation)[f"{one.topics[0]}/0"][1] == look.latest[f"{one.topics[0]}/0"]
+    )
     assert look.waiting_since == {}
 
 
