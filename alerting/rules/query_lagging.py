@@ -22,9 +22,7 @@ def check(case: Case) -> Finding | None:
     if not case.is_running or not case.batches_come or len(rise) < MIN_POINTS:
         return None
     began, newest = _before_window(rise, case), rise[-1]
-    if began is None or began.lag <= case.limits.lag_allowed_offsets:
-        return None
-    if newest.lag - began.lag <= max(began.noise, newest.noise):
+    if began is None or not _rises(began, newest, case):
         return None
     reason = (
         f"lag rose from {began.lag:.0f} to {newest.lag:.0f} offsets in "
@@ -40,6 +38,13 @@ def check(case: Case) -> Finding | None:
         summary=f"Streaming query {case.label} falls behind: {reason}",
         evidence=evidence(case),
     )
+
+
+def _rises(began: Point, newest: Point, case: Case) -> bool:
+    """From a lag that was too large, by more than looks differ; and somebody still tells it."""
+    too_large = began.lag > case.limits.lag_allowed_offsets
+    risen = newest.lag - began.lag > max(began.noise, newest.noise)
+    return too_large and risen and case.watched_since(newest.at) <= case.trend_seconds / 2
 
 
 def _before_window(rise: tuple[Point, ...], case: Case) -> Point | None:
