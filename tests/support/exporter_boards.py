@@ -22,6 +22,7 @@ MONITOR = Monitor(
     events_dropped={"mailbox_full": 7},
     internal_errors={"worker": 1},
     probe_age_seconds=0.25,
+    sources_unread={"busy": "no answer from the broker"},
     deliveries={("webhook", "delivered"): 5, ("webhook", "transient"): 2},
     outbox_pending={"webhook": 1},
     alerts_lost={("pagerduty", "poison"): 1},
@@ -50,6 +51,7 @@ def board(
         monitor=monitor,
         wall=WALL,
         expected=tuple(expected),
+        lag_by_partition=True,
     )
 
 
@@ -81,6 +83,8 @@ def full_story() -> Story:
         processing("dead", batch=0),
         at=80,
     )
+    for at in (60, 75, 90):
+        story.ask("busy", at=at, committed=970, latest=1000, since=40, keeps=600)
     return story.ended("dead", at=90, exception=CONFLICT)
 
 
