@@ -44,7 +44,8 @@ def fates(tmp_path_factory):
     folder = tmp_path_factory.mktemp("fates")
     # They wait more than they work.
     with ThreadPoolExecutor(2) as stages:
-        live = dict(zip(FATES, stages.map(lambda fate: played(fate, folder / fate), FATES)))
+        told = stages.map(lambda fate: played(fate, folder / fate), FATES)
+        live = dict(zip(FATES, told, strict=True))
     return folder, live
 
 
