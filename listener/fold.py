@@ -15,6 +15,8 @@ from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
+from .retention import follow_looks
+from .source_report import SourceLook
 from .trends import Trends, carry_over, follow
 
 PAST_RUNS = 16
@@ -41,6 +43,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         unrecovered=old.failure,
         deaths=old.deaths,
         unrecovered_deaths=old.unrecovered_deaths,
+        retention=old.retention if same_query else {},
         trends=carry_over(old.trends) if same_query else Trends(),
         baseline=old.baseline,
         recent_batches=old.recent_batches,
@@ -108,6 +111,11 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
         return replace(query, log_behind=None)
     stands_since = at if read_at is None else read_at
     return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stands_since))
+
+
+def fold_sources(query: Query, looks: dict[int, SourceLook]) -> Query:
+    """Take in the newest looks at the sources of the query's present run."""
+    return replace(query, looks=looks, retention=follow_looks(query.retention, looks))
 
 
 def _log_behind(query: Query, batch_id: int, stands_since: float) -> LogBehind:

@@ -10,6 +10,8 @@ from .commit_log import LoggedBatches
 from .events import Progress
 from .failure import Failure
 from .probing import ProbedRun, RunFacts
+from .retention import SourceEdges
+from .source_report import SourceLook
 from .trends import Trends
 
 BASELINE_BATCHES = 50
@@ -121,6 +123,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """The newest look into this run's checkpoint."""
     logged_at: float | None = None
     log_behind: LogBehind | None = None
+    looks: dict[int, SourceLook] = {}
+    """The newest look at each source that somebody else than Spark can be asked of, by index."""
+    retention: dict[int, SourceEdges] = {}
+    """The retention edges of those sources, over all runs of the checkpoint."""
     trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as the stall window learns them."""
