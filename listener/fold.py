@@ -7,6 +7,8 @@ observation of another run never touches this one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from .commit_log import LoggedBatches
@@ -113,9 +115,16 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stands_since))
 
 
-def fold_sources(query: Query, looks: dict[int, SourceLook]) -> Query:
-    """Take in the newest looks at the sources of the query's present run."""
-    return replace(query, looks=looks, retention=follow_looks(query.retention, looks))
+def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) -> Query:
+    """Take in what is known of the sources of the query's present run."""
+    if looks == query.looks and trouble == query.source_trouble:
+        return query
+    return replace(
+        query,
+        looks=dict(looks),
+        source_trouble=trouble,
+        retention=follow_looks(query.retention, looks),
+    )
 
 
 def _log_behind(query: Query, batch_id: int, stands_since: float) -> LogBehind:

@@ -124,9 +124,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     logged_at: float | None = None
     log_behind: LogBehind | None = None
     looks: dict[int, SourceLook] = {}
-    """The newest look at each source that somebody else than Spark can be asked of, by index."""
+    """By the source's index: what the system it reads from last said of the present run."""
+    source_trouble: str = ""
+    """Why not all of them answered when they were last asked."""
     retention: dict[int, SourceEdges] = {}
-    """The retention edges of those sources, over all runs of the checkpoint."""
+    """By the source's index: how its retention edge moves, over all runs of the checkpoint."""
     trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as the stall window learns them."""

@@ -37,7 +37,7 @@ class SourceLook(msgspec.Struct, frozen=True):
     wall: float = 0.0
     """The same moment in Unix seconds."""
     bounded_by_size: frozenset[str] = frozenset()
-    """Topics of which no more than so many bytes are kept (``retention.bytes``)."""
+    """Topics of which only so many bytes are kept (``retention.bytes``), however young."""
 
     @property
     def lag_by_partition(self) -> dict[str, int]:

@@ -68,11 +68,11 @@ class State:
                 self._queries[key] = fold_log(query, log, report.at)
 
     def ask(self, report: SourceReport) -> None:
-        """Take in a round of asking the systems that sources read from."""
+        """Take in what is known of all sources asked; the dead are asked too."""
         for key, query in self._queries.items():
-            looks = report.looks.get(query.run_id)
-            if looks is not None:
-                self._queries[key] = fold_sources(query, looks)
+            looks = report.looks.get(query.run_id, {})
+            trouble = report.unreadable.get(query.run_id, "")
+            self._queries[key] = fold_sources(query, looks, trouble)
 
     def expect_stop(self, name: str) -> None:
         """Take note that the present run of ``name`` is going to be stopped, or just was."""
