@@ -71,13 +71,19 @@ def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
     )
 
 
-def look(*, at, committed, earliest=0, latest=1000, since=None, keeps=None, sized=False) -> SourceLook:
+def look(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=None, keeps=None, sized=False) -> SourceLook:  # fmt: skip
     """What the broker says of topic ``t``: numbers are of its only partition.
 
     ``since``: when the first waiting record was written, on the story's clock; ``keeps``: the
     retention time in seconds.
     """
-    known = {"committed": committed, "earliest": earliest, "latest": latest, "waiting_since": since}
+    known = {
+        "committed": committed,
+        "earliest": earliest,
+        "latest": latest,
+        "waiting_since": since,
+        "first_waiting": first_waiting,
+    }
     by_partition = {
         name: value if isinstance(value, dict) else {} if value is None else {"t/0": value}
         for name, value in known.items()
