@@ -201,6 +201,18 @@ def dead_at(until, **says):
     return near_the_edge(until, story=steady().ended(at=101, exception=CONFLICT), **says)
 
 
+def restarted(*, read):
+    """Dead for long, started again at 900 s; its first batch takes all but the last minute."""
+    story = dead_at(890).started(run=2, at=900)
+    if not read:
+        return near_the_edge(
+            990, story=story.probe(processing(number=2, batch=10), at=985), run=2, begin=905
+        )
+    at_work = {"run": 2, "committed": lambda at: end(at - 60), "since": lambda at: at - 60}
+    story.commit(run=2, batch=10, at=940).commit(run=2, batch=11, at=980)
+    return asked(story, 945, 990, **BY_TIME, **at_work)
+
+
 CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
 
 # what happened, story, the moment, settings -> told, state, [true but not told]
@@ -470,10 +482,8 @@ CASES = [
     ("availableNow, finished", near_the_edge(900, story=Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2)), 900, {}, None, "completed"),
     ("in danger, but ignored", dead_at(850), 850, {"overrides": [("a", {"ignore": True})]}, None, "failed"),
     ("may use up more of it", alive_at(400, behind=650, speed=0.5), 400, {"overrides": [("a", {"data_loss_warning_ratio": 0.95, "data_loss_critical_ratio": 0.99})]}, None, "running"),
-    ("started again after a long outage: its first batch reads what waits",
-     near_the_edge(950, story=near_the_edge(890, story=steady().ended(at=101, exception=CONFLICT)).started(run=2, at=900)
-                   .probe(processing(number=2, batch=10, tasks=5), at=950), run=2, begin=905),
-     950, {}, "QueryFailed", "failed"),
+    ("started again after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("QueryFailed", "a"), ("DataLossRisk", "a")], "failed"),
+    ("started again after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
     # -- WatermarkStuck -----------------------------------------------------------------------
     ("rows arrive, the watermark stands (Dataflow: data freshness)", watermarks(*[500.0] * 8), 432, {}, "WatermarkStuck", "lagging"),
     ("rows without any event time: the watermark never moves", watermarks(*[0.0] * 8), 432, {}, "WatermarkStuck", "lagging"),
