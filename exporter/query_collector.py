@@ -12,6 +12,7 @@ from .board import Board
 from .driver_families import driver_families
 from .monitor_families import build_info, monitor_families
 from .query_families import query_families
+from .retention_figures import retention_families
 from .row import rows
 
 
@@ -29,6 +30,7 @@ class QueryCollector(Collector):
             return
         shown = rows(board)
         yield from query_families(board.app, shown)
+        yield from retention_families(board.app, shown)
         yield from driver_families(board.app, board.monitor.heartbeat_timestamp, shown)
         yield from alert_families(board.alerts)
         yield from monitor_families(board.monitor)
