@@ -17,6 +17,7 @@ from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
+from .retention import follow_edges
 from .source_report import SourceLook
 from .trends import Trends, carry_over, follow, follow_looks, tells_lag
 
@@ -44,6 +45,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         unrecovered=old.failure,
         deaths=old.deaths,
         unrecovered_deaths=old.unrecovered_deaths,
+        retention=old.retention if same_query else {},
         trends=carry_over(old.trends) if same_query else Trends(),
         baseline=old.baseline,
         recent_batches=old.recent_batches,
@@ -115,12 +117,15 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
 
 def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) -> Query:
     """Take in what is known of the sources of the query's present run."""
-    if looks == query.looks and trouble == query.source_trouble:
-        return query
-    trends = (
-        query.trends if looks == query.looks else follow_looks(query.trends, query.looks, looks)
+    if looks == query.looks:
+        return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
+    return replace(
+        query,
+        looks=dict(looks),
+        source_trouble=trouble,
+        trends=follow_looks(query.trends, query.looks, looks),
+        retention=follow_edges(query.retention, looks),
     )
-    return replace(query, looks=dict(looks), source_trouble=trouble, trends=trends)
 
 
 def _log_behind(query: Query, batch_id: int, stands_since: float) -> LogBehind:
