@@ -7,6 +7,7 @@ import msgspec
 from ..listener.events import Progress
 from ..listener.probing import RunFacts
 from ..listener.query import InFlight, Query, Totals
+from ..listener.source_report import SourceLook
 from .board import Board, ShownVerdict
 
 OVER = frozenset({"stopped", "completed"})
@@ -114,8 +115,8 @@ class Row(msgspec.Struct, frozen=True):
         return not finite and not query.stop_expected
 
     @property
-    def lag_by_source(self) -> dict[str, float]:
-        """Known lags after the last batch, by the source's index.
+    def reported_lag_by_source(self) -> dict[str, float]:
+        """Lags as Spark reported them after the last batch, by the source's index.
 
         The index, not the description: two sources may share one, and it may hold a path
         or a topic list of any length.
@@ -127,6 +128,21 @@ class Row(msgspec.Struct, frozen=True):
             for index, source in enumerate(self.progress.sources)
             if source.lag_offsets is not None
         }
+
+    @property
+    def looks(self) -> dict[int, SourceLook]:
+        """What brokers said of the present run, by the source's index."""
+        return self.query.looks if self.query is not None else {}
+
+    @property
+    def lag_by_source(self) -> dict[str, float]:
+        """Known lags: as the broker has it where it was asked, else as Spark reports it."""
+        asked = {
+            str(index): float(look.lag_offsets)
+            for index, look in self.looks.items()
+            if look.lag_offsets is not None
+        }
+        return self.reported_lag_by_source | asked
 
     @property
     def lag_offsets(self) -> float | None:

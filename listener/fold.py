@@ -7,6 +7,8 @@ observation of another run never touches this one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from .commit_log import LoggedBatches
@@ -15,6 +17,7 @@ from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
+from .source_report import SourceLook
 from .trends import Trends, carry_over, follow
 
 PAST_RUNS = 16
@@ -108,6 +111,13 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
         return replace(query, log_behind=None)
     stands_since = at if read_at is None else read_at
     return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stands_since))
+
+
+def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) -> Query:
+    """Take in what is known of the sources of the query's present run."""
+    if looks == query.looks and trouble == query.source_trouble:
+        return query
+    return replace(query, looks=dict(looks), source_trouble=trouble)
 
 
 def _log_behind(query: Query, batch_id: int, stands_since: float) -> LogBehind:

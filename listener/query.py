@@ -10,6 +10,7 @@ from .commit_log import LoggedBatches
 from .events import Progress
 from .failure import Failure
 from .probing import ProbedRun, RunFacts
+from .source_report import SourceLook
 from .trends import Trends
 
 BASELINE_BATCHES = 50
@@ -121,6 +122,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """The newest look into this run's checkpoint."""
     logged_at: float | None = None
     log_behind: LogBehind | None = None
+    looks: dict[int, SourceLook] = {}
+    """By the source's index: what the system it reads from last said of the present run."""
+    source_trouble: str = ""
+    """Why not all of them answered when they were last asked."""
     trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as the stall window learns them."""

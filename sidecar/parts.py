@@ -18,8 +18,10 @@ from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
 from ..listener.prober import Prober
 from ..listener.reader import EventReader, ExpectStop, Inbox, Marker
+from ..listener.source_reader import SourceReader
 from ..listener.spark_commit_log import SparkStorage
 from ..listener.spark_probe import SparkProbe
+from ..listener.spark_sources import SparkSources
 from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
@@ -38,7 +40,7 @@ class Parts:
     """Everything that runs, from ``start`` to ``stop``; data flows one way through it.
 
     listener -> ``heard`` -> reader -> ``arrived`` -> worker -> board and telling;
-    probe and commit-log reader -> their newest report -> worker.
+    probe, commit-log reader and source reader -> their newest report -> worker.
     """
 
     def __init__(
@@ -62,6 +64,12 @@ class Parts:
         self._prober = Prober(probe, settings.probe_interval_seconds, self._arrived.wake)
         self._log_reader = LogReader(
             SparkStorage(spark).open, lambda: self._prober.latest, self._arrived.wake
+        )
+        self._source_reader = SourceReader(
+            SparkSources(spark),
+            lambda: self.judged.snapshot,
+            self._arrived.wake,
+            interval_seconds=settings.source_interval_seconds,
         )
         reader = EventReader(
             heard, self._arrived, guard, context=probe.context, on_started=self._prober.poke
@@ -88,6 +96,9 @@ class Parts:
             Loop("commit-log", self._log_reader.step, guard),
             Loop("worker", self._worker.step, guard),
         ]
+        if settings.source_interval_seconds:
+            asking = self._source_reader
+            self._loops.append(Loop("sources", asking.step, guard, last=asking.close))
         self.judged: Judged = self._worker.judged
         self.board: Board = self._facts.board(self.judged)
         self._server = self._make_server(outfit.access)
@@ -130,6 +141,7 @@ class Parts:
         self._arrived.wake()
         self._prober.poke()
         self._log_reader.poke()
+        self._source_reader.stop()
         self._telling.close(deadline)
         if self._server is not None:
             self._server.close(deadline.left)
@@ -159,6 +171,7 @@ class Parts:
             self._telling,
             latest_report=lambda: self._prober.latest,
             latest_log=lambda: self._log_reader.latest,
+            latest_sources=lambda: self._source_reader.latest,
             silences=self._outfit.silencing,
             redact=self._outfit.redacting,
             on_judged=self._publish,

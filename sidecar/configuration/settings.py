@@ -51,6 +51,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     http_tls_key_file: str | None = None
     http_tls_client_ca_file: str | None = None
     probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
+    source_interval_seconds: Annotated[float, Meta(ge=0)] = 15.0
+    """How often brokers are asked where their data ends; 0 is never."""
+    lag_by_partition: bool = False
+    """Whether lag is shown for each partition too: as many series as there are partitions."""
     stall_floor_seconds: _Seconds = 60.0
     stall_tolerance: _Grace = 1.0
     start_grace_seconds: _Grace = 120.0
