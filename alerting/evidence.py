@@ -18,6 +18,7 @@ def evidence(case: Case) -> dict[str, str]:
         "batch_in_flight": _in_flight(case),
         "commit_log": _commit_log(query),
         "lag": _lag(query),
+        "backlog": _backlog(query),
         "witnesses": _witnesses(case),
     }
     if query.facts is not None:
@@ -71,6 +72,17 @@ def _lag(query: Query) -> str:
         for source in sources
         if source.lag_offsets is not None
     ]
+    return "; ".join(told)
+
+
+def _backlog(query: Query) -> str:
+    """What waits in files and bytes, where sources tell it."""
+    sources = query.progress.sources if query.progress is not None else ()
+    told = []
+    for source in sources:
+        figures = {"files": source.backlog_files, "bytes": source.backlog_bytes}
+        known = [f"{figure:.0f} {unit}" for unit, figure in figures.items() if figure is not None]
+        told += [f"{source.description}: {', '.join(known)}"] if known else []
     return "; ".join(told)
 
 

@@ -17,7 +17,9 @@ from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
+from .shortfall import follow_shortfalls
 from .source_report import SourceLook
+from .told_latest import with_latest
 from .trends import Trends, carry_over, follow
 
 PAST_RUNS = 16
@@ -117,7 +119,8 @@ def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) ->
     """Take in what is known of the sources of the query's present run."""
     if looks == query.looks and trouble == query.source_trouble:
         return query
-    return replace(query, looks=dict(looks), source_trouble=trouble)
+    shortfalls = follow_shortfalls(query.shortfalls, looks)
+    return replace(query, looks=dict(looks), source_trouble=trouble, shortfalls=shortfalls)
 
 
 def _log_behind(query: Query, batch_id: int, stands_since: float) -> LogBehind:
@@ -152,7 +155,8 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         heard_at = _committed_at(query, progress.batch_id, at)
         query = _commit(query, progress.batch_id, heard_at if fresh else query.last_commit_at)
     if query.progress is None or progress.batch_id >= query.progress.batch_id:
-        query = replace(query, progress=progress, trends=follow(query.trends, progress, at))
+        known = with_latest(progress, query)
+        query = replace(query, progress=progress, trends=follow(query.trends, known, at))
         query = _heard(query, progress.batch_id)
     return replace(
         query,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .delta_source import DeltaSource
 from .kafka_source import KafkaSource, refusals
 from .query import Query
 from .source_reader import Source
@@ -64,8 +65,11 @@ class SparkSources:
             self._held[query.run_id] = execution
         return self._held[query.run_id]
 
-    def _source(self, query: Query, execution: Any, stream: Any) -> KafkaSource | None:
-        name = _OFFSET_READERS.get(stream.getClass().getSimpleName())
+    def _source(self, query: Query, execution: Any, stream: Any) -> Source | None:
+        kind = stream.getClass().getSimpleName()
+        if kind == "DeltaSource":
+            return DeltaSource(self._jvm, execution, stream)
+        name = _OFFSET_READERS.get(kind)
         if name is None:
             return None
         reader = getattr(stream, name)()
