@@ -85,6 +85,11 @@ def test_other_peoples_variables_are_none_of_ours(key):
     assert load_settings({}, {key: "x"}, {}).origins == {}
 
 
+@pytest.mark.parametrize("key", ["QUERYPULSE_ARTIFACTS", "QUERYPULSE_CONFIG"])
+def test_a_variable_that_says_where_something_lies_is_no_setting(key):
+    assert load_settings({}, {key: ""}, {}).origins == {}
+
+
 @pytest.mark.parametrize("key", ["spark.app.name", "spark.querypulse", "spark.querypulsex.a", "x.spark.querypulse.a"])  # fmt: skip
 def test_other_peoples_spark_conf_is_none_of_ours(key):
     assert load_settings({}, {}, {key: "x"}).origins == {}

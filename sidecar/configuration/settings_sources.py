@@ -20,6 +20,9 @@ else:
 
 ENVIRONMENT_PREFIX = "QUERYPULSE_"
 CONFIG_VARIABLE = "QUERYPULSE_CONFIG"
+ARTIFACTS_VARIABLE = "QUERYPULSE_ARTIFACTS"
+NO_SETTINGS = frozenset({CONFIG_VARIABLE, ARTIFACTS_VARIABLE})
+"""Variables of ours that name a file or a folder of whoever runs us."""
 SPARK_PREFIX = "spark.querypulse."
 LISTS_OF_WORDS = frozenset({"expected_queries", "alertmanager_urls"})
 STRUCTURED = LISTS_OF_WORDS | {"queries", "receivers", "silences", "redact_patterns"}
@@ -103,7 +106,7 @@ def _from_spark(conf: Mapping[str, str]) -> list[tuple[str, Any, str]]:
 def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any, str]]:
     found = []
     for key, text in sorted(environment.items()):
-        if key.startswith(ENVIRONMENT_PREFIX) and key != CONFIG_VARIABLE:
+        if key.startswith(ENVIRONMENT_PREFIX) and key not in NO_SETTINGS:
             name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
             found.append((name, parse_text(name, text), f"environment variable {key}"))
     return found

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from ..configuration.settings_sources import ARTIFACTS_VARIABLE
+
 IN_SPARK = (
     "com.fasterxml.jackson.core:*",
     "com.fasterxml.jackson.datatype:*",
@@ -49,7 +51,7 @@ class Packages(msgspec.Struct, frozen=True):
 
 def cache_folder() -> Path:
     """Where artifacts are kept: ``QUERYPULSE_ARTIFACTS``, else a folder of the user's cache."""
-    named = os.environ.get("QUERYPULSE_ARTIFACTS")
+    named = os.environ.get(ARTIFACTS_VARIABLE)
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(named) if named else Path(cache) / "querypulse" / "artifacts"
 
