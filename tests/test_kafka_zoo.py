@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 from support.kafka_cage import KafkaCage
-from support.kafka_zoo import AFTER, BEFORE, rows
+from support.kafka_zoo import AFTER, BEFORE, SETTINGS, rows
 from support.queries import until
 from support.zoo import Diary
-from support.zoo_healthy import GRACE, SETTINGS, TREND
+from support.zoo_healthy import FLOOR, TREND
 
 # A busy machine takes minutes to bring all animals in.
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.delta, pytest.mark.timeout(900)]
 
 ZOO = (*BEFORE, *AFTER)
 WATCH_SECONDS = 45
-assert 2 * max(GRACE, TREND) < WATCH_SECONDS
+assert 2 * max(FLOOR, TREND) < WATCH_SECONDS
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def cage(spark, kafka, watch, tmp_path):
 
 def test_a_zoo_of_healthy_queries_at_a_broker_is_told_to_nobody(cage, watch, pages):
     queries = {animal.name: animal.start(cage) for animal in BEFORE}
-    until(lambda: all(cage.committed(name) > 1 for name in queries), "all commit", 120)
+    until(lambda: all(cage.committed(name) >= 0 for name in queries), "all commit", 120)
     sidecar = watch(**SETTINGS)
     diary = Diary(cage, sidecar)
     queries |= {animal.name: animal.start(cage) for animal in AFTER}

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 
 from support.kafka_cage import KafkaCage
 from support.zoo import Life
-from support.zoo_healthy import ALLOWED, FLOOR, SETTINGS
+from support.zoo_healthy import ALLOWED, FLOOR
+from support.zoo_healthy import SETTINGS as HEALTHY
 
+GRACE = 30
+SETTINGS = HEALTHY | {"start_grace_seconds": GRACE}
 BRISK = {"processingTime": "1 second"}
 SPELL = 2.5 * FLOOR
 """Long enough to look like the end."""
@@ -53,14 +56,6 @@ def trickle(cage):
     topic = cage.kafka.topic()
     cage.feed(topic, every=FLOOR + 1)
     return cage.start(cage.stream(topic), "trickle", trigger=BRISK)
-
-
-def from_latest(cage):
-    """Most of what its topic keeps is none of its business."""
-    topic = cage.kafka.topic()
-    cage.put(topic, 3 * ALLOWED)
-    cage.feed(topic, every=2)
-    return cage.start(cage.stream(topic, startingOffsets="latest"), "from_latest")
 
 
 def waits_for_more(cage):
@@ -229,22 +224,11 @@ def union_of_two(cage):
     return cage.start(cage.stream(fed).union(cage.stream(silent)), "union_of_two")
 
 
-def join_of_two(cage):
-    """The watermark waits, rightly, for the side that has no rows."""
-    fed, silent = cage.kafka.topic(), cage.kafka.topic()
-    cage.feed(fed)
-    sides = (
-        cage.stream(topic).select("value", "timestamp").withWatermark("timestamp", "1 second")
-        for topic in (fed, silent)
-    )
-    one, two = sides
-    return cage.start(one.join(two, ["value", "timestamp"]), "join_of_two")
-
-
 def assigned(cage):
-    """It reads one of two partitions; what comes to the other is not for it."""
+    """It reads the new rows of one of two partitions; all else is none of its business."""
     topic = cage.kafka.topic(partitions=2)
-    cage.feed(topic, every=2, partition=0)
+    cage.put(topic, 3 * ALLOWED, partition=0)
+    cage.feed(topic, partition=0)
     cage.feed(topic, ALLOWED // 4, partition=1)
     reader = cage.spark.readStream.format("kafka").option("assign", json.dumps({topic: [0]}))
     reader = reader.option("kafka.bootstrap.servers", cage.kafka.bootstrap_servers)
@@ -289,12 +273,6 @@ def to_delta(cage):
     cage.feed(topic)
     append = lambda batch, number: batch.write.format("delta").mode("append").save(table)
     return cage.start(cage.stream(topic).select("value"), "to_delta", append)
-
-
-def older(cage):
-    topic = cage.kafka.topic()
-    cage.feed(topic)
-    return cage.start(cage.stream(topic), "older")
 
 
 # -- what each must be seen to do ---------------------------------------------------------------
@@ -395,33 +373,30 @@ def end_of(progress):
 
 
 BEFORE = (
-    Animal(catching_up, lags_less_and_less),
-    Animal(join_of_two, has_one_side),
-    Animal(older, commits_on),
-)
-"""Older than the sidecar."""
-
-AFTER = (
     Animal(compacted, skips_offsets),
-    Animal(idle_topic, reads_nothing, ("idle",)),
-    Animal(first_message_after_long_idle, is_idle_between_two_batches, ("running", "idle")),
-    Animal(trickle, commits_rarely, ("running", "idle")),
-    Animal(from_latest, commits_on),
-    Animal(waits_for_more, holds_back, ("waiting",)),
+    Animal(catching_up, lags_less_and_less),
     Animal(steady_backlog, lags_as_before),
-    Animal(bursts, lags_and_recovers, ("running", "idle")),
-    Animal(every_ten_seconds, commits_rarely, leisurely=True),
-    Animal(hourly, commits_once, leisurely=True),
     Animal(transactions, skips_offsets),
     Animal(aborted_tail, leaves_the_tail, ("idle",)),
     Animal(open_transaction, leaves_the_undecided, ("idle",)),
-    Animal(new_partitions, reads_three_partitions),
-    Animal(one_topic_deleted, goes_on_without_it),
     Animal(trimmed_behind, commits_on),
     Animal(all_expired, lambda life, query: rows(query) == 5, ("idle",)),
     Animal(union_of_two, has_one_side),
     Animal(assigned, reads_one_partition),
-    Animal(available_now_again, runs_again_and_again, ("completed",)),
     Animal(to_kafka, writes_what_it_reads),
     Animal(to_delta, commits_on),
+)
+"""Older than the sidecar: Spark takes long to begin so many, which is not to be learned."""
+
+AFTER = (
+    Animal(idle_topic, reads_nothing, ("idle",)),
+    Animal(first_message_after_long_idle, is_idle_between_two_batches, ("running", "idle")),
+    Animal(trickle, commits_rarely, ("running", "idle")),
+    Animal(waits_for_more, holds_back, ("waiting",)),
+    Animal(bursts, lags_and_recovers, ("running", "idle")),
+    Animal(every_ten_seconds, commits_rarely, leisurely=True),
+    Animal(hourly, commits_once, leisurely=True),
+    Animal(new_partitions, reads_three_partitions),
+    Animal(one_topic_deleted, goes_on_without_it),
+    Animal(available_now_again, runs_again_and_again, ("completed",)),
 )
