@@ -1,14 +1,8 @@
 """QueryLagging: lag above what is allowed in the whole window, never falling, input present.
 
-<<<<<<< HEAD
-Catching up after an outage is no sickness, however large the lag: it falls. Nor is a small
-steady lag, such as transaction markers leave; nor one that rises by no more than what arrives
-between two looks at the source. After Burrow's rules 1 and 5.
-=======
 Catching up after an outage is no sickness, however large the lag: it falls. Nor is a steady lag,
-small as transaction markers leave it, or large with a few records more. After Burrow's rules 1
-and 5.
->>>>>>> i6-f
+small as transaction markers leave it, or large with a few records more; nor one that rises by no
+more than what arrives between two looks at the source. After Burrow's rules 1 and 5.
 """
 
 from __future__ import annotations
@@ -29,15 +23,10 @@ def check(case: Case) -> Finding | None:
     rise = case.query.trends.rise
     if not case.is_running or not case.batches_come or len(rise) < MIN_POINTS:
         return None
-<<<<<<< HEAD
-    began, newest = _before_window(rise, case), rise[-1]
-    if began is None or began.lag <= case.limits.lag_allowed_offsets:
-        return None
-    if newest.lag - began.lag <= max(began.noise, newest.noise):
-=======
     began, newest = _beginning(rise, case), rise[-1]
     if began is None or newest.lag < began.lag * NOTABLE_RISE:
->>>>>>> i6-f
+        return None
+    if newest.lag - began.lag <= max(began.noise, newest.noise):
         return None
     reason = (
         f"lag rose from {began.lag:.0f} to {newest.lag:.0f} offsets in "
