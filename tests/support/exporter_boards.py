@@ -35,7 +35,14 @@ MONITOR = Monitor(
 
 
 def board(
-    story=None, *, now=100.0, expected=(), monitor=MONITOR, app="shop", overrides=()
+    story=None,
+    *,
+    now=100.0,
+    expected=(),
+    monitor=MONITOR,
+    app="shop",
+    overrides=(),
+    by_partition=True,
 ) -> Board:
     story = story or Story()
     judgement = story.judge(now, expected=expected, overrides=overrides)
@@ -51,7 +58,7 @@ def board(
         monitor=monitor,
         wall=WALL,
         expected=tuple(expected),
-        lag_by_partition=True,
+        lag_by_partition=by_partition,
     )
 
 
