@@ -17,9 +17,9 @@ from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
-from .retention import follow_looks
+from .retention import follow_edges
 from .source_report import SourceLook
-from .trends import Trends, carry_over, follow
+from .trends import Trends, carry_over, follow, follow_looks, tells_lag
 
 PAST_RUNS = 16
 NAP_SECONDS = 10.0
@@ -119,11 +119,15 @@ def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) ->
     """Take in what is known of the sources of the query's present run."""
     if looks == query.looks and trouble == query.source_trouble:
         return query
+    trends = (
+        query.trends if looks == query.looks else follow_looks(query.trends, query.looks, looks)
+    )
     return replace(
         query,
         looks=dict(looks),
         source_trouble=trouble,
-        retention=follow_looks(query.retention, looks),
+        trends=trends,
+        retention=follow_edges(query.retention, looks),
     )
 
 
@@ -159,7 +163,8 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         heard_at = _committed_at(query, progress.batch_id, at)
         query = _commit(query, progress.batch_id, heard_at if fresh else query.last_commit_at)
     if query.progress is None or progress.batch_id >= query.progress.batch_id:
-        query = replace(query, progress=progress, trends=follow(query.trends, progress, at))
+        trends = follow(query.trends, progress, at, asked=tells_lag(query.looks))
+        query = replace(query, progress=progress, trends=trends)
         query = _heard(query, progress.batch_id)
     return replace(
         query,

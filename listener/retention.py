@@ -66,7 +66,7 @@ class SourceEdges(msgspec.Struct, frozen=True):
     edges: dict[str, Edge]
 
 
-def follow_looks(
+def follow_edges(
     known: Mapping[int, SourceEdges], looks: Mapping[int, SourceLook]
 ) -> dict[int, SourceEdges]:
     """Take in one look at each of a run's sources, by index; one that was seen says no more."""

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .kafka_source import KafkaSource, refusals
+from .kafka_java import KafkaJava, refusals
+from .kafka_source import KafkaSource
 from .query import Query
 from .source_reader import Source
 
@@ -26,10 +27,11 @@ class SparkSources:
     """
 
     def __init__(self, spark: Any) -> None:
-        self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
+        jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
+        self._kafka = KafkaJava(jvm)
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
-        self._uuid = getattr(self._jvm, "java.util.UUID")
+        self._uuid = getattr(jvm, "java.util.UUID")
         self._held: dict[str, Any] = {}
 
     def open(self, query: Query) -> dict[int, Source] | None:
@@ -51,7 +53,7 @@ class SparkSources:
             found = {
                 index: source
                 for index in range(count)
-                if (source := self._source(query, execution, streams.apply(index))) is not None
+                if (source := self._source(query, execution, streams, index)) is not None
             }
             return dict(found)
 
@@ -64,10 +66,11 @@ class SparkSources:
             self._held[query.run_id] = execution
         return self._held[query.run_id]
 
-    def _source(self, query: Query, execution: Any, stream: Any) -> KafkaSource | None:
+    def _source(self, query: Query, execution: Any, streams: Any, index: int) -> KafkaSource | None:
+        stream = streams.apply(index)
         name = _OFFSET_READERS.get(stream.getClass().getSimpleName())
         if name is None:
             return None
         reader = getattr(stream, name)()
-        client_id = f"querypulse-{query.run_id[:8]}"
-        return KafkaSource(self._jvm, execution, stream, reader, client_id)
+        client_id = f"querypulse-{query.run_id[:8]}-{index}"
+        return KafkaSource(self._kafka, execution, stream, reader, client_id)

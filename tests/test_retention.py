@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.story import look
 
 from querypulse.listener.exposure import exposures
-from querypulse.listener.retention import MAX_MOVES, MAX_POINTS, follow_looks
+from querypulse.listener.retention import MAX_MOVES, MAX_POINTS, follow_edges
 
 DAY = 86_400.0
 
@@ -17,7 +17,7 @@ def followed(*looks):
     """The only partition of the only source, after the looks."""
     known = {}
     for one in looks:
-        known = follow_looks(known, {0: one})
+        known = follow_edges(known, {0: one})
     return known[0].edges.get("t/0")
 
 
@@ -31,7 +31,7 @@ def moving(*edges, every=10, committed=10_000, latest=20_000):
 def exposed(*looks, now=None):
     known = {}
     for one in looks:
-        known = follow_looks(known, {0: one})
+        known = follow_edges(known, {0: one})
     last = looks[-1]
     return {
         one.partition: one for one in exposures(last, known[0], last.at if now is None else now)

@@ -1,7 +1,8 @@
 """QueryLagging: lag above what is allowed in the whole window, never falling, input present.
 
 Catching up after an outage is no sickness, however large the lag: it falls. Nor is a small
-steady lag, such as transaction markers leave. After Burrow's rules 1 and 5.
+steady lag, such as transaction markers leave; nor one that rises by no more than what arrives
+between two looks at the source. After Burrow's rules 1 and 5.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ def check(case: Case) -> Finding | None:
     if not case.is_running or not case.batches_come or len(rise) < MIN_POINTS:
         return None
     began, newest = _before_window(rise, case), rise[-1]
-    if began is None or began.lag <= case.limits.lag_allowed_offsets or newest.lag <= began.lag:
+    if began is None or began.lag <= case.limits.lag_allowed_offsets:
+        return None
+    if newest.lag - began.lag <= max(began.noise, newest.noise):
         return None
     reason = (
         f"lag rose from {began.lag:.0f} to {newest.lag:.0f} offsets in "

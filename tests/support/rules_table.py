@@ -83,6 +83,33 @@ def lagging(*lags, every=60, rows=10, first=10, story=None):
     return story
 
 
+def at_broker(
+    latest, committed, *, seconds=420, every=60, look_every=15, asked_until=9999, spark_says=0
+):
+    """Query a commits every minute; its broker is asked more often.
+
+    ``latest`` gives the end at a time, ``committed`` the offset committed at a time. Spark itself
+    reports the same lag all the time.
+    """
+    story = Story().started(at=0)
+    commits = [(float(at), "commit") for at in range(10, seconds, every)]
+    looks = [
+        (at, "look")
+        for n in range(seconds)
+        if (at := 11 + n * look_every) < min(seconds, asked_until)
+    ]
+    done = None
+    for number, (at, what) in enumerate(sorted(commits + looks)):
+        if what == "look":
+            if done is not None:
+                story.ask(at=at, committed=done, latest=int(latest(at)))
+            continue
+        done = int(committed(at))
+        behind = source(topic(done), topic(done + spark_says))
+        story.commit(batch=number, at=at, sources=(behind,))
+    return story
+
+
 def watermarks(*marks, every=60, rows=(10,), first=10):
     """Query a commits every minute; a watermark for each batch, rows for each source."""
     story = Story().started(at=0)
@@ -397,6 +424,17 @@ CASES = [
     ("lag rose, fell once, rises again", lagging(2000, 2100, 2200, 2150, 2250, 2350, 2450), 372, {}, None, "running"),
     ("lag rises for four minutes (a burst)", lagging(2000, 3000, 4000, 5000, 6000), 252, {}, None, "running"),
     ("lag rises without input: not falling behind", lagging(*(2000 + 100 * n for n in range(7)), rows=0), 372, {}, None, "running"),
+    ("more comes than is worked off, seen at the broker between commits", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t), 422, {}, "QueryLagging", "lagging"),
+    ("the same while Spark reports none, its window shorter by pattern", at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240), 242, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "QueryLagging", "lagging"),
+    ("every batch takes all there is; between commits as much comes again", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30)), 422, {}, None, "running"),
+    ("looks drift against the batches: what came since the commit only seems to rise", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), look_every=15.2), 422, {}, None, "running"),
+    ("looks that come once per batch drift just so", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), look_every=60.5), 422, {}, None, "running"),
+    ("batches get longer by no more than what comes between two looks", at_broker(lambda t: 100 * t, lambda t: 97 * t - 2000), 422, {}, None, "running"),
+    ("the lag at the broker is huge and falls: catching up", at_broker(lambda t: 900_000 + 100 * t, lambda t: 300 * t), 422, {}, None, "running"),
+    ("the lag at the broker rises, but is small", at_broker(lambda t: 100 + t, lambda t: 0.5 * t), 422, {}, None, "running"),
+    ("a burst at the broker, worked off since", at_broker(lambda t: 100 * t + (90_000 if t > 150 else 0), lambda t: 100 * t + max(0, t - 160) * 300 - 1500), 422, {}, None, "running"),
+    ("nothing waits at the broker, whatever Spark reports", at_broker(lambda t: 100 * t, lambda t: 100 * (t + 60), spark_says=5000), 422, {}, None, "running"),
+    ("the lag at the broker rose, and then nobody answers for long", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, asked_until=200), 422, {}, None, "running"),
     ("lag is not known", kafka(*(topic(n) for n in range(8)), latest=None, every=50), 362, {}, None, "running"),
     ("lag rises, as much is allowed", lagging(*(2000 + 100 * n for n in range(7))), 372, {"lag_allowed_offsets": 50_000.0}, None, "running"),
     # -- QueryFlapping ------------------------------------------------------------------------
