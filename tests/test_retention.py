@@ -102,6 +102,10 @@ def test_a_checkpoint_copied_back_has_no_past():
     assert [point.at for point in followed(*moving(0, 0, 0), back).points] == [30]
 
 
+def test_only_the_last_moves_are_kept():
+    assert [move.earliest for move in followed(*moving(*range(50))).moves] == list(range(42, 50))
+
+
 def test_what_was_not_found_out_leaves_what_was_known():
     unknown = look(at=30, committed=10_000, earliest=None)
 
@@ -192,6 +196,18 @@ def test_what_the_edge_has_passed_is_counted():
     (one,) = exposed(look(at=5, committed=100, earliest=130)).values()
 
     assert (one.lost, one.used, one.left_seconds) == (30, 1.0, 0.0)
+
+
+def test_a_record_of_the_future_is_not_old():
+    (one,) = exposed(look(at=5, committed=100, since=500, keeps=DAY)).values()
+
+    assert (one.used, one.left_seconds) == (0.0, DAY)
+
+
+def test_of_a_partition_that_did_not_answer_nothing_is_said():
+    looks = moving(0, 100, 200, committed=1200, latest=2200)
+
+    assert exposed(*looks, look(at=30, committed=1200, earliest=None, latest=None)) == {}
 
 
 def test_a_topic_made_anew_has_lost_nothing():
