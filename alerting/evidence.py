@@ -18,6 +18,7 @@ def evidence(case: Case) -> dict[str, str]:
         "batch_in_flight": _in_flight(case),
         "commit_log": _commit_log(query),
         "lag": _lag(case),
+        "backlog": _backlog(query),
         "sources_unread": query.source_trouble,
         "witnesses": _witnesses(case),
     }
@@ -81,6 +82,17 @@ def _lag(case: Case) -> str:
     }
     told = reported | asked
     return "; ".join(told[index] for index in sorted(told))
+
+
+def _backlog(query: Query) -> str:
+    """What waits in files and bytes, where sources tell it."""
+    sources = query.progress.sources if query.progress is not None else ()
+    told = []
+    for source in sources:
+        figures = {"files": source.backlog_files, "bytes": source.backlog_bytes}
+        known = [f"{figure:.0f} {unit}" for unit, figure in figures.items() if figure is not None]
+        told += [f"{source.description}: {', '.join(known)}"] if known else []
+    return "; ".join(told)
 
 
 def _witnesses(case: Case) -> str:

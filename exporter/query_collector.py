@@ -31,8 +31,8 @@ class QueryCollector(Collector):
             return
         shown = rows(board)
         yield from query_families(board.app, shown)
-        yield from retention_families(board.app, shown)
         yield from lag_families(board.app, shown, by_partition=board.lag_by_partition)
+        yield from retention_families(board.app, shown)
         yield from driver_families(board.app, board.monitor.heartbeat_timestamp, shown)
         yield from alert_families(board.alerts)
         yield from monitor_families(board.monitor)

@@ -18,7 +18,9 @@ from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
 from .retention import follow_edges
+from .shortfall import follow_shortfalls
 from .source_report import SourceLook
+from .told_latest import with_latest
 from .trends import Trends, carry_over, follow, follow_looks, tells_lag
 
 PAST_RUNS = 16
@@ -117,17 +119,15 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
 
 def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) -> Query:
     """Take in what is known of the sources of the query's present run."""
-    if looks == query.looks and trouble == query.source_trouble:
-        return query
-    trends = (
-        query.trends if looks == query.looks else follow_looks(query.trends, query.looks, looks)
-    )
+    if looks == query.looks:
+        return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
     return replace(
         query,
         looks=dict(looks),
         source_trouble=trouble,
-        trends=trends,
+        trends=follow_looks(query.trends, query.looks, looks),
         retention=follow_edges(query.retention, looks),
+        shortfalls=follow_shortfalls(query.shortfalls, looks),
     )
 
 
@@ -163,7 +163,8 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         heard_at = _committed_at(query, progress.batch_id, at)
         query = _commit(query, progress.batch_id, heard_at if fresh else query.last_commit_at)
     if query.progress is None or progress.batch_id >= query.progress.batch_id:
-        trends = follow(query.trends, progress, at, asked=tells_lag(query.looks))
+        known = with_latest(progress, query)
+        trends = follow(query.trends, known, at, asked=tells_lag(query.looks))
         query = replace(query, progress=progress, trends=trends)
         query = _heard(query, progress.batch_id)
     return replace(

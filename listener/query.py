@@ -11,6 +11,7 @@ from .events import Progress
 from .failure import Failure
 from .probing import ProbedRun, RunFacts
 from .retention import SourceEdges
+from .shortfall import Shortfalls
 from .source_report import SourceLook
 from .trends import Trends
 
@@ -129,6 +130,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Why not all of them answered when they were last asked."""
     retention: dict[int, SourceEdges] = {}
     """By the source's index: how its retention edge moves, over all runs of the checkpoint."""
+    shortfalls: Shortfalls = {}
+    """What its sources lack of what it has read of them."""
     trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as the stall window learns them."""

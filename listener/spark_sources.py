@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .delta_source import DeltaSource
 from .kafka_java import KafkaJava, refusals
 from .kafka_source import KafkaSource
 from .query import Query
@@ -27,11 +28,11 @@ class SparkSources:
     """
 
     def __init__(self, spark: Any) -> None:
-        jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
-        self._kafka = KafkaJava(jvm)
+        self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
+        self._kafka = KafkaJava(self._jvm)
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
-        self._uuid = getattr(jvm, "java.util.UUID")
+        self._uuid = getattr(self._jvm, "java.util.UUID")
         self._held: dict[str, Any] = {}
 
     def open(self, query: Query) -> dict[int, Source] | None:
@@ -66,9 +67,12 @@ class SparkSources:
             self._held[query.run_id] = execution
         return self._held[query.run_id]
 
-    def _source(self, query: Query, execution: Any, streams: Any, index: int) -> KafkaSource | None:
+    def _source(self, query: Query, execution: Any, streams: Any, index: int) -> Source | None:
         stream = streams.apply(index)
-        name = _OFFSET_READERS.get(stream.getClass().getSimpleName())
+        kind = stream.getClass().getSimpleName()
+        if kind == "DeltaSource":
+            return DeltaSource(self._jvm, execution, stream)
+        name = _OFFSET_READERS.get(kind)
         if name is None:
             return None
         reader = getattr(stream, name)()
