@@ -210,6 +210,7 @@ STANDS = {"committed": end(100), "since": 100}
 BY_TIME = {"latest": end, "earliest": edge, "keeps": 1000}
 BY_SIZE = {"latest": end, "earliest": edge, "keeps": 604_800, "sized": True}
 UNSAID = {"latest": end, "earliest": edge}
+LAG_IS_FINE = {"lag_allowed_offsets": 1e9}
 HEALTHY = {"committed": end, "since": None}
 
 
@@ -450,6 +451,8 @@ CASES = [
     ("dies twice", dying(100, 150, alive_after=True), 160, {}, None, "running"),
     ("dies three times in half an hour", dying(100, 1000, 1900, alive_after=True), 1910, {}, None, "running"),
     ("died three times, well for ten minutes", dying(100, 150, 200, alive_after=True).commit(run=4, batch=9, at=840), 850, {}, None, "running"),
+    ("flapped once, and long after it dies of something else before it has recovered",
+     dying(100, 150, 200).started(run=4, at=1500).ended(run=4, at=1900, exception="java.io.IOException: gone"), 1901, {}, "QueryFailed", "failed"),
     ("a larger budget", dying(100, 150, 200, alive_after=True), 206, {"restart_budget": 5}, None, "running"),
     ("different batches fail over days (no poison)", dying(100, 5000, 9000, alive_after=True), 9010, {}, None, "running"),
     ("started a second time, which stops the first run (stopActiveRunOnRestart): its end comes late",
@@ -477,12 +480,17 @@ CASES = [
     ("hangs until the edge has passed it", near_the_edge(1300), 1300, {}, [("CommitStalled", "a"), ("DataLossRisk", "a")], "stalled"),
     ("commits, and the edge has passed it all the same (restarted after a long outage)",
      asked(steady(until=200), 195, 200, **BY_TIME, committed=end(-950), since=None), 200, {}, "DataLossRisk", "lagging"),
-    ("commits, but too slowly: 3/4 of the retention time, and growing", alive_at(400, behind=650, speed=0.5), 400, {}, "DataLossRisk", "lagging"),
-    ("commits, but too slowly for a topic that is bounded by size", alive_at(700, behind=650, speed=0.7, kept=BY_SIZE), 700, {}, "DataLossRisk", "lagging"),
+    ("commits, but too slowly: 3/4 of the retention time, and growing", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE, "DataLossRisk", "lagging"),
+    ("commits, but too slowly for a topic that is bounded by size", alive_at(700, behind=650, speed=0.7, kept=BY_SIZE), 700, LAG_IS_FINE, "DataLossRisk", "lagging"),
+    ("read as fast as data came, 3/4 of the retention behind, and has just died",
+     alive_at(400, behind=750).ended(at=401, exception=CONFLICT), 402, {}, [("QueryFailed", "a"), ("DataLossRisk", "a")], "failed"),
+    ("hangs, and its broker can be asked only since lately", near_the_edge(850, begin=830), 850, {}, [("CommitStalled", "a"), ("DataLossRisk", "a")], "stalled"),
+    ("caught up for a while, and loses ground again",
+     asked(asked(steady(until=700), 100, 400, **BY_TIME, **reader(begins=990, speed=2.0)), 415, 700, **BY_TIME, **reader(begins=690, speed=0.5, since=400)), 700, LAG_IS_FINE, "DataLossRisk", "lagging"),
     ("reads on, but one partition stands, near its edge",
      asked(steady(until=850), 100, 850, keeps=1000, committed=lambda at: {"t/0": end(100), "t/1": end(at)},
            earliest=lambda at: {"t/0": edge(at), "t/1": edge(at)}, latest=lambda at: {"t/0": end(at), "t/1": end(at)}, since={"t/0": 100}),
-     850, {}, "DataLossRisk", "lagging"),
+     850, LAG_IS_FINE, "DataLossRisk", "lagging"),
     ("catches up from the beginning of all that is kept", alive_at(400, behind=990, speed=2.0), 400, {}, None, "running"),
     ("catches up, and the topic is bounded by size", alive_at(700, behind=990, speed=1.3, kept=BY_SIZE), 700, {}, None, "running"),
     ("catches up faster than the edge, which goes in leaps", alive_at(407, behind=900, speed=1.2, kept=UNSAID), 407, {}, None, "running"),
@@ -509,6 +517,11 @@ CASES = [
     ("has been watched for less than the window", asked(steady(until=200), 155, 200, **BY_TIME, **reader(begins=880, speed=0.1)), 200, {}, None, "running"),
     ("near the edge when it was last seen, and it has gone on since: nobody knows",
      steady(alive_at(400, behind=650, speed=0.5), until=900), 900, {}, None, "running"),
+    ("its broker has been silent for long, it went on, and then it died: nobody knows where it stood",
+     steady(alive_at(400, behind=650, speed=0.5), until=900).ended(at=901, exception=CONFLICT), 905, {}, "QueryFailed", "failed"),
+    ("since when records wait is known only lately",
+     asked(steady(until=400), 100, 400, **BY_TIME, committed=reader(begins=750, speed=0.9)["committed"], since=lambda at: None if at < 380 else at - 780),
+     400, LAG_IS_FINE, None, "running"),
     ("records without sensible times, of a query that gets on",
      asked(steady(until=900), 15, 900, latest=end, earliest=0, keeps=1000, committed=lambda at: end(at - 10), since=0), 900, {}, None, "running"),
     ("records with times in the future", asked(steady(until=900), 15, 900, latest=end, earliest=0, keeps=1000, committed=lambda at: end(at - 10), since=9e9), 900, {}, None, "running"),
@@ -523,7 +536,7 @@ CASES = [
     ("the application has stopped", near_the_edge(900, story=steady().probe(run(), at=100).probe(at=101, context=STOPPED)), 900, {}, None, "stopped"),
     ("availableNow, finished", near_the_edge(900, story=Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2)), 900, {}, None, "completed"),
     ("in danger, but ignored", dead_at(850), 850, {"overrides": [("a", {"ignore": True})]}, None, "failed"),
-    ("may use up more of it", alive_at(400, behind=650, speed=0.5), 400, {"overrides": [("a", {"data_loss_warning_ratio": 0.95, "data_loss_critical_ratio": 0.99})]}, None, "running"),
+    ("may use up more of it", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE | {"data_loss_warning_ratio": 0.95, "data_loss_critical_ratio": 0.99}, None, "running"),
     ("started again after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("QueryFailed", "a"), ("DataLossRisk", "a")], "failed"),
     ("started again after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
     # -- WatermarkStuck -----------------------------------------------------------------------
