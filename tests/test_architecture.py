@@ -22,7 +22,7 @@ IMPORT_PYSPARK = {
     "listener/details.py",
     "listener/health_listener.py",
     "listener/kafka_source.py",
-    "listener/spark_commit_log.py",
+    "listener/refusals.py",
     "listener/spark_execution.py",
     "listener/spark_probe.py",
     "sidecar/demo/spark_session.py",

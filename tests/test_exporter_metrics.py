@@ -37,6 +37,7 @@ MONITOR_METRICS = {
 CATALOGUE = (
     {f"spark_streaming_query_{name}" for name in QUERY_METRICS}
     | {"spark_streaming_source_lag_offsets"}
+    | {"spark_streaming_source_backlog_files", "spark_streaming_source_backlog_bytes"}
     | {f"querypulse_{name}" for name in MONITOR_METRICS}
 )
 

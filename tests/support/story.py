@@ -6,7 +6,7 @@ from querypulse.alerting.evaluate import Judgement, evaluate
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.events import Idle, Progress, Source, Started, Terminated
-from querypulse.listener.offsets import lag_between, parse_offsets
+from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
 from querypulse.listener.probing import (
     Context,
     ListenerHealth,
@@ -17,6 +17,7 @@ from querypulse.listener.probing import (
     parse_trigger,
 )
 from querypulse.listener.query import Query
+from querypulse.listener.source_report import SourceLook, SourceReport
 from querypulse.listener.state import State
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
@@ -114,6 +115,12 @@ class Story:
             self.state.read(LogReport(at, unreadable={run_id: unreadable}))
         else:
             self.state.read(LogReport(at, {run_id: LoggedBatches(planned, committed)}))
+        return self
+
+    def table(self, query="a", run=1, *, at, read, end):
+        """A look at the Delta table that a run reads from: how far it was read, and where it ends."""
+        look = SourceLook("DeltaSource[/t]", {WHOLE: read}, {}, {WHOLE: end}, at=at, wall=at)
+        self.state.ask(SourceReport(at, {f"{query}-{run}": {0: look}}))
         return self
 
     def expect_stop(self, query="a"):
