@@ -24,7 +24,7 @@ IMPORT_PYSPARK = {
     "listener/kafka_admin.py",
     "listener/kafka_java.py",
     "listener/kafka_source.py",
-    "listener/spark_commit_log.py",
+    "listener/refusals.py",
     "listener/spark_execution.py",
     "listener/spark_probe.py",
     "sidecar/demo/spark_session.py",

@@ -34,7 +34,10 @@ MONITOR_METRICS = {
     "internal_errors_total", "driver_heartbeat_timestamp_seconds",
     "driver_needed_timestamp_seconds",
 }  # fmt: skip
-SOURCE_METRICS = {"lag_offsets", "lag_reported_offsets", "lag_seconds", "asked_timestamp_seconds"}
+SOURCE_METRICS = {
+    "lag_offsets", "lag_reported_offsets", "lag_seconds", "asked_timestamp_seconds",
+    "backlog_files", "backlog_bytes",
+}  # fmt: skip
 TOPIC_METRICS = {"lag_offsets", "lag_seconds"}
 CATALOGUE = (
     {f"spark_streaming_query_{name}" for name in QUERY_METRICS}
