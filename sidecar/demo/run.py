@@ -63,8 +63,8 @@ def _play(script: Script, spark: Any, pipeline: Pipeline, stage: Stage) -> int:
     director = Director(script, sidecar, pipeline, waiting, stage)
     thread = threading.Thread(target=director.direct, name="demo-director", daemon=True)
     try:
-        pipeline.start(spark)
         thread.start()
+        pipeline.start(spark)
         failure = waiting.wait()
         if failure is not None:
             stage.narrator.say(f"{waiting.where}() raises QueryFailure: {failure.reason}")
