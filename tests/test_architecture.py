@@ -24,6 +24,9 @@ IMPORT_PYSPARK = {
     "listener/spark_commit_log.py",
     "listener/spark_execution.py",
     "listener/spark_probe.py",
+    "sidecar/demo/artifacts.py",
+    "sidecar/demo/broker.py",
+    "sidecar/demo/connectors.py",
     "sidecar/demo/spark_session.py",
     "sidecar/replay/fleet.py",
     "sidecar/sidecar.py",
@@ -31,6 +34,7 @@ IMPORT_PYSPARK = {
 START_THREADS = {
     "exporter/threaded_server.py",
     "listener/loop.py",
+    "sidecar/demo/ivy_talk.py",
     "sidecar/demo/page_receiver.py",
     "sidecar/demo/run.py",
     "sidecar/demo/telemetry.py",

@@ -16,8 +16,9 @@ rootLogger.level = off
 rootLogger.appenderRef.none.ref = none
 """
 
-# Code that is compiled better than this takes longer to compile than a demo to run.
-QUICK_START = "-XX:TieredStopAtLevel=1"
+# Better code takes longer to compile than a demo to run. The cache of code is as large as Java
+# has it by default, but not with this option.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 
 def local_spark(folder: Path, conf: dict[str, str], event_log: str | None = None) -> Any:
