@@ -27,6 +27,9 @@ IMPORT_PYSPARK = {
     "listener/refusals.py",
     "listener/spark_execution.py",
     "listener/spark_probe.py",
+    "sidecar/demo/artifacts.py",
+    "sidecar/demo/broker.py",
+    "sidecar/demo/connectors.py",
     "sidecar/demo/spark_session.py",
     "sidecar/replay/fleet.py",
     "sidecar/sidecar.py",
@@ -34,6 +37,7 @@ IMPORT_PYSPARK = {
 START_THREADS = {
     "exporter/threaded_server.py",
     "listener/loop.py",
+    "sidecar/demo/ivy_talk.py",
     "sidecar/demo/page_receiver.py",
     "sidecar/demo/run.py",
     "sidecar/demo/telemetry.py",
