@@ -362,7 +362,7 @@ def rows(query):
 def travelled(query):
     """Over how many offsets it has come, as far as Spark remembers."""
     past = query.recentProgress
-    start = json.loads(past[0].sources[0].startOffset or "{}")
+    start = json.loads(past[0].sources[0].startOffset or "null") or {}
     began = sum(sum(partitions.values()) for partitions in start.values())
     return sum(end_of(past[-1]).values()) - began
 
