@@ -29,6 +29,7 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     window_seconds: float | None
     batch_in_flight_seconds: float | None
     lag_offsets: float | None
+    lag_seconds: float | None
     error_class: str | None
     expected: bool
     """Whether it is on the roster."""
@@ -98,6 +99,7 @@ def _query(row: Row) -> QueryStatus:
         window_seconds=row.verdict.window_seconds,
         batch_in_flight_seconds=row.batch_in_flight_seconds,
         lag_offsets=row.lag_offsets,
+        lag_seconds=row.lag_seconds,
         error_class=row.error_class,
         expected=row.label in row.board.expected,
         ignored=row.verdict.ignored,

@@ -120,11 +120,11 @@ def kafka(tmp_path_factory):
     broker.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def observed(tmp_path_factory):
     """A real Prometheus and Alertmanager that have watched a real driver's queries fall ill.
 
-    Played anew for each file: a stage that stays would keep the machine busy for the others.
+    Its tests come last: a stage that stays would keep the machine busy for the others.
     """
     from support.observed import observed
 
@@ -212,6 +212,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         for marker in needed(item) & missing.keys():
             item.add_marker(pytest.mark.skip(reason=missing[marker]))
+    items.sort(key=lambda item: "observed" in item.fixturenames)
 
 
 def deselect(config, items, markers):

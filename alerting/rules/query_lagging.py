@@ -1,8 +1,8 @@
 """QueryLagging: lag above what is allowed in the whole window, never falling, input present.
 
 Catching up after an outage is no sickness, however large the lag: it falls. Nor is a steady lag,
-small as transaction markers leave it, or large with a few records more. After Burrow's rules 1
-and 5.
+small as transaction markers leave it, or large with a few records more; nor one that rises by no
+more than what arrives between two looks at the source. After Burrow's rules 1 and 5.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ def check(case: Case) -> Finding | None:
         return None
     began, newest = _beginning(rise, case), rise[-1]
     if began is None or newest.lag < began.lag * NOTABLE_RISE:
+        return None
+    if newest.lag - began.lag <= max(began.noise, newest.noise):
         return None
     reason = (
         f"lag rose from {began.lag:.0f} to {newest.lag:.0f} offsets in "

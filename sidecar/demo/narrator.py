@@ -11,7 +11,7 @@ from ...exporter.status import QueryStatus
 from .page_receiver import Page
 
 _WELL = frozenset({"running", "idle", "waiting", "slow", "lagging"})
-_SHOWN = ("summary", "reason", "siblings", "last_commit", "window", "tasks", "python_line")
+_SHOWN = ("summary", "reason", "table", "siblings", "last_commit", "window", "tasks", "python_line")
 
 
 class Narrator:
@@ -40,7 +40,7 @@ class Narrator:
 
     def page(self, page: Page, seconds: float) -> None:
         """Show a page as the one on call reads it, ``seconds`` after what it tells of."""
-        self.say(f"a page arrives, {seconds:.2f} s later")
+        self.say(f"a page arrives ({page.status}), {seconds:.2f} s later")
         labels, annotations = page.labels, page.annotations
         rows = [("alertname", labels["alertname"]), ("query", labels["query"])]
         rows += [("severity", labels["severity"])]

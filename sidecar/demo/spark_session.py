@@ -17,8 +17,8 @@ rootLogger.appenderRef.none.ref = none
 """
 
 
-def local_spark(folder: Path, event_log: str | None = None) -> Any:
-    """Start Spark with two cores, silent, and everything it writes below ``folder``.
+def local_spark(folder: Path, conf: dict[str, str], event_log: str | None = None) -> Any:
+    """Start Spark with two cores and ``conf``, silent, and everything it writes below ``folder``.
 
     Only the event log, if there is to be one, stays in a folder of its own.
     """
@@ -42,6 +42,7 @@ def local_spark(folder: Path, event_log: str | None = None) -> Any:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **_event_log(event_log),
+        **conf,
     }.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

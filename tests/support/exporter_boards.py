@@ -81,6 +81,8 @@ def full_story() -> Story:
         processing("dead", batch=0),
         at=80,
     )
+    for at in (60, 75, 90):
+        story.ask("busy", at=at, committed=970, latest=1000, since=40, keeps=600)
     return story.ended("dead", at=90, exception=CONFLICT)
 
 

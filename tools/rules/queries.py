@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.rules.expressions import (
     ALIVE,
     BEAT,
+    BY_SEVERITY,
     CONTINUOUS,
     GETS_ON,
     WATCHED,
@@ -12,7 +13,7 @@ from tools.rules.expressions import (
     measured,
     told_by_querypulse,
 )
-from tools.rules.rule import Rule
+from tools.rules.rule import AS_TOLD, Rule
 
 SAYS_SO = "{{ else }}querypulse says so{{ end }}"
 OFFSETS = "Offsets are not in the metrics, only their distance from the latest ones."
@@ -144,6 +145,19 @@ QUERIES = (
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} fails again and again",
         description="{{ $labels.query }} was started again after a failure and failed again: "
         "as often within a while as its restart_budget says, or each time in the same batch.",
+    ),
+    Rule(
+        name="DataLossRisk",
+        severity=AS_TOLD,
+        wait="1m",
+        comment="Whether the query outruns what is deleted only querypulse knows; a warning that "
+        "becomes critical is another alert here.",
+        expr=told_by_querypulse("DataLossRisk", BY_SEVERITY),
+        summary="What streaming query {{ $labels.query }} of {{ $labels.app }} has not read "
+        "is about to be deleted",
+        description="A source of {{ $labels.query }} soon deletes what has not been read yet, or "
+        "has begun to, and the query does not outrun it. Warning and critical are shares of the "
+        "retention: data_loss_warning_ratio, data_loss_critical_ratio.",
     ),
     Rule(
         name="OffsetRewound",

@@ -6,7 +6,7 @@ from tools.grafana import links
 from tools.grafana.fields import Json
 from tools.grafana.frame import Section, choice, dashboard, drivers
 from tools.grafana.promql import OF_DRIVER
-from tools.grafana.query import batches, data, failures, present
+from tools.grafana.query import batches, data, failures, present, retention
 
 
 def query_dashboard() -> Json:
@@ -17,6 +17,7 @@ def query_dashboard() -> Json:
         ("Does it commit?", [batches.commit_age(), batches.in_flight()]),
         ("Where does the time go?", [batches.duration(), batches.phases(), batches.commits()]),
         ("Does it keep up?", [data.rates(), data.lag(), data.freshness()]),
+        ("Is data in danger?", [retention.used(), retention.left()]),
         ("Event time and state", event_time),
         ("What went wrong?", [failures.errors(), failures.terminations(), failures.restarts()]),
     ]
