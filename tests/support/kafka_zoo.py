@@ -12,7 +12,7 @@ from support.zoo_healthy import ALLOWED, FLOOR
 from support.zoo_healthy import SETTINGS as HEALTHY
 
 GRACE = 30
-SETTINGS = HEALTHY | {"start_grace_seconds": GRACE}
+SETTINGS = HEALTHY | {"start_grace_seconds": GRACE, "source_interval_seconds": 1}
 BRISK = {"processingTime": "1 second"}
 SPELL = 2.5 * FLOOR
 """Long enough to look like the end."""
