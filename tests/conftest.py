@@ -116,12 +116,15 @@ def spark(tmp_path_factory):
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory):
+@pytest.fixture(
+    scope="session", params=["process", pytest.param("container", marks=pytest.mark.docker)]
+)
+def kafka(request, tmp_path_factory):
     """One broker for all tests that need one; each has topics of its own."""
     # By default it compacts every 15 s.
     settings = {"log.cleaner.backoff.ms": "200"}
-    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"), settings)
+    contained = request.param == "container"
+    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"), settings, contained=contained)
     yield broker
     broker.close()
 

@@ -23,7 +23,7 @@ HUNG = {
     "continuous_hung": "commit_log_behind: no epoch committed for ",
     "real_time_hung": "batch_hung: batch ",
     "async_hung": "batch_hung: batch ",
-    "async_log_hung": "commit_log_behind: the commit log has stood at batch ",
+    "async_log_hung": "commit_log_behind: ",
 }
 PATIENCE_SECONDS = 60
 
