@@ -35,6 +35,8 @@ VALUES = {
     "pagerduty_url": ("https://eu/x", "https://eu/x"),
     "lag_allowed_offsets": (5000.0, "5000"),
     "trend_window_seconds": (600.0, "600"),
+    "data_loss_warning_ratio": (0.5, "0.5"),
+    "data_loss_critical_ratio": (1.0, "1"),
     "restart_budget": (5, "5"),
     "restart_window_seconds": (900.0, "900"),
     "allow_http": (True, "true"),
