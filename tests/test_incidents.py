@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from support.rules_table import asynchronous, hung_batch, lagging, steady
-from support.story import CONFLICT, Story, processing, run
+from support.story import CONFLICT, Story, processing, run, source
 
 from querypulse.alerting.deaths import is_flapping, poison_batch
 from querypulse.alerting.policy import Limits
 from querypulse.listener.probing import Context
+from querypulse.listener.source_report import SourceReport
 
 WATCHED = {"probe_expected": True}
 
@@ -79,9 +80,26 @@ def test_lag_is_told_with_its_rise():
     (finding,) = lagging(*(2000 + 100 * n for n in range(7))).judge(372).findings
 
     assert finding.reason == (
-        "lag rose from 2100 to 2600 offsets in 302 s and never fell (1000 allowed)"
+        "lag rose from 2000 to 2600 offsets in 362 s and never fell (1000 allowed)"
     )
-    assert finding.evidence["lag"] == "Kafka: 2600 offsets"
+    assert finding.evidence["lag"] == "Kafka: 2600 offsets, as Spark reports"
+
+
+def test_lag_at_the_broker_is_told_with_the_age_of_the_look():
+    story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
+    story.ask(at=20, committed=5, latest=45).ended(at=25, exception=CONFLICT)
+    (finding,) = story.judge(27).findings
+
+    assert finding.evidence["lag"] == "Kafka: 40 offsets, 7 s ago"
+    assert "sources_unread" not in finding.evidence
+
+
+def test_a_broker_that_does_not_answer_is_told_with_its_reason():
+    story = Story().started(at=0).commit(batch=0, at=10)
+    story.state.ask(SourceReport(20.0, unreadable={"a-1": "no answer"}))
+    (finding,) = story.ended(at=25, exception=CONFLICT).judge(27).findings
+
+    assert finding.evidence["sources_unread"] == "no answer"
 
 
 def test_a_poison_batch_is_named_with_its_error():

@@ -212,6 +212,7 @@ def dropped_as_shown(desk):
         app="etl",
         spark_version="4.0.0",
         expected=(),
+        lag_by_partition=False,
         listener=HealthListener(desk.heard, desk.guard, lambda: None),
         heard=desk.heard,
         reader=desk.reader,
