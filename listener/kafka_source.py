@@ -18,7 +18,7 @@ from .kafka_admin import KafkaAdmin, Retention
 from .kafka_java import API_SECONDS, KafkaJava, private_field, refusals
 from .kafka_records import KafkaRecords
 from .offsets import parse_offsets
-from .source_reader import SourceError
+from .source_reader import SourceError, SourceSilentError
 from .source_report import SourceLook, topic_of
 from .waiting import Found, searches, still_true
 
@@ -61,13 +61,18 @@ class KafkaSource:
             SourceError: it refused; ``SourceSilentError``: it did not answer in time.
 
         """
-        with refusals():
-            # Before the ends are asked for: no batch can then end beyond them.
-            committed = self._committed()
-            look = SourceLook(
-                self._description, committed, {}, {}, at=time.monotonic(), wall=time.time()
-            )
-            return self._ask(look) if committed else look
+        try:
+            with refusals():
+                # Before the ends are asked for: no batch can then end beyond them.
+                committed = self._committed()
+                look = SourceLook(
+                    self._description, committed, {}, {}, at=time.monotonic(), wall=time.time()
+                )
+                return self._ask(look) if committed else look
+        except SourceSilentError:
+            # Left open, they would try to connect again and again, and log each time.
+            self.close()
+            raise
 
     def close(self) -> None:
         """Let go of the clients; the cluster may be away."""

@@ -19,6 +19,8 @@ _OFFSET_READERS = {
     "KafkaContinuousStream": "offsetReader",
 }
 """By the simple name of the stream's class: what holds its consumer's options."""
+MAX_HELD = 100
+"""Runs that have not planned yet; one that never will is held until others push it out."""
 
 
 class SparkSources:
@@ -65,6 +67,8 @@ class SparkSources:
             if execution is None or execution.runId().toString() != query.run_id:
                 return None
             self._held[query.run_id] = execution
+            if len(self._held) > MAX_HELD:
+                del self._held[next(iter(self._held))]
         return self._held[query.run_id]
 
     def _source(self, query: Query, execution: Any, streams: Any, index: int) -> Source | None:
