@@ -115,7 +115,8 @@ def spark(tmp_path_factory):
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory):
     """One broker for all tests that need one; each has topics of its own."""
-    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"))
+    settings = {"log.cleaner.backoff.ms": "200"}  # it would rest for 15 s
+    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"), settings)
     yield broker
     broker.close()
 

@@ -25,5 +25,5 @@ def test_lag(spark, watch, tmp_path):
     trap.hold.clear()
     trap.free.set()
     until(lambda: shown(sidecar, "hung").lag_offsets == 0, "lag gone")
-    print(sidecar.status if hasattr(sidecar,"status") else "")
+    print(sidecar.status if hasattr(sidecar, "status") else "")
     query.stop()

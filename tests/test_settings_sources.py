@@ -22,6 +22,8 @@ VALUES = {
     "http_tls_key_file": ("/k", "/k"),
     "http_tls_client_ca_file": ("/a", "/a"),
     "probe_interval_seconds": (2.5, "2.5"),
+    "source_interval_seconds": (0, "0"),
+    "lag_by_partition": (True, "true"),
     "stall_floor_seconds": (30, "30"),
     "stall_tolerance": (0, "0"),
     "start_grace_seconds": (9, "9"),

@@ -17,6 +17,7 @@ def query_dashboard() -> Json:
         ("Does it commit?", [batches.commit_age(), batches.in_flight()]),
         ("Where does the time go?", [batches.duration(), batches.phases(), batches.commits()]),
         ("Does it keep up?", [data.rates(), data.lag(), data.freshness()]),
+        ("What waits at the broker?", [data.lag_of_topics(), data.age_of_what_waits()]),
         ("Is data in danger?", [retention.used(), retention.left()]),
         ("Event time and state", event_time),
         ("What went wrong?", [failures.errors(), failures.terminations(), failures.restarts()]),
