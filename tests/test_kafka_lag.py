@@ -386,7 +386,7 @@ def test_after_its_death_lag_grows_as_the_brokers_own_figure(spark, kafka, watch
     own = ends(kafka, {f"{topic}/{number}": offset for number, offset in committed.items()})
     figures = metrics(sidecar, "dead")
     assert figures["spark_streaming_source_lag_offsets", "0"] == 13
-    assert 13 == sum(end for _, end in own.values()) - sum(committed.values())
+    assert sum(end for _, end in own.values()) - sum(committed.values()) == 13
     assert figures["spark_streaming_source_lag_reported_offsets", "0"] == 0
     assert figures["spark_streaming_topic_lag_offsets", "0", topic] == 13
     by_partition = {number: own[f"{topic}/{number}"][1] - committed[number] for number in committed}
