@@ -35,13 +35,13 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
         """Age of the first waiting record over the retention time; from 1 on it may go."""
         if self.keeps_seconds is None or self.written_at is None:
             return 0.0
-        return max(0.0, now - self.written_at) / max(self.keeps_seconds, 1e-3)
+        return (now - self.written_at) / max(self.keeps_seconds, 1e-3)
 
     def used(self, now: float) -> float:
         """The worse of both, from 0 (nothing waits) to 1 (at the edge, or beyond)."""
         if self.lost:
             return 1.0
-        return min(1.0, max(self.used_by_time(now), self.used_by_offsets or 0.0))
+        return min(1.0, max(0.0, self.used_by_time(now), self.used_by_offsets or 0.0))
 
     def left_seconds(self, now: float) -> float | None:
         """How long until the first waiting record is deleted if the query reads nothing.

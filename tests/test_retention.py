@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.story import look
 
 from querypulse.listener.edge import MAX_MOVES, MAX_POINTS
@@ -82,10 +83,7 @@ def test_an_edge_that_goes_back_is_another_topic():
 
 
 def test_another_source_under_the_same_index_begins_anew():
-    other = look(at=30, committed=5, earliest=300)
-    other = type(other)(
-        **{**{f: getattr(other, f) for f in other.__struct_fields__}, "description": "o"}
-    )
+    other = replace(look(at=30, committed=5, earliest=300), description="o")
 
     assert followed(*moving(0, 100, 200), other).moves == ()
 
@@ -205,6 +203,26 @@ def test_what_the_edge_has_passed_is_counted():
     one = Exposed(look(at=5, committed=100, earliest=130))
 
     assert (one.known.lost, one.used, one.left) == (30, 1.0, 0.0)
+
+
+def test_where_the_time_of_a_record_is_not_known_offsets_tell():
+    one = Exposed(*moving(0, 100, 200), look(at=30, committed=600, earliest=200, keeps=DAY))
+
+    assert (one.used, one.known.keeps_seconds) == (0.5, None)
+
+
+def test_where_nothing_waits_no_edge_comes_near():
+    one = Exposed(*moving(0, 100, 200), look(at=30, committed=900, earliest=300, latest=900))
+
+    assert (one.used, one.left) == (0.0, None)
+
+
+def test_the_times_of_records_are_unix_times():
+    seen = replace(
+        look(at=5, committed=100, since=1_700_000_000.0, keeps=DAY), wall=1_700_000_600.0
+    )
+
+    assert Exposed(seen).left == DAY - 600
 
 
 def test_a_record_of_the_future_is_not_old():
