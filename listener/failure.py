@@ -10,6 +10,7 @@ import re
 
 import msgspec
 
+from .named_table import named_table
 from .redaction import redact
 
 NAME_CHARACTERS = 100
@@ -33,16 +34,29 @@ _CONTEXT_STOPPED = re.compile(
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a run died: a bounded class name and a redacted message."""
+    """Why a run died: bounded names and a redacted message."""
 
     error_class: str
+    """Spark's error condition where there is one, else the name of what was raised."""
     message: str
+    exception: str = ""
+    """The name of what was raised, without its package."""
+    table: str = ""
+    """The table that the message speaks of."""
 
     @property
     def reason(self) -> str:
-        """The class and the first line of the message."""
+        """The class and the first line of the message, which may begin with a condition."""
         first_line = self.message.partition("\n")[0]
-        return f"{self.error_class}: {first_line}" if first_line else self.error_class
+        says_class = first_line.startswith(f"[{self.error_class}]")
+        name = (self.exception if says_class else "") or self.error_class
+        return f"{name}: {first_line}" if first_line else name
+
+    @property
+    def headline(self) -> str:
+        """What was raised, and about which table, as short as can be."""
+        name = self.exception or self.error_class
+        return f"{name} on table {self.table}" if self.table else name
 
 
 def describe_failure(exception: str, error_class: str | None = None) -> Failure:
@@ -51,19 +65,28 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
     ``error_class`` is Spark's own (``errorClassOnException``); it wins unless it only says
     that user code failed.
     """
-    name, message = _innermost(exception)
+    raised, message = _innermost(exception)
+    name, message = raised, message[:MESSAGE_CHARACTERS].strip()
     condition = _SPARK_CONDITION.match(message)
     if error_class and error_class not in _GENERIC:
         name = error_class
     elif condition and condition.group(1) not in _GENERIC:
         name = condition.group(1)
-    name = redact(name)[:NAME_CHARACTERS] or "UnknownError"
-    return Failure(name, message[:MESSAGE_CHARACTERS].strip())
+    return Failure(
+        error_class=_bounded(name) or "UnknownError",
+        message=message,
+        exception=_bounded(raised),
+        table=named_table(message),
+    )
 
 
 def died_of_stopped_context(exception: str) -> bool:
     """Whether this is what a healthy query says when its SparkContext is stopped."""
     return _CONTEXT_STOPPED.search(exception) is not None
+
+
+def _bounded(name: str) -> str:
+    return redact(name)[:NAME_CHARACTERS]
 
 
 def _innermost(exception: str) -> tuple[str, str]:

@@ -1,52 +1,58 @@
-"""Asks a Kafka cluster where a query's partitions begin and end, through Kafka's own client.
+"""Asks a Kafka cluster where a query's partitions begin and end, and since when records wait.
 
-The client is the one that Spark's connector brings, with the query's own options and security
-and short timeouts; it is in no group and commits nothing. ``KafkaOffsetReader``, its
-``driverKafkaParams`` and ``consumerStrategy`` are private, but stable in Spark 3.5 to 4.2.
+The clients are those that Spark's connector brings, with the query's own options and security
+and short timeouts; they are in no group and commit nothing. ``KafkaOffsetReader``, its
+``driverKafkaParams`` and its ``ConsumerStrategy`` are private, but stable in Spark 3.5 to 4.2.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
+from msgspec.structs import replace
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
-from .checkpoint import short_reason
-from .kafka_texts import led_partitions, offsets_in
+from .kafka_admin import KafkaAdmin, Retention
+from .kafka_java import API_SECONDS, KafkaJava, private_field, refusals
+from .kafka_records import KafkaRecords
 from .offsets import parse_offsets
-from .source_reader import SourceError, SourceSilentError
+from .source_reader import SourceError
 from .source_report import SourceLook, topic_of
+from .waiting import Found, searches, still_true
 
-API_SECONDS = 4
 REQUEST_SECONDS = 3
-OWN_OPTIONS = {
+OPTIONS = {
     "default.api.timeout.ms": str(API_SECONDS * 1000),
     "request.timeout.ms": str(REQUEST_SECONDS * 1000),
     "socket.connection.setup.timeout.ms": str(REQUEST_SECONDS * 1000),
-    "reconnect.backoff.max.ms": "1000",
+    "socket.connection.setup.timeout.max.ms": str(REQUEST_SECONDS * 1000),
 }
-_SILENCE = ("TimeoutException", "No resolvable bootstrap", "DisconnectException")
 
 
 class KafkaSource:
-    """One Kafka source of one run; used by one thread. A look costs about 20 Py4J commands."""
+    """One Kafka source of one run; used by one thread.
 
-    def __init__(self, jvm: Any, execution: Any, stream: Any, reader: Any, client_id: str) -> None:
-        self._jvm = jvm
+    A look costs about 30 Py4J commands, and 10 for each partition that a record is looked for in.
+    """
+
+    def __init__(
+        self, java: KafkaJava, execution: Any, stream: Any, reader: Any, name: str
+    ) -> None:
+        self._java = java
         self._execution = execution
         self._stream = stream
         self._description = str(stream.toString())
-        self._strategy = _field(reader, "consumerStrategy")
-        self._params = getattr(jvm, "java.util.HashMap")(reader.driverKafkaParams())
-        for name, value in {**OWN_OPTIONS, "client.id": client_id}.items():
-            self._params.put(name, value)
+        self._strategy = private_field(reader, "consumerStrategy")
+        self._client_id = name
+        self._params = java.java("java.util.HashMap")(reader.driverKafkaParams())
+        for option, value in {**OPTIONS, "client.id": name}.items():
+            self._params.put(option, value)
         self.address = str(self._params.get("bootstrap.servers"))
-        self._seconds = getattr(jvm, "java.util.concurrent.TimeUnit").SECONDS
-        self._clients: _Clients | None = None
+        self._admin: KafkaAdmin | None = None
+        self._records: KafkaRecords | None = None
+        self._found: dict[str, Found] = {}
 
     def look(self) -> SourceLook:
         """Ask the cluster.
@@ -56,17 +62,20 @@ class KafkaSource:
 
         """
         with refusals():
+            # Before the ends are asked for: no batch can then end beyond them.
             committed = self._committed()
-            at, wall = time.monotonic(), time.time()
-            earliest, latest = self._ends(committed) if committed else ({}, {})
-        return SourceLook(self._description, committed, earliest, latest, at=at, wall=wall)
+            look = SourceLook(
+                self._description, committed, {}, {}, at=time.monotonic(), wall=time.time()
+            )
+            return self._ask(look) if committed else look
 
     def close(self) -> None:
-        """Let go of the client; the cluster may be away."""
-        with suppress(Py4JError, OSError):
-            if self._clients is not None:
-                self._clients.close()
-        self._clients = None
+        """Let go of the clients; the cluster may be away."""
+        for client in (self._admin, self._records):
+            with suppress(Py4JError, OSError):
+                if client is not None:
+                    client.close()
+        self._admin = self._records = None
 
     def _committed(self) -> dict[str, int]:
         offset = self._execution.committedOffsets().get(self._stream)
@@ -75,103 +84,55 @@ class KafkaSource:
             return {}
         return {key: end for key, end in positions.items() if isinstance(end, int)}
 
-    def _ends(self, committed: Iterable[str]) -> tuple[dict[str, int], dict[str, int]]:
-        """Beginning and end of those partitions that are still there."""
-        if self._clients is None:
-            self._clients = _Clients(self._jvm, self._strategy.createAdmin(self._params))
-        clients = self._clients
-        led = clients.led({topic_of(partition) for partition in committed})
-        partitions = tuple(sorted(led.intersection(committed)))
+    def _ask(self, look: SourceLook) -> SourceLook:
+        """Fill in a look of which only the committed offsets are known."""
+        admin = self._connect()
+        led = admin.led(sorted({topic_of(partition) for partition in look.committed}))
+        partitions = tuple(sorted(led.intersection(look.committed)))
         if not partitions:
-            return {}, {}
-        isolation = str(self._params.get("isolation.level") or "read_uncommitted")
-        return clients.ends(partitions, isolation)
+            return look
+        earliest, latest = admin.ends(partitions)
+        look = replace(look, earliest=earliest, latest=latest)
+        topics = tuple(sorted({topic_of(partition) for partition in partitions}))
+        look = _with_retention(look, admin.retention(topics, look.at))
+        return self._with_records(look)
 
+    def _connect(self) -> KafkaAdmin:
+        if self._admin is None:
+            isolation = str(self._params.get("isolation.level") or "read_uncommitted")
+            client = self._strategy.createAdmin(self._params)
+            self._admin = KafkaAdmin(self._java, client, isolation)
+        return self._admin
 
-class _Clients:
-    """The admin client, and what it is asked with, made once for each set of partitions."""
-
-    def __init__(self, jvm: Any, admin: Any) -> None:
-        self._jvm = jvm
-        self._admin = admin
-        # A vendor's connector may hold Kafka's client under another package.
-        self._kafka = str(admin.getClass().getName()).partition(".clients.")[0]
-        self._seconds = getattr(jvm, "java.util.concurrent.TimeUnit").SECONDS
-        self._asked: tuple[str, ...] = ()
-        self._from: Any = None
-        self._to: Any = None
-
-    def led(self, topics: set[str]) -> set[str]:
-        """Those of the topics' partitions that have a leader; a deleted topic has none."""
-        names = getattr(self._jvm, "java.util.ArrayList")()
-        for topic in sorted(topics):
-            names.add(topic)
-        futures = self._admin.describeTopics(names).topicNameValues()
-        told = [self._described(futures.get(topic)) for topic in sorted(topics)]
-        return led_partitions("".join(told))
-
-    def ends(
-        self, partitions: tuple[str, ...], isolation: str
-    ) -> tuple[dict[str, int], dict[str, int]]:
-        """Earliest and latest offsets of partitions."""
-        if partitions != self._asked:
-            spec = self._class("clients.admin.OffsetSpec")
-            self._from = self._ask_each(partitions, spec.earliest())
-            self._to = self._ask_each(partitions, spec.latest())
-            self._asked = partitions
-        level = self._class("common.IsolationLevel").valueOf(isolation.upper())
-        options = self._class("clients.admin.ListOffsetsOptions")(level)
-        begins = self._admin.listOffsets(self._from, options).all()
-        ends = self._admin.listOffsets(self._to, options).all()
-        return offsets_in(self._text(begins)), offsets_in(self._text(ends))
-
-    def close(self) -> None:
-        duration = getattr(self._jvm, "java.time.Duration")
-        self._admin.close(duration.ofSeconds(0))
-
-    def _described(self, future: Any) -> str:
+    def _with_records(self, look: SourceLook) -> SourceLook:
+        """Add since when records wait; that they cannot be read spoils nothing else."""
+        self._found = still_true(self._found, look)
+        wanted = searches(self._found, look)
         try:
-            return self._text(future)
-        except Py4JError as error:
-            if "UnknownTopicOrPartitionException" in str(error):
-                return ""
-            raise
+            with refusals():
+                if wanted:
+                    self._found |= self._read().find(wanted)
+        except SourceError as error:
+            look = replace(look, untold="; ".join(filter(None, (look.untold, str(error)))))
+        found = self._found.items()
+        return replace(
+            look,
+            first_waiting={partition: one.offset for partition, one in found},
+            waiting_since={key: one.since for key, one in found if one.since is not None},
+        )
 
-    def _ask_each(self, partitions: tuple[str, ...], spec: Any) -> Any:
-        partition_class = self._class("common.TopicPartition")
-        specs = getattr(self._jvm, "java.util.HashMap")()
-        for partition in partitions:
-            topic, _, number = partition.rpartition("/")
-            specs.put(partition_class(topic, int(number)), spec)
-        return specs
-
-    def _text(self, future: Any) -> str:
-        return str(future.get(API_SECONDS + 1, self._seconds).toString())
-
-    def _class(self, name: str) -> Any:
-        return getattr(self._jvm, f"{self._kafka}.{name}")
+    def _read(self) -> KafkaRecords:
+        if self._records is None:
+            params = self._strategy.setAuthenticationConfigIfNeeded(self._params)
+            self._records = KafkaRecords(self._java, params, self._client_id)
+        return self._records
 
 
-def _field(java: Any, name: str) -> Any:
-    """A private field, wherever in the class's ancestry it is."""
-    declaring = java.getClass()
-    while declaring is not None:
-        names = [field.getName() for field in declaring.getDeclaredFields()]
-        if name in names:
-            field = declaring.getDeclaredField(name)
-            field.setAccessible(True)
-            return field.get(java)
-        declaring = declaring.getSuperclass()
-    raise SourceError(f"Spark's Kafka connector has no {name}")
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Turn what Java throws into ``SourceError``, a silence into ``SourceSilentError``."""
-    try:
-        yield
-    except (Py4JError, PySparkException) as error:
-        text = str(error)
-        reason = short_reason(text) or type(error).__name__
-        silent = any(word in text for word in _SILENCE)
-        raise (SourceSilentError if silent else SourceError)(reason) from error
+def _with_retention(look: SourceLook, retention: Retention) -> SourceLook:
+    kept = retention.by_topic
+    return replace(
+        look,
+        retention_seconds={t: one.seconds for t, one in kept.items() if one.seconds is not None},
+        bounded_by_size=frozenset(topic for topic, one in kept.items() if one.bounded_by_size),
+        untold=retention.untold,
+    )

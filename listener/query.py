@@ -10,6 +10,7 @@ from .commit_log import LoggedBatches
 from .events import Progress
 from .failure import Failure
 from .probing import ProbedRun, RunFacts
+from .retention import SourceEdges
 from .shortfall import Shortfalls
 from .source_report import SourceLook
 from .trends import Trends
@@ -127,6 +128,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """By the source's index: what the system it reads from last said of the present run."""
     source_trouble: str = ""
     """Why not all of them answered when they were last asked."""
+    retention: dict[int, SourceEdges] = {}
+    """By the source's index: how its retention edge moves, over all runs of the checkpoint."""
     shortfalls: Shortfalls = {}
     """What its sources lack of what it has read of them."""
     trends: Trends = Trends()

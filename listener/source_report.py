@@ -38,13 +38,15 @@ class SourceLook(msgspec.Struct, frozen=True):
     """The same moment in Unix seconds."""
     bounded_by_size: frozenset[str] = frozenset()
     """Topics of which only so many bytes are kept (``retention.bytes``), however young."""
+    untold: str = ""
+    """Why something could not be found out, though the rest could."""
 
     @property
     def lag_by_partition(self) -> dict[str, int]:
         """Offsets that wait, at least 0; a partition that is gone, or nothing of it read, is out.
 
-        A deleted and recreated topic ends before the committed offset: nothing waits in it as
-        far as this query will ever know.
+        What retention has taken does not wait any more. A deleted and recreated topic ends
+        before the committed offset: nothing waits in it, as far as this query will ever know.
         """
         return {
             partition: max(0, self.latest[partition] - self._begin(partition, offset))
@@ -78,7 +80,8 @@ class SourceLook(msgspec.Struct, frozen=True):
         return oldest
 
     def _begin(self, partition: str, committed: int) -> int:
-        return max(committed, self.first_waiting.get(partition, committed))
+        known = self.first_waiting.get(partition, 0), self.earliest.get(partition, 0)
+        return max(committed, *known)
 
 
 class SourceReport(msgspec.Struct, frozen=True):

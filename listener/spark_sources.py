@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from .delta_source import DeltaSource
-from .kafka_source import KafkaSource, refusals
+from .kafka_java import KafkaJava, refusals
+from .kafka_source import KafkaSource
 from .query import Query
 from .source_reader import Source
 
@@ -28,6 +29,7 @@ class SparkSources:
 
     def __init__(self, spark: Any) -> None:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
+        self._kafka = KafkaJava(self._jvm)
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
@@ -52,7 +54,7 @@ class SparkSources:
             found = {
                 index: source
                 for index in range(count)
-                if (source := self._source(query, execution, streams.apply(index))) is not None
+                if (source := self._source(query, execution, streams, index)) is not None
             }
             return dict(found)
 
@@ -65,7 +67,8 @@ class SparkSources:
             self._held[query.run_id] = execution
         return self._held[query.run_id]
 
-    def _source(self, query: Query, execution: Any, stream: Any) -> Source | None:
+    def _source(self, query: Query, execution: Any, streams: Any, index: int) -> Source | None:
+        stream = streams.apply(index)
         kind = stream.getClass().getSimpleName()
         if kind == "DeltaSource":
             return DeltaSource(self._jvm, execution, stream)
@@ -73,5 +76,5 @@ class SparkSources:
         if name is None:
             return None
         reader = getattr(stream, name)()
-        client_id = f"querypulse-{query.run_id[:8]}"
-        return KafkaSource(self._jvm, execution, stream, reader, client_id)
+        client_id = f"querypulse-{query.run_id[:8]}-{index}"
+        return KafkaSource(self._kafka, execution, stream, reader, client_id)

@@ -19,7 +19,10 @@ from .commands.export_dashboards import (
 from .commands.silence_command import SilenceRequest, add_silence_arguments, silence
 from .commands.try_receivers import try_receivers
 from .configuration.settings import SettingsError
+from .demo.artifacts import ArtifactsError
+from .demo.broker import BrokerError
 from .demo.fates import FATES
+from .demo.pipelines.kinds import FILES, PIPELINES
 from .demo.script import Script
 from .installed import NotInstalledError, require_spark
 from .replay.command import Request, add_arguments, replay
@@ -30,6 +33,14 @@ from .watch.command import watch
 MIN_QUERIES = 2
 COULD_NOT_BEGIN = 2
 INTERRUPTED = 130
+_COULD_NOT_BEGIN = (
+    NotInstalledError,
+    SettingsError,
+    ReplayError,
+    ExportError,
+    ArtifactsError,
+    BrokerError,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = arguments.pop("command")
     try:
         return _COMMANDS[command](**arguments)
-    except (NotInstalledError, SettingsError, ReplayError, ExportError) as error:
+    except _COULD_NOT_BEGIN as error:
         sys.stderr.write(f"querypulse: {error}\n")
         return COULD_NOT_BEGIN
     except KeyboardInterrupt:
@@ -69,23 +80,8 @@ def _parser() -> argparse.ArgumentParser:
         description="Health monitor for the queries of a Spark Structured Streaming job.",
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="stage the incident and watch it being caught")
-    demo.add_argument("--fate", choices=tuple(FATES), default="dies", help="of query 8")
-    demo.add_argument("--queries", type=_query_count, default=8, metavar="N")
-    demo.add_argument(
-        "--after",
-        type=_seconds,
-        default=20.0,
-        metavar="SECONDS",
-        help="of health at first",
-    )
-    demo.add_argument(
-        "--duration", type=_seconds, default=None, metavar="SECONDS", help="to play at least"
-    )
-    demo.add_argument("--webhook-url", default=None)
-    demo.add_argument("--http-port", type=int, default=0)
-    demo.add_argument(
-        "--event-log", type=_folder, default=None, metavar="DIR", help="keep Spark's event log here"
+    _add_demo_arguments(
+        commands.add_parser("demo", help="stage the incident and watch it being caught")
     )
     add_arguments(commands.add_parser("replay", help="judge recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")
@@ -98,6 +94,37 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("dashboards", help="rules, dashboards and runbooks, as files")
     )
     return parser
+
+
+def _add_demo_arguments(demo: argparse.ArgumentParser) -> None:
+    add = demo.add_argument
+    add("--fate", choices=tuple(FATES), default="dies", help="of query 8")
+    add(
+        "--pipeline",
+        choices=tuple(PIPELINES),
+        default=FILES,
+        help="what the job runs on: files, or Kafka and Delta Lake, which are fetched",
+    )
+    add(
+        "--supervised",
+        action="store_true",
+        help="the job waits for any failure, and ends with 3, for its scheduler to restart it",
+    )
+    add("--queries", type=_query_count, default=8, metavar="N")
+    add("--after", type=_seconds, default=20.0, metavar="SECONDS", help="of health at first")
+    add("--duration", type=_seconds, default=None, metavar="SECONDS", help="to play at least")
+    add("--webhook-url", default=None)
+    add("--http-port", type=int, default=0)
+    add(
+        "--folder",
+        type=_folder,
+        default=None,
+        metavar="DIR",
+        help="keep the job's tables and checkpoints here; a job that is started again goes on",
+    )
+    add(
+        "--event-log", type=_folder, default=None, metavar="DIR", help="keep Spark's event log here"
+    )
 
 
 def _query_count(text: str) -> int:

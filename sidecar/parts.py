@@ -65,12 +65,7 @@ class Parts:
         self._log_reader = LogReader(
             SparkStorage(spark).open, lambda: self._prober.latest, self._arrived.wake
         )
-        self._source_reader = SourceReader(
-            SparkSources(spark),
-            lambda: self.judged.snapshot,
-            self._arrived.wake,
-            interval_seconds=settings.source_interval_seconds,
-        )
+        self._source_reader = self._make_source_reader(spark)
         reader = EventReader(
             heard, self._arrived, guard, context=probe.context, on_started=self._prober.poke
         )
@@ -82,6 +77,7 @@ class Parts:
             app=app,
             spark_version=spark.version,
             expected=settings.expected_queries,
+            lag_by_partition=settings.lag_by_partition,
             listener=listener,
             heard=heard,
             reader=reader,
@@ -90,15 +86,7 @@ class Parts:
             guard=guard,
             telling=self._telling,
         )
-        self._loops = [
-            Loop("reader", reader.step, guard),
-            Loop("probe", self._prober.step, guard, last=probe.release),
-            Loop("commit-log", self._log_reader.step, guard),
-            Loop("worker", self._worker.step, guard),
-        ]
-        if settings.source_interval_seconds:
-            asking = self._source_reader
-            self._loops.append(Loop("sources", asking.step, guard, last=asking.close))
+        self._loops = self._make_loops(reader, probe)
         self.judged: Judged = self._worker.judged
         self.board: Board = self._facts.board(self.judged)
         self._server = self._make_server(outfit.access)
@@ -147,6 +135,26 @@ class Parts:
             self._server.close(deadline.left)
         for loop in self._loops:
             loop.join(deadline.left)
+
+    def _make_source_reader(self, spark: Any) -> SourceReader:
+        return SourceReader(
+            SparkSources(spark),
+            lambda: self.judged.snapshot,
+            self._arrived.wake,
+            interval_seconds=self._settings.source_interval_seconds,
+        )
+
+    def _make_loops(self, reader: EventReader, probe: SparkProbe) -> list[Loop]:
+        guard, sources = self._guard, self._source_reader
+        loops = [
+            Loop("reader", reader.step, guard),
+            Loop("probe", self._prober.step, guard, last=probe.release),
+            Loop("commit-log", self._log_reader.step, guard),
+            Loop("worker", self._worker.step, guard),
+        ]
+        if self._settings.source_interval_seconds:
+            loops.append(Loop("sources", sources.step, guard, last=sources.close))
+        return loops
 
     def _make_telling(self, app: str, lifecycle: Lifecycle) -> Telling:
         def inherit(incidents: Iterable[Incident]) -> None:

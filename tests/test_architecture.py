@@ -21,10 +21,15 @@ MAY_IMPORT = {
 IMPORT_PYSPARK = {
     "listener/details.py",
     "listener/health_listener.py",
+    "listener/kafka_admin.py",
+    "listener/kafka_java.py",
     "listener/kafka_source.py",
     "listener/refusals.py",
     "listener/spark_execution.py",
     "listener/spark_probe.py",
+    "sidecar/demo/artifacts.py",
+    "sidecar/demo/broker.py",
+    "sidecar/demo/connectors.py",
     "sidecar/demo/spark_session.py",
     "sidecar/replay/fleet.py",
     "sidecar/sidecar.py",
@@ -32,6 +37,7 @@ IMPORT_PYSPARK = {
 START_THREADS = {
     "exporter/threaded_server.py",
     "listener/loop.py",
+    "sidecar/demo/ivy_talk.py",
     "sidecar/demo/page_receiver.py",
     "sidecar/demo/run.py",
     "sidecar/demo/telemetry.py",

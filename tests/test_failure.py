@@ -75,6 +75,64 @@ def test_a_delta_conflict_in_a_java_call_of_foreach_batch_is_named():
     assert failure.reason == "ConcurrentAppendException: Files were added to the root."
 
 
+def delta_conflict(table):
+    """As Spark 4.2 and Delta Lake 4.4 tell it when a MERGE in ``foreachBatch`` loses."""
+    return (
+        "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
+        "Traceback (most recent call last):\n"
+        '  File "/opt/pyspark/sql/utils.py", line 163, in call\n'
+        "    self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)\n"
+        '  File "/job/alerts.py", line 28, in merge\n    batch.sparkSession.sql(MERGE)\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o136.sql.\n"
+        ": io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] "
+        f"Transaction conflict detected. a concurrent MERGE added data to table {table} committed "
+        "at version 7. The concurrent operation modified data that should have been read by this "
+        "operation. Please retry the operation. Refer to "
+        "https://docs.delta.io/latest/concurrency-control.html for more information.\n"
+        "\tat io.delta.exceptions.ConcurrentAppendException$.apply(DeltaConcurrentExceptions.scala:136)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    "table", ["spark_catalog.fleet.alert_resolution", "delta.`file:/tables/alert_resolution`"]
+)
+def test_a_real_delta_conflict_names_condition_exception_and_table(table):
+    failure = describe_failure(delta_conflict(table), "FOREACH_BATCH_USER_FUNCTION_ERROR")
+
+    assert failure.error_class == "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
+    assert failure.exception == "ConcurrentAppendException"
+    assert failure.table == table
+    assert failure.headline == f"ConcurrentAppendException on table {table}"
+    assert failure.reason.startswith(
+        "ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict"
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "table"),
+    [
+        ("deleted data from table lake.db.orders (committed at version 3)", "lake.db.orders"),
+        ("The metadata of the Delta table a.b has been changed by a concurrent update.", "a.b"),
+        ("[TABLE_OR_VIEW_NOT_FOUND] The table or view `a`.`b c` cannot be found.", "`a`.`b c`"),
+        ("The table or view `orders` cannot be found.", "`orders`"),
+        ("added data to table my-lake.db.orders. Please retry", "my-lake.db.orders"),
+        ("The protocol version of the Delta table has been changed.", ""),
+        ("since the current transaction read the table. Please try again", ""),
+        ("Files were added to the root of the table by a concurrent update", ""),
+        ("vegetable a.b", ""),
+        ("", ""),
+    ],
+)
+def test_only_a_table_that_is_named_is_told(message, table):
+    assert describe_failure(f"a.b.C: {message}").table == table
+
+
+def test_a_secret_in_the_name_of_a_table_does_not_get_out():
+    text = "a.b.C: in table delta.`abfss://c@h/t?sig=hunter2%3D` no"
+
+    assert "hunter2" not in describe_failure(text).table
+
+
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "boom", ": : :", "Traceback (most recent call last):"]
 )

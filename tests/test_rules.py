@@ -94,6 +94,28 @@ def test_a_death_carries_its_evidence():
     assert finding.evidence["seen_by"] == "event"
 
 
+def test_a_death_names_the_table_that_it_is_about():
+    conflict = (
+        "io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] "
+        "Transaction conflict detected. a concurrent MERGE added data to table lake.fleet.alerts "
+        "committed at version 7."
+    )
+    (finding,) = Story().started(at=0).ended(at=1, exception=conflict).judge(2).findings
+
+    assert finding.summary == (
+        "Streaming query a is dead: ConcurrentAppendException on table lake.fleet.alerts"
+    )
+    assert finding.evidence["table"] == "lake.fleet.alerts"
+    assert finding.evidence["exception"] == "ConcurrentAppendException"
+    assert finding.evidence["error_class"] == "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
+
+
+def test_a_death_that_names_no_table_has_none_in_its_evidence():
+    (finding,) = Story().started(at=0).ended(at=1, exception=CONFLICT).judge(2).findings
+
+    assert "table" not in finding.evidence
+
+
 def test_a_death_before_anybody_listened_is_told_under_the_short_id():
     (finding,) = Story().ended(at=5, exception=CONFLICT).judge(6).findings
 

@@ -14,17 +14,21 @@ def check(case: Case) -> Finding | None:
     ended = case.query.failure
     if ended is None or ended.failure is None:
         return None
+    failure = ended.failure
+    facts = {
+        **evidence(case),
+        "error_class": failure.error_class,
+        "exception": failure.exception,
+        "table": failure.table,
+        "error_message": failure.message,
+        "seen_by": ended.witness,
+    }
     return Finding(
         alertname=NAME,
         query=case.label,
         severity=Severity.CRITICAL,
         state=State.FAILED,
-        reason=ended.failure.reason,
-        summary=f"Streaming query {case.label} is dead: {ended.failure.error_class}",
-        evidence={
-            **evidence(case),
-            "error_class": ended.failure.error_class,
-            "error_message": ended.failure.message,
-            "seen_by": ended.witness,
-        },
+        reason=failure.reason,
+        summary=f"Streaming query {case.label} is dead: {failure.headline}",
+        evidence={name: text for name, text in facts.items() if text},
     )

@@ -1,7 +1,6 @@
 """Maven artifacts, fetched by the client that Spark brings (Ivy) into a cache of their own.
 
 Settings of ``spark-submit``: ``spark.jars.packages``, ``spark.jars.excludes``, ``spark.jars.ivy``.
-What is being fetched, and from where, is told on standard error as it happens.
 """
 
 from __future__ import annotations
@@ -9,12 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ..configuration.settings_sources import ARTIFACTS_VARIABLE
+from .ivy_talk import IvyTalk
 
 IN_SPARK = (
     "com.fasterxml.jackson.core:*",
@@ -56,8 +57,12 @@ def cache_folder() -> Path:
     return Path(named) if named else Path(cache) / "querypulse" / "artifacts"
 
 
-def fetch(wanted: Sequence[Packages], folder: Path) -> list[Path]:
+def fetch(
+    wanted: Sequence[Packages], folder: Path, say: Callable[[str], None] | None = None
+) -> list[Path]:
     """The jars of all packages, fetched into ``folder`` unless they lie there.
+
+    ``say`` is told of each download as it begins; by default standard error is.
 
     Raises:
         ArtifactsError: an artifact cannot be had.
@@ -65,7 +70,7 @@ def fetch(wanted: Sequence[Packages], folder: Path) -> list[Path]:
     """
     jars: dict[str, Path] = {}
     for packages in wanted:
-        for jar in _cached(packages, folder) or _resolve(packages, folder):
+        for jar in _cached(packages, folder) or _resolve(packages, folder, say or _tell):
             jars.setdefault(jar.name, jar)
     return list(jars.values())
 
@@ -79,34 +84,66 @@ def _cached(packages: Packages, folder: Path) -> list[Path]:
     return jars if all(jar.exists() for jar in jars) else []
 
 
-def _resolve(packages: Packages, folder: Path) -> list[Path]:
+def _resolve(packages: Packages, folder: Path, say: Callable[[str], None]) -> list[Path]:
+    from pyspark.errors import PySparkRuntimeError
+
+    coordinates = ",".join(packages.coordinates)
+    say(f"fetching {coordinates} from Maven Central")
+    _make(folder)
+    talk = IvyTalk(say)
+    trouble: Exception | None = None
+    try:
+        jars = _jars_of_jvm(_conf(packages, folder), talk.stderr)
+    except PySparkRuntimeError as error:
+        trouble = error
+    finally:
+        talk.close()
+    if trouble is not None:
+        raise ArtifactsError(
+            f"cannot fetch {coordinates} from Maven Central into {folder}: {talk.trouble}. "
+            "A registry that can be reached is needed, once"
+        ) from trouble
+    listing = folder / f"{packages.digest}.list"
+    listing.write_text("".join(f"{jar}\n" for jar in jars))
+    return jars
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactsError(
+            f"artifacts cannot be kept in {folder} ({error.strerror}); {ARTIFACTS_VARIABLE} may "
+            "name another folder"
+        ) from error
+
+
+def _conf(packages: Packages, folder: Path) -> dict[str, str]:
+    conf = {
+        "spark.jars.packages": ",".join(packages.coordinates),
+        "spark.jars.ivy": str(folder),
+    }
+    if packages.excludes:
+        conf["spark.jars.excludes"] = ",".join(packages.excludes)
+    return conf
+
+
+def _jars_of_jvm(settings: dict[str, str], stderr: int) -> list[Path]:
     """A JVM that ``spark-submit`` prepares, without any Spark in it, knows the jars."""
     from pyspark import SparkConf
-    from pyspark.errors import PySparkRuntimeError
     from pyspark.java_gateway import launch_gateway
 
-    folder.mkdir(parents=True, exist_ok=True)
-    coordinates = ",".join(packages.coordinates)
-    sys.stderr.write(f"querypulse: fetching {coordinates}\n")
-    conf = SparkConf(loadDefaults=False)
-    conf.set("spark.jars.packages", coordinates)
-    conf.set("spark.jars.ivy", str(folder))
-    if packages.excludes:
-        conf.set("spark.jars.excludes", ",".join(packages.excludes))
-    try:
-        gateway = launch_gateway(conf)
-    except PySparkRuntimeError as error:
-        raise ArtifactsError(
-            f"cannot fetch {coordinates} from Maven Central into {folder} (see above): a "
-            "registry that can be reached is needed, once"
-        ) from error
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    launch: Callable[..., Any] = launch_gateway
+    gateway = launch(conf, {"stderr": stderr})
     try:
         text = gateway.jvm.System.getProperty("spark.jars") or ""
     finally:
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait()
-    jars = [Path(uri.removeprefix("file://")) for uri in text.split(",") if uri]
-    listing = folder / f"{packages.digest}.list"
-    listing.write_text("".join(f"{jar}\n" for jar in jars))
-    return jars
+    return [Path(uri.removeprefix("file://")) for uri in text.split(",") if uri]
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"querypulse: {text}\n")

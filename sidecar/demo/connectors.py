@@ -16,6 +16,13 @@ BROKER = Packages(("org.apache.kafka:kafka_2.13:4.3.1",))
 """Apache Kafka's own server; the library of Scala is the one in PySpark."""
 
 
+def installed_spark() -> str:
+    """The version of PySpark, which is that of Spark."""
+    import pyspark
+
+    return str(pyspark.__version__)
+
+
 def kafka(spark: str) -> list[Packages]:
     """Spark's own connector, released with it.
 

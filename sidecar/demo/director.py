@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
@@ -13,66 +12,87 @@ from ..sidecar import Sidecar
 from .fates import FATES
 from .narrator import Narrator
 from .page_receiver import Page, PageReceiver
-from .pipeline import ALERTS, BRONZE, Pipeline
+from .pipelines.pipeline import ALERTS, Pipeline
 from .script import Script
+from .waiting import Waiting, main_thread_stands_in
 
-STARTUP_SECONDS = 90.0
 POLL_SECONDS = 0.05
 OUTAGE_SECONDS = 120.0
 """How long a page may be on its way to somebody else's webhook."""
 HEALTHY_SECONDS = 60.0
+OTHERS_SECONDS = 60.0
+"""How long it may take until every other query has committed once more."""
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """Where the demo is played: its files, its receiver, its teller, and a way to end it early."""
+    """Where the demo is played: its receiver, its teller, and two ways to end it early."""
 
-    folder: Path
     receiver: PageReceiver
     narrator: Narrator
-    interrupted: threading.Event
+    interrupted: threading.Event = msgspec.field(default_factory=threading.Event)
+    over: threading.Event = msgspec.field(default_factory=threading.Event)
+    """The job has ended by itself; what is still to be told is told."""
 
 
 class Director:
-    """Plays the script in a thread of its own, beside the job's blocked main thread."""
+    """Plays the script in a thread of its own, beside the job's waiting main thread."""
 
-    def __init__(self, script: Script, sidecar: Sidecar, pipeline: Pipeline, stage: Stage) -> None:
+    def __init__(
+        self, script: Script, sidecar: Sidecar, pipeline: Pipeline, waiting: Waiting, stage: Stage
+    ) -> None:
         self.as_fated = False
         """Whether in the end exactly what had to be told was told."""
         self._script = script
         self._fate = FATES[script.fate]
         self._sidecar = sidecar
         self._pipeline = pipeline
+        self._waiting = waiting
         self._receiver = stage.receiver
         self._narrator = stage.narrator
         self._interrupted = stage.interrupted
+        self._over = stage.over
         self._pages: list[Page] = []
         self._struck_at = 0.0
+        # What is open from an earlier start of the job was told then.
+        self._born_at = time.time()
+        self._commits_before: dict[str | None, int | None] = {}
 
     def direct(self) -> None:
         """Play to the end, then let the job's main thread go."""
         try:
             self._play()
         finally:
-            self._pipeline.table.unlock()
-            self._pipeline.queries[BRONZE].stop()
+            self._pipeline.lock.give_back()
+            self._waiting.let_go()
 
     def _play(self) -> None:
-        if not self._watch(STARTUP_SECONDS, self._all_committing):
+        if not self._watch(self._pipeline.startup_seconds, self._all_committing):
             self._narrator.say("not every query came to commit")
             return
         began = time.monotonic()
-        self._watch(self._script.after, lambda: False)
+        self._watch(self._script.after, self._over.is_set)
         if self._interrupted.is_set():
             return
         self._narrator.say(f"now {self._fate.told}")
         self._struck_at = self._fate.strike(self._pipeline)
-        if not self._watch(self._patience(), lambda: bool(self._pages)) and self._on_its_way():
-            self._watch(OUTAGE_SECONDS, lambda: bool(self._pages))
-        self._watch(self._script.remaining(time.monotonic() - began), lambda: False)
-        fired = [(page.labels["alertname"], page.labels["query"]) for page in self._pages]
-        alertname = self._fate.alertname
-        self.as_fated = fired == ([] if alertname is None else [(alertname, ALERTS)])
+        self._commits_before = self._commits()
+        if not self._watch(self._patience(), self._paged) and self._on_its_way():
+            self._watch(OUTAGE_SECONDS, self._paged)
+        self._watch(OTHERS_SECONDS, lambda: self._over.is_set() or self._others_went_on())
+        self._watch(self._script.remaining(time.monotonic() - began), self._over.is_set)
+        self.as_fated = self._told_as_fated()
         self._narrator.facts(self._facts())
+
+    def _told_as_fated(self) -> bool:
+        firing = [page for page in self._pages if page.status == "firing"]
+        fired = [(page.labels["alertname"], page.labels["query"]) for page in firing]
+        alertname = self._fate.alertname
+        ended = self._script.supervised and self._fate.ends_supervised
+        told = fired == ([] if alertname is None else [(alertname, ALERTS)])
+        return told and self._over.is_set() == ended
+
+    def _paged(self) -> bool:
+        return any(page.status == "firing" for page in self._pages)
 
     def _watch(self, seconds: float, done: Callable[[], bool]) -> bool:
         """Tell what happens until ``done()``; False when ``seconds`` passed before."""
@@ -90,9 +110,21 @@ class Director:
         return False
 
     def _all_committing(self) -> bool:
-        queries = self._sidecar.snapshot().queries
-        committing = {query.name for query in queries if query.last_commit_batch is not None}
+        committing = {name for name, batch in self._commits().items() if batch is not None}
         return committing >= set(self._pipeline.names)
+
+    def _commits(self) -> dict[str | None, int | None]:
+        """The last batch that each query has committed."""
+        queries = self._sidecar.snapshot().queries
+        return {query.name: query.last_commit_batch for query in queries}
+
+    def _went_on(self) -> set[str | None]:
+        """Who has committed since the fate struck."""
+        after = self._commits()
+        return {name for name in after if after[name] != self._commits_before.get(name)}
+
+    def _others_went_on(self) -> bool:
+        return self._went_on() >= set(self._pipeline.names) - {ALERTS}
 
     def _patience(self) -> float:
         if self._fate.alertname is not None:
@@ -108,8 +140,8 @@ class Director:
         now, known = time.time(), [page.labels for page in self._pages]
         return [
             Page(now, "firing", dict(alert.labels), dict(alert.annotations))
-            for alert in self._sidecar.snapshot().alerts
-            if alert.labels not in known
+            for alert in self._sidecar.alerts()
+            if alert.labels not in known and alert.starts_at >= self._born_at
         ]
 
     def _on_its_way(self) -> bool:
@@ -118,13 +150,23 @@ class Director:
 
     def _facts(self) -> dict[str, str]:
         facts = {"fate": f"{self._fate.name}: {self._fate.told}", "page": "none"}
-        if self._pages:
-            page = self._pages[0]
+        page = next((page for page in self._pages if page.status == "firing"), None)
+        if page is not None:
             seconds = page.arrived_at - self._struck_at
             facts["page"] = f"{page.labels['alertname']} for {page.labels['query']}"
             facts[f"{self._fate.event} to webhook"] = f"{seconds:.2f} s"
-        monitor = self._sidecar.snapshot().monitor
-        facts["job"] = "RUNNING all the time; Python blocked in bronze.awaitTermination()"
-        facts["events heard"] = str(sum(monitor.events.values()))
+        facts["job"] = self._job()
+        facts["committed since"] = f"{len(self._went_on())} of {len(self._pipeline.names)} queries"
+        facts["events heard"] = str(sum(self._sidecar.snapshot().monitor.events.values()))
         facts["verdict"] = "as it should be" if self.as_fated else "NOT as it should be"
         return facts
+
+    def _job(self) -> str:
+        """What somebody would see who looks at the job, not at its queries."""
+        if not main_thread_stands_in(self._waiting.where):
+            return "ended by its own await_any_failure()"
+        active = sum(query.isActive for query in self._pipeline.queries.values())
+        return (
+            f"RUNNING all the time, {active} of {len(self._pipeline.queries)} queries active; "
+            f"Python stands in {self._waiting.where}()"
+        )

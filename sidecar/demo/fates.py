@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .pipeline import ALERTS, Pipeline
+from .pipelines.pipeline import ALERTS, Pipeline
 
 NONE = "healthy"
 
@@ -20,28 +20,20 @@ class Fate(msgspec.Struct, frozen=True):
     alertname: str | None
     told: str
     within_seconds: float
+    ends_supervised: bool
+    """Whether ``await_any_failure`` ends the job for it; who hangs has not failed."""
     strike: Callable[[Pipeline], float]
     """Brings it about; returns the Unix time at which it had happened."""
 
 
 def _dies(pipeline: Pipeline) -> float:
-    """A second writer commits the version that alert_resolution is about to write."""
-    table = pipeline.table
-    struck: list[float] = []
-
-    def compaction() -> None:
-        if not struck:
-            version, rows = table.read()
-            table.commit(version + 1, rows)
-            struck.append(time.time())
-
-    table.rival = compaction
-    return _wait_until(lambda: struck[0] if struck else None)
+    """A second writer commits to the table that alert_resolution merges into, until it dies."""
+    return pipeline.conflict()
 
 
 def _hangs(pipeline: Pipeline) -> float:
     """Another writer takes the table's lock and never gives it back."""
-    pipeline.table.lock()
+    pipeline.lock.take()
     return time.time()
 
 
@@ -55,16 +47,6 @@ def _nothing(_pipeline: Pipeline) -> float:
     return time.time()
 
 
-def _wait_until(answer: Callable[[], float | None], timeout: float = 60.0) -> float:
-    deadline = time.monotonic() + timeout
-    while time.monotonic() < deadline:
-        found = answer()
-        if found is not None:
-            return found
-        time.sleep(0.01)
-    raise TimeoutError("the demo's second writer found nobody to conflict with")
-
-
 FATES = {
     fate.name: fate
     for fate in (
@@ -74,6 +56,7 @@ FATES = {
             "QueryFailed",
             "a second writer commits to the table that alert_resolution is merging into",
             30.0,
+            True,
             _dies,
         ),
         Fate(
@@ -82,6 +65,7 @@ FATES = {
             "CommitStalled",
             "a second writer takes the lock of alert_resolution's table and keeps it",
             120.0,
+            False,
             _hangs,
         ),
         Fate(
@@ -90,8 +74,9 @@ FATES = {
             "QueryGone",
             "somebody calls stop() on alert_resolution",
             60.0,
+            True,
             _stops,
         ),
-        Fate(NONE, "nothing", None, "nothing happens", 0.0, _nothing),
+        Fate(NONE, "nothing", None, "nothing happens", 0.0, False, _nothing),
     )
 }

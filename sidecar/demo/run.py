@@ -5,67 +5,106 @@ from __future__ import annotations
 import signal
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from ..attachment import attach
+from ..sidecar import Sidecar
 from .director import Director, Stage
 from .narrator import Narrator
 from .page_receiver import PageReceiver
-from .pipeline import BRONZE, Pipeline
+from .pipelines.kinds import PIPELINES
+from .pipelines.pipeline import Pipeline, made
 from .script import Script
 from .spark_session import local_spark
-from .telemetry import Fleet
+from .waiting import Blocked, Supervised
 
-STALL_FLOOR_SECONDS = 15.0
 GONE_GRACE_SECONDS = 10.0
-INTERRUPTED = 130
+TOLD, NOT_TOLD, ENDED_BY_FAILURE, INTERRUPTED = 0, 1, 3, 130
+"""Exit codes. The third is what a scheduler restarts a supervised job for."""
 
 
 def run(script: Script) -> int:
-    """Play the script; 0 when the fate was seen and told, 1 when not."""
+    """Play the script; the exit code says whether the fate was seen and told.
+
+    Raises:
+        ArtifactsError: what the pipeline needs cannot be fetched.
+        BrokerError: the pipeline's broker does not start.
+
+    """
     narrator = Narrator()
     narrator.say(f"{script.queries} streaming queries in one driver; fate: {script.fate}")
-    with tempfile.TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as name:
-        stage = Stage(Path(name), PageReceiver(), narrator, threading.Event())
-        spark = local_spark(stage.folder, script.event_log)
-        # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
-        signal.signal(signal.SIGINT, lambda *_: stage.interrupted.set())
+    with _folder(script.folder) as folder:
+        pipeline = PIPELINES[script.pipeline](folder, script.queries, narrator.say)
+        stage = Stage(PageReceiver(), narrator)
         try:
-            told = _play(script, spark, stage)
+            spark = local_spark(folder, pipeline.prepare(), script.event_log)
+            # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: stage.interrupted.set())
+            try:
+                code = _play(script, spark, pipeline, stage)
+            finally:
+                spark.stop()
         finally:
-            spark.stop()
             stage.receiver.close()
+            pipeline.close()
     if stage.interrupted.is_set():
         narrator.say("interrupted")
         return INTERRUPTED
-    return 0 if told else 1
+    return code
 
 
-def _play(script: Script, spark: Any, stage: Stage) -> bool:
+def _play(script: Script, spark: Any, pipeline: Pipeline, stage: Stage) -> int:
+    sidecar = _attach(script, spark, pipeline, stage)
+    waiting = Supervised(sidecar) if script.supervised else Blocked(pipeline)
+    director = Director(script, sidecar, pipeline, waiting, stage)
+    thread = threading.Thread(target=director.direct, name="demo-director", daemon=True)
+    try:
+        thread.start()
+        pipeline.start(spark)
+        failure = waiting.wait()
+        if failure is not None:
+            stage.narrator.say(f"{waiting.where}() raises QueryFailure: {failure.reason}")
+            stage.over.set()
+        thread.join()
+    finally:
+        sidecar.close()
+        pipeline.stop()
+    if failure is not None:
+        stage.narrator.say(f"the job ends with {ENDED_BY_FAILURE}; its scheduler starts it again")
+    return _exit_code(director.as_fated, failed=failure is not None)
+
+
+def _exit_code(as_fated: bool, *, failed: bool) -> int:
+    if not as_fated:
+        return NOT_TOLD
+    return ENDED_BY_FAILURE if failed else TOLD
+
+
+def _attach(script: Script, spark: Any, pipeline: Pipeline, stage: Stage) -> Sidecar:
+    folder = None if script.folder is None else str(Path(script.folder).resolve() / "spool")
     sidecar = attach(
         spark,
         webhook_url=script.webhook_url or stage.receiver.url,
         http_port=script.http_port,
-        stall_floor_seconds=STALL_FLOOR_SECONDS,
+        stall_floor_seconds=pipeline.stall_floor_seconds,
         gone_grace_seconds=GONE_GRACE_SECONDS,
+        **({} if folder is None else {"spool_dir": folder}),
     )
-    pipeline = Pipeline(spark, stage.folder, script.queries)
-    fleet = Fleet(pipeline.landing)
-    director = Director(script, sidecar, pipeline, stage)
-    thread = threading.Thread(target=director.direct, name="demo-director", daemon=True)
     stage.narrator.say(f"Spark {spark.version}")
     if sidecar.url is not None:
         stage.narrator.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
-    try:
-        fleet.start()
-        pipeline.start()
-        thread.start()
-        # The trap of the incident: who waits for one query does not see another die.
-        pipeline.queries[BRONZE].awaitTermination()
-        thread.join()
-    finally:
-        fleet.stop()
-        sidecar.close()
-        pipeline.stop()
-    return director.as_fated
+    return sidecar
+
+
+@contextmanager
+def _folder(name: str | None) -> Iterator[Path]:
+    """The folder of this name, which stays; else one that goes when the demo ends."""
+    if name is not None:
+        yield made(Path(name).resolve())
+        return
+    with tempfile.TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as gone:
+        yield Path(gone)

@@ -17,6 +17,12 @@ class Script(msgspec.Struct, frozen=True):
     """How long to play at least, once every query has committed."""
     webhook_url: str | None = None
     http_port: int = 0
+    pipeline: str = "files"
+    """What the job runs on: one of ``PIPELINES``."""
+    supervised: bool = False
+    """Whether the job waits for any failure, and ends with it, as jobs should."""
+    folder: str | None = None
+    """Where the job's tables, topics and checkpoints stay; they are gone with it by default."""
     event_log: str | None = None
     """Where Spark's own event log is kept, as in production; none by default."""
 

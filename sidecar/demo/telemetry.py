@@ -1,18 +1,18 @@
-"""A fleet of vehicles that keeps writing telemetry as small JSON files."""
+"""A fleet of vehicles that keeps sending telemetry."""
 
 from __future__ import annotations
 
 import json
 import random
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 SCHEMA = "vehicle string, kind string, value double, alert_id string, action string"
 KINDS = ("position", "battery", "trip", "engine", "door", "tire")
 VEHICLES = 12
-ROWS_PER_FILE = 30
-SECONDS_PER_FILE = 1.0
+ROWS_AT_ONCE = 30
+SECONDS_BETWEEN = 1.0
 
 
 def telemetry(seed: int = 1) -> Iterator[list[dict[str, object]]]:
@@ -21,7 +21,7 @@ def telemetry(seed: int = 1) -> Iterator[list[dict[str, object]]]:
     opened: list[str] = []
     number = 0
     while True:
-        rows: list[dict[str, object]] = [_reading(dice) for _ in range(ROWS_PER_FILE)]
+        rows: list[dict[str, object]] = [_reading(dice) for _ in range(ROWS_AT_ONCE)]
         number += 1
         opened.append(f"alert-{number}")
         rows.append(_alert(dice, opened[-1], "CREATE"))
@@ -40,28 +40,42 @@ def _alert(dice: random.Random, alert_id: str, action: str) -> dict[str, object]
 
 
 class Fleet:
-    """Writes one file a second into a folder until it is stopped."""
+    """Sends readings once a second, in a thread of its own, until it is stopped."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, send: Callable[[list[dict[str, object]]], None]) -> None:
+        self._send = send
         self._parked = threading.Event()
         self._thread = threading.Thread(target=self._drive, name="demo-fleet", daemon=True)
 
     def start(self) -> None:
-        """Begin to write."""
+        """Begin to send."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Write no more."""
+        """Send no more."""
         self._parked.set()
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._thread.join()
 
     def _drive(self) -> None:
-        for number, rows in enumerate(telemetry()):
-            name = f"{number:06}.json"
-            # Spark must never see half a file.
-            hidden = self._folder / f".{name}"
-            hidden.write_text("\n".join(json.dumps(row) for row in rows))
-            hidden.rename(self._folder / name)
-            if self._parked.wait(SECONDS_PER_FILE):
+        for rows in telemetry():
+            self._send(rows)
+            if self._parked.wait(SECONDS_BETWEEN):
                 return
+
+
+class FileDrop:
+    """Lays readings down in a folder, each time as a new file of JSON lines."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = len(list(folder.iterdir()))
+
+    def __call__(self, rows: list[dict[str, object]]) -> None:
+        """Write one file."""
+        name = f"{self._number:06}.json"
+        self._number += 1
+        # Spark must never see half a file.
+        hidden = self._folder / f".{name}"
+        hidden.write_text("\n".join(json.dumps(row) for row in rows))
+        hidden.rename(self._folder / name)

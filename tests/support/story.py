@@ -71,6 +71,33 @@ def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
     )
 
 
+def look(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=None, keeps=None, sized=False) -> SourceLook:  # fmt: skip
+    """What the broker says of topic ``t``: numbers are of its only partition.
+
+    ``since``: when the first waiting record was written, on the story's clock; ``keeps``: the
+    retention time in seconds.
+    """
+    known = {
+        "committed": committed,
+        "earliest": earliest,
+        "latest": latest,
+        "waiting_since": since,
+        "first_waiting": first_waiting,
+    }
+    by_partition = {
+        name: value if isinstance(value, dict) else {} if value is None else {"t/0": value}
+        for name, value in known.items()
+    }
+    return SourceLook(
+        "Kafka",
+        **by_partition,
+        retention_seconds={} if keeps is None else {"t": keeps},
+        at=at,
+        wall=at,
+        bounded_by_size=frozenset({"t"} if sized else ()),
+    )
+
+
 class Story:
     """Observations in the order told; ``at`` is monotonic seconds on a clock that starts at 0."""
 
@@ -115,6 +142,12 @@ class Story:
             self.state.read(LogReport(at, unreadable={run_id: unreadable}))
         else:
             self.state.read(LogReport(at, {run_id: LoggedBatches(planned, committed)}))
+        return self
+
+    def ask(self, query="a", run=1, *, at, **source):
+        """A look at the only source of a run: what its broker says."""
+        looks = {f"{query}-{run}": {0: look(at=at, **source)}}
+        self.state.ask(SourceReport(at, looks))
         return self
 
     def table(self, query="a", run=1, *, at, read, end):

@@ -1,0 +1,1 @@
+"""The job that the demo watches, and what it runs on: files only, or Kafka and Delta Lake."""

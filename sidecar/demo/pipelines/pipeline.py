@@ -1,0 +1,134 @@
+"""The job: bronze, domain tables, and the pairing of alerts, all in one driver.
+
+What differs between kinds of storage is in the subclasses.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..telemetry import KINDS
+from .writer_lock import WriterLock
+
+BRONZE = "bronze"
+ALERTS = "alert_resolution"
+TRIGGER = "2 seconds"
+PATIENCE_SECONDS = 20.0
+CONFLICT_SECONDS = 120.0
+
+
+class Pipeline(ABC):
+    """Starts the queries; ``names`` in the order of their start, the fated one last.
+
+    ``say`` is told what there is to wait for.
+    """
+
+    stall_floor_seconds = 15.0
+    startup_seconds = 90.0
+    """How long it may take until every query has committed."""
+
+    def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
+        self.names = [BRONZE, *domain_names(queries - 2), ALERTS]
+        self.queries: dict[str, Any] = {}
+        self.lock = WriterLock(made(folder / "locks") / ALERTS)
+        self._folder = folder
+        self._say = say
+        self._died_at: float | None = None
+
+    @abstractmethod
+    def prepare(self) -> dict[str, str]:
+        """Get what is needed before Spark starts; the answer is what Spark must be told."""
+
+    @abstractmethod
+    def start(self, spark: Any) -> None:
+        """Start telemetry and every query."""
+
+    def conflict(self) -> float:
+        """A second writer commits to the fated query's table until it dies of that.
+
+        Returns the Unix time of its death.
+
+        Raises:
+            TimeoutError: it does not die.
+
+        """
+        deadline = time.monotonic() + CONFLICT_SECONDS
+        while self._died_at is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError("the demo's second writer found nobody to conflict with")
+            self._commit_as_another()
+            time.sleep(0.01)
+        return self._died_at
+
+    def stop_query(self, name: str) -> None:
+        """Stop a query, the fated one between two batches, if there soon is such a moment.
+
+        Interrupted in its Python function, Spark overflows its stack looking for the cause
+        (``StreamExecution.isInterruptionException``) and fills the terminal with it.
+        """
+        query, deadline = self.queries[name], time.monotonic() + PATIENCE_SECONDS
+        while name == ALERTS and query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        query.stop()
+
+    def stop(self) -> None:
+        """Stop telemetry and every query."""
+        self.lock.give_back()
+        for name in reversed(self.queries):
+            self.stop_query(name)
+
+    @abstractmethod
+    def close(self) -> None:
+        """Put away what ``prepare`` has got, once Spark has ended."""
+
+    @abstractmethod
+    def _commit_as_another(self) -> None:
+        """Commit to the fated query's table as a writer of its own; to lose is no error."""
+
+    @abstractmethod
+    def _merge(self, batch: Any) -> None:
+        """Pair CREATE with RESOLVE in the table of alerts."""
+
+    def _write(self, name: str, rows: Any, form: str, table: Path) -> None:
+        """Start a query that appends to ``table``."""
+        writer = self._writer(name, rows).format(form).option("path", str(table))
+        self.queries[name] = writer.start()
+
+    def _write_alerts(self, rows: Any) -> None:
+        """Start the fated query."""
+        self.queries[ALERTS] = self._writer(ALERTS, rows).foreachBatch(self._pair).start()
+
+    def _pair(self, batch: Any, _batch_id: int) -> None:
+        self.lock.wait()
+        try:
+            self._merge(batch)
+        except Exception:
+            self._died_at = time.time()
+            raise
+
+    def _writer(self, name: str, rows: Any) -> Any:
+        checkpoint = str(self._folder / "checkpoints" / name)
+        writer = rows.writeStream.queryName(name).option("checkpointLocation", checkpoint)
+        return writer.trigger(processingTime=TRIGGER)
+
+
+def domain_names(count: int) -> list[str]:
+    """Names of the domain tables: each kind of reading once, then again with a number."""
+    rounds = (f"_{number}" if number else "" for number in range(count))
+    names = (f"{kind}_status{suffix}" for suffix in rounds for kind in KINDS)
+    return [name for name, _ in zip(names, range(count), strict=False)]
+
+
+def kind_of(name: str) -> str:
+    """The kind of reading that a domain table holds."""
+    return name.partition("_")[0]
+
+
+def made(folder: Path) -> Path:
+    """The folder, there from now on."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder

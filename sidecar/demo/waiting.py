@@ -1,0 +1,74 @@
+"""Where the job's main thread waits while its queries run: in the trap, or out of it."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Protocol
+
+from ..failure import QueryFailure
+from ..sidecar import Sidecar
+from .pipelines.pipeline import BRONZE, Pipeline
+
+
+class Waiting(Protocol):
+    """What a main thread does until the job is over."""
+
+    where: str
+    """The call it stands in."""
+
+    def wait(self) -> QueryFailure | None:
+        """Block; the answer is why the job has to end, if it has to."""
+
+    def let_go(self) -> None:
+        """End the wait, from another thread."""
+
+
+class Blocked:
+    """The trap of the incident: who waits for one query does not see another die."""
+
+    where = "awaitTermination"
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
+
+    def wait(self) -> QueryFailure | None:
+        """Block until bronze ends, whatever befalls the others."""
+        self._pipeline.queries[BRONZE].awaitTermination()
+        return None
+
+    def let_go(self) -> None:
+        """Stop bronze."""
+        self._pipeline.queries[BRONZE].stop()
+
+
+class Supervised:
+    """The way out: any query that fails ends the job, and its scheduler starts it again."""
+
+    where = "await_any_failure"
+
+    def __init__(self, sidecar: Sidecar) -> None:
+        self._sidecar = sidecar
+
+    def wait(self) -> QueryFailure | None:
+        """Block until any query fails or vanishes."""
+        try:
+            self._sidecar.await_any_failure()
+        except QueryFailure as failure:
+            return failure
+        return None
+
+    def let_go(self) -> None:
+        """Close the sidecar."""
+        self._sidecar.close()
+
+
+def main_thread_stands_in(function: str) -> bool:
+    """Whether the main thread is in a call of this function right now."""
+    ident = threading.main_thread().ident
+    frame = sys._current_frames().get(ident) if ident is not None else None  # noqa: SLF001 - the documented way
+    while frame is not None:
+        if frame.f_code.co_name == function:
+            return True
+        frame = frame.f_back
+    return False
