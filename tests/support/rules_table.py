@@ -239,6 +239,8 @@ def restarted(*, read):
     at_work = {"run": 2, "committed": lambda at: end(at - 60), "since": lambda at: at - 60}
     story.commit(run=2, batch=10, at=940).commit(run=2, batch=11, at=980)
     return asked(story, 945, 990, **BY_TIME, **at_work)
+
+
 def delta(version, index=-1, table="r"):
     """Where Delta says a batch ended."""
     return {"reservoirId": table, "reservoirVersion": version, "index": index}
@@ -556,7 +558,7 @@ CASES = [
     ("hangs from the beginning of a new topic, bounded by size: its edge has not moved yet",
      near_the_edge(400, kept={"latest": end, "earliest": 100_000, "sized": True}, committed=100_000), 400, {}, "CommitStalled", "stalled"),
     ("the topic was made anew: the old offset is beyond its end",
-     asked(asked(steady(until=900), 15, 300, **BY_TIME, **HEALTHY), 315, 900, committed=end(300), earliest=0, latest=lambda at: at, keeps=1000), 900, {}, None, "running"),
+     asked(asked(steady(until=900), 15, 300, **BY_TIME, **HEALTHY), 315, 900, committed=end(300), earliest=0, latest=lambda at: at, keeps=1000), 900, {}, "OffsetRewound", "rewound"),
     ("seen once only", asked(steady(until=200), 200, 200, **BY_TIME, **reader(begins=950)), 200, {}, None, "running"),
     ("has been watched for less than the window", asked(steady(until=200), 155, 200, **BY_TIME, **reader(begins=880, speed=0.1)), 200, {}, None, "running"),
     ("near the edge when it was last seen, and it has gone on since: nobody knows",
