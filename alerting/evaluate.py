@@ -16,6 +16,7 @@ from .policy import Limits, Policy
 from .rules import (
     ORDER,
     commit_stalled,
+    data_loss_risk,
     listener_deaf,
     monitor_blind,
     query_failed,
@@ -23,6 +24,9 @@ from .rules import (
     query_missing,
 )
 from .window import stall_window
+
+BESIDES = (query_flapping.check, data_loss_risk.check)
+"""What is told besides the worst that is found of a query."""
 
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
@@ -113,13 +117,20 @@ def _worst(case: Case) -> Finding | None:
 
 
 def _told(case: Case, worst: Finding) -> list[Finding]:
-    """The worst finding, and that the query flaps; once it does, each further death is no news."""
-    flapping = query_flapping.check(case)
-    if flapping is None or flapping.alertname == worst.alertname:
-        return [worst]
-    if worst.alertname == query_failed.NAME and was_flapping_already(case.query, case.limits):
-        return [flapping]
-    return [worst, flapping]
+    """The worst finding, and besides that the query flaps, and that data is in danger.
+
+    Once it flaps, each further death is no news.
+    """
+    besides = [
+        found
+        for rule in BESIDES
+        if (found := rule(case)) is not None and found.alertname != worst.alertname
+    ]
+    flaps = any(found.alertname == query_flapping.NAME for found in besides)
+    died = worst.alertname == query_failed.NAME
+    if died and flaps and was_flapping_already(case.query, case.limits):
+        return besides
+    return [worst, *besides]
 
 
 def _calm_state(case: Case) -> State:

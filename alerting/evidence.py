@@ -17,7 +17,9 @@ def evidence(case: Case) -> dict[str, str]:
         "window": str(case.window),
         "batch_in_flight": _in_flight(case),
         "commit_log": _commit_log(query),
-        "lag": _lag(query),
+        "lag": _lag(case),
+        "backlog": _backlog(query),
+        "sources_unread": query.source_trouble,
         "witnesses": _witnesses(case),
     }
     if query.facts is not None:
@@ -64,13 +66,32 @@ def _commit_log(query: Query) -> str:
     return "empty" if log.committed is None else f"batch {log.committed} committed, none planned"
 
 
-def _lag(query: Query) -> str:
+def _lag(case: Case) -> str:
+    """By source: what was found where it could be asked, else what Spark reports."""
+    query = case.query
+    asked = {
+        index: f"{look.description}: {look.lag_offsets} offsets, {case.now - look.at:.0f} s ago"
+        for index, look in query.looks.items()
+        if look.lag_offsets is not None
+    }
     sources = query.progress.sources if query.progress is not None else ()
-    told = [
-        f"{source.description}: {source.lag_offsets:.0f} offsets"
-        for source in sources
+    reported = {
+        index: f"{source.description}: {source.lag_offsets:.0f} offsets, as Spark reports"
+        for index, source in enumerate(sources)
         if source.lag_offsets is not None
-    ]
+    }
+    told = reported | asked
+    return "; ".join(told[index] for index in sorted(told))
+
+
+def _backlog(query: Query) -> str:
+    """What waits in files and bytes, where sources tell it."""
+    sources = query.progress.sources if query.progress is not None else ()
+    told = []
+    for source in sources:
+        figures = {"files": source.backlog_files, "bytes": source.backlog_bytes}
+        known = [f"{figure:.0f} {unit}" for unit, figure in figures.items() if figure is not None]
+        told += [f"{source.description}: {', '.join(known)}"] if known else []
     return "; ".join(told)
 
 

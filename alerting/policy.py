@@ -18,6 +18,10 @@ class Limits(msgspec.Struct, frozen=True):
     lag_allowed_offsets: float = 1000.0
     trend_window_seconds: float = 300.0
     """How long lag must have risen, or a watermark stood, before anybody is told."""
+    data_loss_warning_ratio: float = 0.7
+    """How much of a source's retention what waits may use up before anybody is told ..."""
+    data_loss_critical_ratio: float = 0.9
+    """... and before somebody is woken up."""
     restart_budget: int = 3
     """How many failures within ``restart_window_seconds`` make a query a flapping one."""
     restart_window_seconds: float = 600.0

@@ -102,6 +102,8 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     internal_errors: Mapping[str, int] = {}
     """By where they were contained."""
     probe_age_seconds: float | None = None
+    sources_unread: Mapping[str, str] = {}
+    """By query: why brokers, or what they know of a source, could not be asked."""
     deliveries: Mapping[tuple[str, str], int] = {}
     """By receiver and outcome."""
     outbox_pending: Mapping[str, int] = {}
@@ -132,6 +134,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     monitor: Monitor
     wall: float
     expected: tuple[str, ...] = ()
+    lag_by_partition: bool = False
 
     def unix(self, at: float | None) -> float | None:
         """A monotonic moment as Unix seconds; None stays None."""

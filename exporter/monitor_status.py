@@ -30,6 +30,7 @@ class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
     events_dropped: Mapping[str, int]
     internal_errors: Mapping[str, int]
     probe_age_seconds: float | None
+    sources_unread: Mapping[str, str]
     receivers: tuple[str, ...]
     deliveries: Mapping[str, Mapping[str, int]]
     outbox_pending: Mapping[str, int]
@@ -52,6 +53,7 @@ def monitor_status(monitor: Monitor) -> MonitorStatus:
         events_dropped=monitor.events_dropped,
         internal_errors=monitor.internal_errors,
         probe_age_seconds=monitor.probe_age_seconds,
+        sources_unread=monitor.sources_unread,
         receivers=monitor.receivers,
         deliveries=_by_receiver(monitor, monitor.deliveries),
         outbox_pending=monitor.outbox_pending,

@@ -10,8 +10,10 @@ from prometheus_client.registry import Collector
 from .alert_families import alert_families
 from .board import Board
 from .driver_families import driver_families
+from .lag_figures import lag_families
 from .monitor_families import build_info, monitor_families
 from .query_families import query_families
+from .retention_figures import retention_families
 from .row import rows
 
 
@@ -29,6 +31,8 @@ class QueryCollector(Collector):
             return
         shown = rows(board)
         yield from query_families(board.app, shown)
+        yield from lag_families(board.app, shown, by_partition=board.lag_by_partition)
+        yield from retention_families(board.app, shown)
         yield from driver_families(board.app, board.monitor.heartbeat_timestamp, shown)
         yield from alert_families(board.alerts)
         yield from monitor_families(board.monitor)

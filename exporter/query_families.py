@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
 
 from ..listener.query import BUCKETS
+from .backlog_figures import BACKLOG
 from .buckets import Buckets
 from .families import Figures, add_buckets, add_info, histogram, info
 from .query_figures import FIGURES, PREFIX, SPLITS
@@ -24,7 +25,7 @@ def query_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:
         for row in rows:
             figures.add((app, row.label), figure.read(row))
         yield figures.family
-    for split in SPLITS:
+    for split in (*SPLITS, *BACKLOG):
         figures = Figures(split.name, split.documentation, (*LABELS, split.label))
         for row in rows:
             for part, value in split.read(row).items():

@@ -194,10 +194,4 @@ SPLITS = (
             "completed": row.totals.completed,
         },
     ),
-    Split(
-        "spark_streaming_source_lag_offsets",
-        "source",
-        "Offsets each source was ahead after the last batch, by the source's index.",
-        lambda row: row.lag_by_source,
-    ),
 )

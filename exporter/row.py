@@ -7,7 +7,11 @@ import msgspec
 from ..listener.events import Progress
 from ..listener.probing import RunFacts
 from ..listener.query import InFlight, Query, Totals
+from ..listener.source_report import SourceLook
 from .board import Board, ShownVerdict
+
+STALE_LOOK_SECONDS = 120.0
+"""What a broker said this long ago, and nobody has said since, is history."""
 
 OVER = frozenset({"stopped", "completed"})
 """States of a query that has come to an end as it should."""
@@ -114,8 +118,8 @@ class Row(msgspec.Struct, frozen=True):
         return not finite and not query.stop_expected
 
     @property
-    def lag_by_source(self) -> dict[str, float]:
-        """Known lags after the last batch, by the source's index.
+    def reported_lag_by_source(self) -> dict[str, float]:
+        """Lags as Spark reported them after the last batch, by the source's index.
 
         The index, not the description: two sources may share one, and it may hold a path
         or a topic list of any length.
@@ -129,10 +133,62 @@ class Row(msgspec.Struct, frozen=True):
         }
 
     @property
+    def looks(self) -> dict[int, SourceLook]:
+        """What brokers last said of the present run, by the source's index."""
+        return self.query.looks if self.query is not None else {}
+
+    @property
+    def fresh_looks(self) -> dict[int, SourceLook]:
+        """Those that still tell something, because they answer or did a short while ago."""
+        if self.query is None or not self.query.source_trouble:
+            return self.looks
+        oldest = self.board.snapshot.at - STALE_LOOK_SECONDS
+        return {index: look for index, look in self.looks.items() if look.at >= oldest}
+
+    @property
+    def lag_by_source(self) -> dict[str, float]:
+        """Known lags: as the broker has it where it can be asked, else as Spark reports it."""
+        lags = self.reported_lag_by_source
+        for index in self.looks:
+            lags.pop(str(index), None)
+        for index, look in self.fresh_looks.items():
+            if look.lag_offsets is not None:
+                lags[str(index)] = float(look.lag_offsets)
+        return lags
+
+    @property
+    def lag_seconds_by_source(self) -> dict[str, float]:
+        """How long the first record that waits in each source has waited, where it is known."""
+        ages = {}
+        for index, look in self.fresh_looks.items():
+            known = self.lag_seconds_by_topic(look)
+            if known:
+                ages[str(index)] = max(known.values())
+        return ages
+
+    def lag_seconds_by_topic(self, look: SourceLook) -> dict[str, float]:
+        """The same by topic: 0 where nothing waits.
+
+        What waited at the look is taken to wait still unless a commit was seen since.
+        """
+        query = self.query
+        moved = query is not None and query.alive and (query.last_commit_at or look.at) > look.at
+        now = look.wall if moved else self.board.wall
+        ages = {topic: 0.0 for topic, lag in look.lag_by_topic.items() if not lag}
+        for topic, since in look.waiting_since_by_topic.items():
+            ages[topic] = max(0.0, now - since)
+        return ages
+
+    @property
     def lag_offsets(self) -> float | None:
         """The sum of the known lags."""
         lags = self.lag_by_source
         return sum(lags.values()) if lags else None
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """The longest that a record is known to wait."""
+        return max(self.lag_seconds_by_source.values(), default=None)
 
     @property
     def error_class(self) -> str | None:

@@ -48,6 +48,8 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     input_rows_per_second: float | None
     processed_rows_per_second: float | None
     """As Spark tells of the last batch."""
+    lag_seconds: float | None
+    """How long the first record that waits has waited."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -112,6 +114,7 @@ def _query(row: Row) -> QueryStatus:
         processed_rows_per_second=(
             progress.processed_rows_per_second if progress is not None else None
         ),
+        lag_seconds=row.lag_seconds,
     )
 
 

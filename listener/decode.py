@@ -7,6 +7,7 @@ are all normal. Source: ``org.apache.spark.sql.streaming.StreamingQueryProgress.
 from __future__ import annotations
 
 import math
+import re
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +18,8 @@ from .offsets import lag_between, parse_offsets
 from .redaction import redact
 
 _Number = float | str | None
+# Java's name for an object that has none, new in each run (Iceberg's ``SparkMicroBatchStream``).
+_IDENTITY = re.compile(r"@[0-9a-f]{1,8}$")
 
 
 class DecodeError(ValueError):
@@ -42,6 +45,7 @@ class _Source(msgspec.Struct, rename="camel"):
     end_offset: Any = None
     latest_offset: Any = None
     num_input_rows: int | None = None
+    metrics: Any = None
 
 
 class _StateOperator(msgspec.Struct, rename="camel"):
@@ -141,8 +145,22 @@ def _input_rows(wire: _Progress) -> int:
 
 def _source(wire: _Source) -> Source:
     end, latest = parse_offsets(wire.end_offset), parse_offsets(wire.latest_offset)
-    rows = max(0, wire.num_input_rows or 0)
-    return Source(redact(wire.description), lag_between(end, latest), end, latest, rows)
+    return Source(
+        description=redact(_IDENTITY.sub("", wire.description)),
+        lag_offsets=lag_between(end, latest),
+        end=end,
+        latest=latest,
+        input_rows=max(0, wire.num_input_rows or 0),
+        backlog_files=_metric(wire, "numFilesOutstanding"),
+        backlog_bytes=_metric(wire, "numBytesOutstanding"),
+    )
+
+
+def _metric(wire: _Source, name: str) -> float | None:
+    """A figure that a source tells of itself; Spark writes all of them as text."""
+    value = wire.metrics.get(name) if isinstance(wire.metrics, dict) else None
+    number = _finite(value) if isinstance(value, (str, int, float)) else None
+    return number if number is not None and number >= 0 else None
 
 
 def _output_rows(sink: _Sink | None) -> int | None:

@@ -32,6 +32,7 @@ class Source(msgspec.Struct, frozen=True):
     """One source of a batch; what Spark does not tell is None.
 
     ``end`` is where the batch ended, ``latest`` what the source had when it was planned.
+    ``backlog_files`` and ``backlog_bytes`` wait to be read, as Databricks' sources tell.
     """
 
     description: str
@@ -39,6 +40,8 @@ class Source(msgspec.Struct, frozen=True):
     end: Offsets | None = None
     latest: Offsets | None = None
     input_rows: int = 0
+    backlog_files: float | None = None
+    backlog_bytes: float | None = None
 
 
 class Started(msgspec.Struct, frozen=True):

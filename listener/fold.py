@@ -7,6 +7,8 @@ observation of another run never touches this one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
 from .commit_log import LoggedBatches
@@ -15,7 +17,11 @@ from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
-from .trends import Trends, carry_over, follow
+from .retention import follow_edges
+from .shortfall import follow_shortfalls
+from .source_report import SourceLook
+from .told_latest import with_latest
+from .trends import Trends, carry_over, follow, follow_looks, tells_lag
 
 PAST_RUNS = 16
 NAP_SECONDS = 10.0
@@ -41,6 +47,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         unrecovered=old.failure,
         deaths=old.deaths,
         unrecovered_deaths=old.unrecovered_deaths,
+        retention=old.retention if same_query else {},
         trends=carry_over(old.trends) if same_query else Trends(),
         baseline=old.baseline,
         recent_batches=old.recent_batches,
@@ -110,6 +117,20 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stands_since))
 
 
+def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) -> Query:
+    """Take in what is known of the sources of the query's present run."""
+    if looks == query.looks:
+        return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
+    return replace(
+        query,
+        looks=dict(looks),
+        source_trouble=trouble,
+        trends=follow_looks(query.trends, query.looks, looks),
+        retention=follow_edges(query.retention, looks),
+        shortfalls=follow_shortfalls(query.shortfalls, looks),
+    )
+
+
 def _log_behind(query: Query, batch_id: int, stands_since: float) -> LogBehind:
     """Count the looks at which new batches had come and the log had not moved."""
     known = query.log_behind
@@ -142,7 +163,9 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         heard_at = _committed_at(query, progress.batch_id, at)
         query = _commit(query, progress.batch_id, heard_at if fresh else query.last_commit_at)
     if query.progress is None or progress.batch_id >= query.progress.batch_id:
-        query = replace(query, progress=progress, trends=follow(query.trends, progress, at))
+        known = with_latest(progress, query)
+        trends = follow(query.trends, known, at, asked=tells_lag(query.looks))
+        query = replace(query, progress=progress, trends=trends)
         query = _heard(query, progress.batch_id)
     return replace(
         query,

@@ -1,7 +1,8 @@
 """Offsets of streaming sources, as far as their shape is known.
 
 Kafka reports ``{"topic": {"0": 42}}``, rate sources an integer, file sources
-``{"logOffset": 7}``, Delta a version and an index; event logs hold the same as text.
+``{"logOffset": 7}``, Delta a version and an index, Iceberg a snapshot and a file in it; event
+logs hold the same as text.
 Anything else is kept as text: it can be told whether it changed, not where it went.
 """
 
@@ -31,7 +32,7 @@ def parse_offsets(value: Any) -> Offsets | None:
             return None if value == "None" else str(value)
     if value is None:
         return None
-    known = _single(value) or _kafka(value) or _delta(value)
+    known = _single(value) or _kafka(value) or _delta(value) or _iceberg(value)
     return known if known is not None else msgspec.json.encode(value, order="sorted").decode()
 
 
@@ -98,6 +99,16 @@ def _delta(value: Any) -> dict[str, Position] | None:
     if version is None or index is None:
         return None
     return {str(value.get("reservoirId", WHOLE)): (version, index)}
+
+
+def _iceberg(value: Any) -> dict[str, Position] | None:
+    """Iceberg's ``StreamingOffset``: snapshots have no order, the files in one have."""
+    if not isinstance(value, dict):
+        return None
+    snapshot, position = _integer(value.get("snapshot_id")), _integer(value.get("position"))
+    if snapshot is None or position is None:
+        return None
+    return {str(snapshot): (position,)}
 
 
 def _integer(value: Any) -> int | None:

@@ -10,6 +10,9 @@ from .commit_log import LoggedBatches
 from .events import Progress
 from .failure import Failure
 from .probing import ProbedRun, RunFacts
+from .retention import SourceEdges
+from .shortfall import Shortfalls
+from .source_report import SourceLook
 from .trends import Trends
 
 BASELINE_BATCHES = 50
@@ -121,6 +124,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """The newest look into this run's checkpoint."""
     logged_at: float | None = None
     log_behind: LogBehind | None = None
+    looks: dict[int, SourceLook] = {}
+    """By the source's index: what the system it reads from last said of the present run."""
+    source_trouble: str = ""
+    """Why not all of them answered when they were last asked."""
+    retention: dict[int, SourceEdges] = {}
+    """By the source's index: how its retention edge moves, over all runs of the checkpoint."""
+    shortfalls: Shortfalls = {}
+    """What its sources lack of what it has read of them."""
     trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as the stall window learns them."""

@@ -6,14 +6,10 @@ credentials, that the query opened.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
-from .checkpoint import StorageError, ids_in, short_reason
+from .checkpoint import StorageError, ids_in
+from .refusals import refusals
 
 
 class SparkStorage:
@@ -30,7 +26,7 @@ class SparkStorage:
             StorageError: no file system answers there.
 
         """
-        with _refusals():
+        with refusals(StorageError):
             conf = self._java_session.sessionState().newHadoopConf()
             return SparkCheckpoint(self._jvm, location, conf)
 
@@ -47,7 +43,7 @@ class SparkCheckpoint:
 
     def ids(self, log: str) -> list[int]:
         """All batch ids in a log; none when its folder does not exist."""
-        with _refusals():
+        with refusals(StorageError):
             folder = self._path(self._root, log)
             if not self._files.exists(folder):
                 return []
@@ -57,15 +53,5 @@ class SparkCheckpoint:
 
     def has(self, log: str, batch_id: int) -> bool:
         """Whether a log holds that batch."""
-        with _refusals():
+        with refusals(StorageError):
             return bool(self._files.exists(self._path(self._root, f"{log}/{batch_id}")))
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    try:
-        yield
-    # PySpark turns some Java exceptions, such as an IllegalArgumentException, into its own. A lost
-    # connection is no more than that either: Py4J drops one whose file system lacks a class.
-    except (Py4JError, PySparkException) as error:
-        raise StorageError(short_reason(str(error)) or type(error).__name__) from error

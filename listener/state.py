@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from .commit_log import LogReport
 from .ending import end_past_run
 from .events import Event, Idle, Progress, Started, Terminated
-from .fold import begin, fold_event, fold_log, fold_probe, succeed
+from .fold import begin, fold_event, fold_log, fold_probe, fold_sources, succeed
 from .probing import Context, ProbedRun, ProbeReport
 from .query import Outcome, Query
 from .snapshot import Pause, Snapshot
+from .source_report import SourceReport
 
 KEEP_COMPLETED_SECONDS = 15 * 60.0
 MAX_GONE_QUERIES = 1000
@@ -65,6 +66,13 @@ class State:
             log = report.logs.get(query.run_id)
             if log is not None and query.alive:
                 self._queries[key] = fold_log(query, log, report.at)
+
+    def ask(self, report: SourceReport) -> None:
+        """Take in what is known of all sources asked; the dead are asked too."""
+        for key, query in self._queries.items():
+            looks = report.looks.get(query.run_id, {})
+            trouble = report.unreadable.get(query.run_id, "")
+            self._queries[key] = fold_sources(query, looks, trouble)
 
     def expect_stop(self, name: str) -> None:
         """Take note that the present run of ``name`` is going to be stopped, or just was."""

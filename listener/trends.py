@@ -6,11 +6,14 @@ long it lasts. Pure; times are monotonic seconds.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 from msgspec.structs import replace
 
 from .events import Progress, Source
 from .offsets import Offsets, Position, behind, is_before
+from .source_report import SourceLook, inflow
 
 MAX_POINTS = 32
 
@@ -41,10 +44,17 @@ class SourceTrend(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """The lag in offsets at one moment."""
+    """The lag in offsets at one moment after a commit.
+
+    ``noise`` is how much came in between two looks of the witness that tells the lag: so much may
+    have come since the commit. Spark's own figure is of the moment of planning, without noise.
+    """
 
     at: float
     lag: float
+    noise: float = 0.0
+    committed: int = 0
+    """The sum of the committed offsets, which grows with each commit that brought rows."""
 
 
 class Watermark(msgspec.Struct, frozen=True):
@@ -64,16 +74,43 @@ class Trends(msgspec.Struct, frozen=True):
     watermark: Watermark | None = None
 
 
-def follow(trends: Trends, progress: Progress, at: float) -> Trends:
-    """Take in one executed batch."""
+def follow(trends: Trends, progress: Progress, at: float, *, asked: bool = False) -> Trends:
+    """Take in one executed batch; where sources are ``asked``, they tell the lag themselves."""
     return Trends(
         sources=tuple(
             _follow_source(trends.sources, index, source, at)
             for index, source in enumerate(progress.sources)
         ),
-        rise=_rise(trends.rise, progress, at),
+        rise=trends.rise if asked else _rise(trends.rise, progress, at),
         watermark=_watermark(trends.watermark, progress, at),
     )
+
+
+def follow_looks(
+    trends: Trends, before: Mapping[int, SourceLook], looks: Mapping[int, SourceLook]
+) -> Trends:
+    """Take in new looks at the sources; the first one after each commit with rows counts.
+
+    Later ones only show what has come since, which the next batch may well take.
+    """
+    lags = [lag for look in looks.values() if (lag := look.lag_offsets) is not None]
+    if not lags:
+        return trends
+    rise = trends.rise if tells_lag(before) else ()
+    point = Point(
+        at=max(look.at for look in looks.values()),
+        lag=float(sum(lags)),
+        noise=float(inflow(before, looks)),
+        committed=sum(sum(look.committed.values()) for look in looks.values()),
+    )
+    if rise and point.committed <= rise[-1].committed:
+        return trends
+    return replace(trends, rise=_grown(rise, point))
+
+
+def tells_lag(looks: Mapping[int, SourceLook]) -> bool:
+    """Whether somebody else than Spark tells how far behind a query is."""
+    return any(look.lag_offsets is not None for look in looks.values())
 
 
 def carry_over(trends: Trends) -> Trends:
@@ -130,10 +167,14 @@ def _rise(rise: tuple[Point, ...], progress: Progress, at: float) -> tuple[Point
     lags = [source.lag_offsets for source in progress.sources if source.lag_offsets is not None]
     if not lags or not progress.input_rows:
         return rise
-    lag = sum(lags)
-    if rise and lag < rise[-1].lag:
-        rise = ()
-    rise = (*rise, Point(at, lag))
+    return _grown(rise, Point(at, sum(lags)))
+
+
+def _grown(rise: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
+    """Add a point; a fall within the noise takes away only what was higher."""
+    fell = bool(rise) and point.lag < rise[-1].lag - point.noise
+    lower = () if fell else tuple(known for known in rise if known.lag <= point.lag)
+    rise = (*lower, point)
     return rise if len(rise) <= MAX_POINTS else (*rise[:-1:2], rise[-1])
 
 

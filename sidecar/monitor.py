@@ -13,6 +13,7 @@ from ..listener.health_listener import HealthListener, Heard
 from ..listener.mailbox import Mailbox
 from ..listener.prober import Prober
 from ..listener.reader import EventReader, Marker
+from ..listener.snapshot import Snapshot
 from .telling import Telling
 from .worker import Judged, Worker
 
@@ -26,6 +27,7 @@ class MonitorFacts:
         app: str,
         spark_version: str,
         expected: tuple[str, ...],
+        lag_by_partition: bool,
         listener: HealthListener,
         heard: Mailbox[Heard | Marker],
         reader: EventReader,
@@ -37,6 +39,7 @@ class MonitorFacts:
         self._app = app
         self._spark_version = spark_version
         self._expected = expected
+        self._lag_by_partition = lag_by_partition
         self._listener = listener
         self._heard = heard
         self._reader = reader
@@ -58,6 +61,7 @@ class MonitorFacts:
             monitor=self._monitor(judged),
             wall=time.time(),
             expected=self._expected,
+            lag_by_partition=self._lag_by_partition,
         )
 
     def _monitor(self, judged: Judged) -> Monitor:
@@ -75,6 +79,7 @@ class MonitorFacts:
             events_dropped=self._dropped(),
             internal_errors=self._guard.errors.copy(),
             probe_age_seconds=None if report is None else judged.snapshot.at - report.at,
+            sources_unread=sources_unread(judged.snapshot),
             deliveries=_by_name(self._telling.outcomes),
             outbox_pending={one.name: one.pending for one in deliveries},
             alerts_lost=_by_name({one.name: one.losses for one in deliveries}),
@@ -88,6 +93,16 @@ class MonitorFacts:
     def _dropped(self) -> dict[str, int]:
         at_reader = self._reader.dropped.copy()
         return {**at_reader, "mailbox_full": self._heard.dropped + at_reader["mailbox_full"]}
+
+
+def sources_unread(snapshot: Snapshot) -> dict[str, str]:
+    """By query: what brokers did not tell, and why; what they never tell some of us included."""
+    told = {
+        label: [query.source_trouble, *(look.untold for look in query.looks.values())]
+        for label, query in snapshot.labels().items()
+    }
+    reasons = {label: "; ".join(dict.fromkeys(filter(None, told[label]))) for label in told}
+    return {label: reason for label, reason in reasons.items() if reason}
 
 
 def _by_name(counters: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:

@@ -18,8 +18,10 @@ from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
 from ..listener.prober import Prober
 from ..listener.reader import EventReader, ExpectStop, Inbox, Marker
+from ..listener.source_reader import SourceReader
 from ..listener.spark_commit_log import SparkStorage
 from ..listener.spark_probe import SparkProbe
+from ..listener.spark_sources import SparkSources
 from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
@@ -38,7 +40,7 @@ class Parts:
     """Everything that runs, from ``start`` to ``stop``; data flows one way through it.
 
     listener -> ``heard`` -> reader -> ``arrived`` -> worker -> board and telling;
-    probe and commit-log reader -> their newest report -> worker.
+    probe, commit-log reader and source reader -> their newest report -> worker.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Parts:
         self._log_reader = LogReader(
             SparkStorage(spark).open, lambda: self._prober.latest, self._arrived.wake
         )
+        self._source_reader = self._make_source_reader(spark)
         reader = EventReader(
             heard, self._arrived, guard, context=probe.context, on_started=self._prober.poke
         )
@@ -74,6 +77,7 @@ class Parts:
             app=app,
             spark_version=spark.version,
             expected=settings.expected_queries,
+            lag_by_partition=settings.lag_by_partition,
             listener=listener,
             heard=heard,
             reader=reader,
@@ -82,12 +86,7 @@ class Parts:
             guard=guard,
             telling=self._telling,
         )
-        self._loops = [
-            Loop("reader", reader.step, guard),
-            Loop("probe", self._prober.step, guard, last=probe.release),
-            Loop("commit-log", self._log_reader.step, guard),
-            Loop("worker", self._worker.step, guard),
-        ]
+        self._loops = self._make_loops(reader, probe)
         self.judged: Judged = self._worker.judged
         self.board: Board = self._facts.board(self.judged)
         self._server = self._make_server(outfit.access)
@@ -130,11 +129,32 @@ class Parts:
         self._arrived.wake()
         self._prober.poke()
         self._log_reader.poke()
+        self._source_reader.stop()
         self._telling.close(deadline)
         if self._server is not None:
             self._server.close(deadline.left)
         for loop in self._loops:
             loop.join(deadline.left)
+
+    def _make_source_reader(self, spark: Any) -> SourceReader:
+        return SourceReader(
+            SparkSources(spark),
+            lambda: self.judged.snapshot,
+            self._arrived.wake,
+            interval_seconds=self._settings.source_interval_seconds,
+        )
+
+    def _make_loops(self, reader: EventReader, probe: SparkProbe) -> list[Loop]:
+        guard, sources = self._guard, self._source_reader
+        loops = [
+            Loop("reader", reader.step, guard),
+            Loop("probe", self._prober.step, guard, last=probe.release),
+            Loop("commit-log", self._log_reader.step, guard),
+            Loop("worker", self._worker.step, guard),
+        ]
+        if self._settings.source_interval_seconds:
+            loops.append(Loop("sources", sources.step, guard, last=sources.close))
+        return loops
 
     def _make_telling(self, app: str, lifecycle: Lifecycle) -> Telling:
         def inherit(incidents: Iterable[Incident]) -> None:
@@ -159,6 +179,7 @@ class Parts:
             self._telling,
             latest_report=lambda: self._prober.latest,
             latest_log=lambda: self._log_reader.latest,
+            latest_sources=lambda: self._source_reader.latest,
             silences=self._outfit.silencing,
             redact=self._outfit.redacting,
             on_judged=self._publish,

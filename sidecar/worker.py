@@ -18,6 +18,7 @@ from ..listener.events import Terminated
 from ..listener.probing import ProbeReport
 from ..listener.reader import Arrived, ExpectStop, Inbox, Item, Marker
 from ..listener.snapshot import Snapshot
+from ..listener.source_report import SourceReport
 from ..listener.state import State
 
 TICK_SECONDS = 0.25
@@ -60,6 +61,7 @@ class Worker:
         *,
         latest_report: Callable[[], ProbeReport | None],
         latest_log: Callable[[], LogReport | None] = lambda: None,
+        latest_sources: Callable[[], SourceReport | None] = lambda: None,
         silences: Callable[[], Sequence[Silence]] = tuple,
         redact: Callable[[Judgement], Judgement],
         on_judged: Callable[[Judged], None],
@@ -75,6 +77,7 @@ class Worker:
         self._dispatch = dispatch
         self._latest_report = latest_report
         self._latest_log = latest_log
+        self._latest_sources = latest_sources
         self._silences = silences
         self._redact = redact
         self._on_judged = on_judged
@@ -82,6 +85,7 @@ class Worker:
         self._wall = wall
         self._report: ProbeReport | None = None
         self._log: LogReport | None = None
+        self._sources: SourceReport | None = None
         self._resumed_at: float | None = None
         self._judged_at = 0.0
         self._woke_at = clock()
@@ -97,6 +101,7 @@ class Worker:
             self._take(item)
         looked = self._take_report()
         self._take_log()
+        self._take_sources()
         urgent = bool(self._waiting) or looked or any(_is_urgent(item) for item in items)
         due = urgent or now - self._judged_at >= TICK_SECONDS
         if due and not self._must_look_again(now):
@@ -126,6 +131,12 @@ class Worker:
         if log is not None and log is not self._log:
             self._log = log
             self.state.read(log)
+
+    def _take_sources(self) -> None:
+        sources = self._latest_sources()
+        if sources is not None and sources is not self._sources:
+            self._sources = sources
+            self.state.ask(sources)
 
     def _take_report(self) -> bool:
         report = self._latest_report()

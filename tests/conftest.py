@@ -30,7 +30,11 @@ settings.register_profile(
 )
 settings.load_profile("querypulse")
 
+CORES = 12
+"""More than most tests want: a task under ``continuous`` or ``realTime`` holds one for good."""
+
 SPARK_CONF = {
+    "spark.default.parallelism": "4",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
@@ -102,7 +106,7 @@ def spark(tmp_path_factory):
     """One Spark for all tests that need one, with the connectors that exist for it."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[4]").appName("tests")
+    builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
     of_connectors = connectors.spark_conf(tmp_path_factory.mktemp("warehouse"))
     for key, value in (SPARK_CONF | of_connectors).items():
         builder = builder.config(key, value)
@@ -112,19 +116,24 @@ def spark(tmp_path_factory):
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory):
+@pytest.fixture(
+    scope="session", params=["process", pytest.param("container", marks=pytest.mark.docker)]
+)
+def kafka(request, tmp_path_factory):
     """One broker for all tests that need one; each has topics of its own."""
-    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"))
+    # By default it compacts every 15 s.
+    settings = {"log.cleaner.backoff.ms": "200"}
+    contained = request.param == "container"
+    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"), settings, contained=contained)
     yield broker
     broker.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def observed(tmp_path_factory):
     """A real Prometheus and Alertmanager that have watched a real driver's queries fall ill.
 
-    Played anew for each file: a stage that stays would keep the machine busy for the others.
+    Its tests come last: a stage that stays would keep the machine busy for the others.
     """
     from support.observed import observed
 
@@ -212,6 +221,7 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         for marker in needed(item) & missing.keys():
             item.add_marker(pytest.mark.skip(reason=missing[marker]))
+    items.sort(key=lambda item: "observed" in item.fixturenames)
 
 
 def deselect(config, items, markers):

@@ -21,7 +21,10 @@ MAY_IMPORT = {
 IMPORT_PYSPARK = {
     "listener/details.py",
     "listener/health_listener.py",
-    "listener/spark_commit_log.py",
+    "listener/kafka_admin.py",
+    "listener/kafka_java.py",
+    "listener/kafka_source.py",
+    "listener/refusals.py",
     "listener/spark_execution.py",
     "listener/spark_probe.py",
     "sidecar/demo/artifacts.py",

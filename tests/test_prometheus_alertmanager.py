@@ -17,6 +17,8 @@ pytestmark = pytest.mark.alertmanager
 
 CONFIG = yaml.safe_load(ALERTMANAGER.read_text())
 SEVERITIES = {alert: rule["labels"]["severity"] for alert, rule in shipped().items()}
+SEVERITIES["DataLossRisk"] = "warning"
+"""Told as either; as critical it is like any other."""
 RECEIVERS = {"critical": "pager", "warning": "chat", "none": "watchdog"}
 
 
@@ -117,6 +119,7 @@ BESIDE = [
     ("sisters", [("QueryFailed", "orders")], "sisters", [("CommitStalled", "bills")]),
     ("warned", [("QueryFailed", "orders")], "warned", [("QueryLagging", "bills")]),
     ("flaps", [("QueryFailed", "orders")], "flaps", [("QueryFlapping", "orders")]),
+    ("in_danger", [("CommitStalled", "orders")], "in_danger", [("DataLossRisk", "orders")]),
     ("warnings", [("BatchSlow", "orders")], "warnings", [("QueryLagging", "orders"), ("WatermarkStuck", "orders")]),
     ("one_query", [("CommitStalled", "orders")], "one_query", [("MonitorBlind", "*"), ("PagesNotDelivered", "*")]),
     ("deaths", [("CommitStalled", "*")], "deaths", [("QueryFailed", "orders")]),
@@ -134,6 +137,18 @@ def test_what_does_not_follow_is_told_beside_it(real, app, first, other, second)
     send(real, *(alert(*one, app=other) for one in second))
 
     assert told_about(real, app, other) == {*first, *second}
+
+
+@pytest.mark.slow
+def test_a_danger_that_has_become_acute_is_no_warning_any_more(real):
+    acute = alert("DataLossRisk", app="acute") | {"severity": "critical"}
+    send(real, acute)
+    until(lambda: has_heard(real, "DataLossRisk", "acute"), "it is told")
+    send(real, alert("DataLossRisk", app="acute"))
+
+    assert told_about(real, "acute") == {("DataLossRisk", "orders")}
+    told = [one["labels"] for one in real.told.told if one["labels"].get("app") == "acute"]
+    assert {one["severity"] for one in told} == {"critical"}
 
 
 @pytest.mark.slow

@@ -115,7 +115,8 @@ def test_an_alert_has_the_labels_and_links_of_ours(alert):
     fixed = {"Watchdog": {"app", "query"}}.get(alert, {"query"} & rule["labels"].keys())
 
     assert rule["labels"].keys() == {"severity", *fixed}
-    assert rule["labels"]["severity"] in {*(one.value for one in Severity), "none"}
+    as_told = {"{{ $labels.severity }}"} if "query, severity)" in rule["expr"] else set()
+    assert rule["labels"]["severity"] in {*(one.value for one in Severity), "none", *as_told}
     assert rule["annotations"]["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{alert}.md"
     assert {"summary", "description"} <= rule["annotations"].keys()
 
@@ -166,10 +167,11 @@ MUTANTS = [
     ("BatchSlow", "tasks that finish", replaced("standstill_seconds)\n", "standstill_seconds) * 0\n")),
     ("BatchSlow", "the first batch", replaced("last_commit_timestamp_seconds", "watched")),
     ("QueryLagging", "the allowance", replaced("> on (app, query)", "> on (app, query) 0 *")),
-    ("QueryLagging", "falling", replaced("resets(", "0 * resets(")),
+    ("QueryLagging", "falling", replaced("max_over_time(", "0 * max_over_time(")),
     ("QueryLagging", "rising", replaced(" > spark_streaming_source_lag_offsets offset", " >= spark_streaming_source_lag_offsets offset")),
     ("QueryLagging", "commits", replaced(">= 3", ">= 0")),
     ("QueryLagging", "worse", replaced("stalled|")),
+    ("DataLossRisk", "its severity", replaced("query, severity)", "query)")),
     ("QueryFlapping", "the budget", replaced(">= on (app, query)", ">= on (app, query) 0.6 *")),
     ("QueryFlapping", "the outcome", replaced('{outcome="failed"}', "", 2)),
     ("QueryFlapping", "the time", replaced("[10m]", "[1h]")),

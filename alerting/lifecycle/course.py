@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..alert import Alert
+from ..finding import Severity
 from ..rules import query_failed
 from .flap_guard import CALM_SECONDS, NOTE
 from .health import Calm, Health
@@ -56,11 +57,18 @@ class Course(msgspec.Struct, frozen=True):
 
 
 def found_again(course: Course, alert: Alert, health: Health) -> Course:
-    """The finding holds: the words are the newest, the beginning stays."""
+    """The finding holds: the words are the newest, the beginning stays, as does what was critical.
+
+    Else whatever swings about the limit would be told anew each time.
+    """
     seen = health.knows(course.query)
+    known = course.alert
+    labels = known.labels if course.begun and _is_milder(alert, known) else alert.labels
     return replace(
         course,
-        alert=_worded(replace(alert, starts_at=course.alert.starts_at), held=course.flapping),
+        alert=_worded(
+            replace(alert, labels=labels, starts_at=known.starts_at), held=course.flapping
+        ),
         looks=course.looks + 1,
         found=True,
         calm=None,
@@ -95,6 +103,11 @@ def is_expired(course: Course, now: float) -> bool:
     """Whether its query has not come back for a day; to be asked of what is not found."""
     since = course.unseen_since
     return since is not None and now - since >= UNSEEN_SECONDS
+
+
+def _is_milder(new: Alert, old: Alert) -> bool:
+    critical = Severity.CRITICAL.value
+    return old.labels["severity"] == critical != new.labels["severity"]
 
 
 def _worded(alert: Alert, *, held: bool) -> Alert:

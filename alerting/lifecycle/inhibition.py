@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..finding import WHOLE_DRIVER, Severity
-from ..rules import query_flapping
+from ..rules import data_loss_risk, query_flapping
 from .course import FACTS, Course
 from .health import Health
+
+BESIDES = frozenset({query_flapping.NAME, data_loss_risk.NAME})
+"""What stands beside whatever else is told of its query, and ends nothing."""
 
 
 def urgency(course: Course) -> tuple[bool, bool]:
@@ -22,20 +25,17 @@ def is_held_back(
     return any(
         _driver_holds(other, new, health, resolve_after_seconds)
         if other.query == WHOLE_DRIVER
-        else other.query == new.query and _is_lesser(new, other)
+        else other.query == new.query and _speaks_for(other, new)
         for other in others
         if other.begun
     )
 
 
 def supersedes(new: Course, old: Course) -> bool:
-    """Whether ``old``, found no more, is over because ``new`` begins to fire.
-
-    That a query flaps stands beside whatever else is told of it.
-    """
+    """Whether ``old``, found no more, is over because ``new`` begins to fire."""
     if not old.begun or old.found or old.query != new.query or _is_lesser(new, old):
         return False
-    return query_flapping.NAME not in {new.alert.name, old.alert.name}
+    return BESIDES.isdisjoint({new.alert.name, old.alert.name})
 
 
 def _driver_holds(
@@ -56,6 +56,11 @@ def _driver_holds(
         and calm is not None
         and health.lasted(calm) < resolve_after_seconds
     )
+
+
+def _speaks_for(old: Course, new: Course) -> bool:
+    """That data is in danger is another matter than why, and no lesser one for being a warning."""
+    return new.alert.name != data_loss_risk.NAME and _is_lesser(new, old)
 
 
 def _is_lesser(new: Course, old: Course) -> bool:

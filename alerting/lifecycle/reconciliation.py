@@ -10,6 +10,7 @@ from ..alert import Alert, Incident
 from ..finding import WHOLE_DRIVER, Severity
 from ..rules import (
     commit_stalled,
+    data_loss_risk,
     offset_stalled,
     query_failed,
     query_flapping,
@@ -25,6 +26,7 @@ LEFT_OPEN = (
     commit_stalled.NAME,
     offset_stalled.NAME,
     query_flapping.NAME,
+    data_loss_risk.NAME,
 )
 LEFT_OPEN_BY_DRIVER = (query_gone.NAME, commit_stalled.NAME)
 """What the queries of a driver share, when they are told as one."""

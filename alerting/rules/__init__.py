@@ -5,6 +5,7 @@ from __future__ import annotations
 from . import (
     batch_slow,
     commit_stalled,
+    data_loss_risk,
     offset_rewound,
     offset_stalled,
     query_failed,
@@ -24,6 +25,7 @@ ORDER = (
     query_flapping.check,
     offset_rewound.check,
     batch_slow.check,
+    data_loss_risk.check,
     query_lagging.check,
     watermark_stuck.check,
 )

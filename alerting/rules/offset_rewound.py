@@ -1,10 +1,13 @@
-"""OffsetRewound: a source's end offset went down and stays down.
+"""OffsetRewound: an end offset went down and stays down, or the source itself ends before it.
 
-Topics deleted and made anew, checkpoints copied back, sources that forget: rows come twice.
-Burrow's rule 2, with time to come back: after a restart Spark may repeat its last batches.
+Topics deleted and made anew, checkpoints copied back, sources that forget: rows come twice. A
+table replaced by a shorter one: rows never come. Burrow's rule 2, with time to come back: after a
+restart Spark may repeat its last batches.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 from ...listener.offsets import WHOLE
 from ..case import Case
@@ -13,19 +16,14 @@ from ..finding import Finding, Severity, State
 
 NAME = "OffsetRewound"
 MIN_BATCHES = 2
+MIN_LOOKS = 2
 
 
 def check(case: Case) -> Finding | None:
-    """Fire when a partition has ended below where it once was for the window."""
+    """Fire when a partition, or the source, has ended before where the query was for the window."""
     if not case.is_running:
         return None
-    told = [
-        f"{trend.description}{f' {partition}' if partition != WHOLE else ''}: "
-        f"from {rewind.was} back to {rewind.now}"
-        for trend in case.query.trends.sources
-        for partition, rewind in sorted(trend.rewound.items())
-        if rewind.batches >= MIN_BATCHES and case.watched_since(rewind.since) > case.window.seconds
-    ]
+    told = [*_went_back(case), *_ends_before(case)]
     if not told:
         return None
     reason = "; ".join(told[:3])
@@ -38,3 +36,30 @@ def check(case: Case) -> Finding | None:
         summary=f"Streaming query {case.label} went back: {reason}",
         evidence=evidence(case),
     )
+
+
+def _went_back(case: Case) -> Iterator[str]:
+    for trend in case.query.trends.sources:
+        for partition, rewind in sorted(trend.rewound.items()):
+            stands = case.watched_since(rewind.since) > case.window.seconds
+            if rewind.batches >= MIN_BATCHES and stands:
+                where = _named(trend.description, partition)
+                yield f"{where}: from {rewind.was} back to {rewind.now}"
+
+
+def _ends_before(case: Case) -> Iterator[str]:
+    """Only the time between looks counts: a source that cannot be asked proves nothing."""
+    for index, partitions in sorted(case.query.shortfalls.items()):
+        description = case.query.looks[index].description
+        for partition, short in sorted(partitions.items()):
+            seen = case.watched_since(short.since) - case.watched_since(short.looked_at)
+            if short.looks >= MIN_LOOKS and seen > case.window.seconds:
+                where = _named(description, partition)
+                yield (
+                    f"{where} ends at {short.end}, but was read up to {short.committed}: "
+                    "it was replaced, or restored from a copy"
+                )
+
+
+def _named(description: str, partition: str) -> str:
+    return f"{description} {partition}" if partition != WHOLE else description

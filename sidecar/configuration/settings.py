@@ -12,6 +12,7 @@ from .receiver_settings import ReceiverSettings, SilenceSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
 _Grace = Annotated[float, Meta(ge=0)]
+_Share = Annotated[float, Meta(gt=0, le=1)]
 _Count = Annotated[int, Meta(ge=1, le=16)]
 
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
@@ -26,6 +27,8 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     gone_grace_seconds: _Grace | None = None
     lag_allowed_offsets: _Grace | None = None
     trend_window_seconds: _Seconds | None = None
+    data_loss_warning_ratio: _Share | None = None
+    data_loss_critical_ratio: _Share | None = None
     restart_budget: _Count | None = None
     restart_window_seconds: _Seconds | None = None
     ignore: bool | None = None
@@ -51,6 +54,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     http_tls_key_file: str | None = None
     http_tls_client_ca_file: str | None = None
     probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
+    source_interval_seconds: Annotated[float, Meta(ge=0)] = 15.0
+    """How often brokers are asked where their data ends; 0 is never."""
+    lag_by_partition: bool = False
+    """Whether lag is shown for each partition too: as many series as there are partitions."""
     stall_floor_seconds: _Seconds = 60.0
     stall_tolerance: _Grace = 1.0
     start_grace_seconds: _Grace = 120.0
@@ -58,6 +65,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lag_allowed_offsets: _Grace = 1000.0
     trend_window_seconds: _Seconds = 300.0
     """How long lag must have risen, or a watermark stood, before anybody is told."""
+    data_loss_warning_ratio: _Share = 0.7
+    """How much of a source's retention what waits may use up before anybody is told ..."""
+    data_loss_critical_ratio: _Share = 0.9
+    """... and before somebody is woken up."""
     restart_budget: _Count = 3
     """How many failures within ``restart_window_seconds`` make a query a flapping one."""
     restart_window_seconds: _Seconds = 600.0

@@ -16,7 +16,7 @@ from ...exporter.tls import Tls
 from ...listener.guard import Guard
 from . import receivers_from_settings
 from .secret_files import read_secret
-from .settings import Settings, SettingsError
+from .settings import QuerySettings, Settings, SettingsError
 
 CLOSER_AFTER_SECONDS = 5.0
 SLOW_LOOK_SECONDS = 3.0
@@ -24,10 +24,18 @@ _LIMITS = tuple(name for name in Limits.__struct_fields__ if name != "ignore")
 
 
 def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
-    """The roster and the limits."""
+    """The roster and the limits.
+
+    Raises:
+        SettingsError: a warning would come after what is critical.
+
+    """
+    defaults = Limits(**{name: getattr(settings, name) for name in _LIMITS})
+    for pattern, own in {"": QuerySettings(), **settings.queries}.items():
+        _check_ratios(defaults, own, f" of queries {pattern!r}" if pattern else "")
     return Policy(
         expected=settings.expected_queries,
-        defaults=Limits(**{name: getattr(settings, name) for name in _LIMITS}),
+        defaults=defaults,
         overrides=tuple(
             (pattern, {k: v for k, v in msgspec.structs.asdict(own).items() if v is not None})
             for pattern, own in settings.queries.items()
@@ -35,6 +43,16 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         probe_stale_seconds=SLOW_LOOK_SECONDS + 2 * settings.probe_interval_seconds,
         probe_expected=probe_expected,
     )
+
+
+def _check_ratios(defaults: Limits, own: QuerySettings, whose: str) -> None:
+    warning = own.data_loss_warning_ratio or defaults.data_loss_warning_ratio
+    critical = own.data_loss_critical_ratio or defaults.data_loss_critical_ratio
+    if warning > critical:
+        raise SettingsError(
+            f"setting 'data_loss_warning_ratio'{whose} ({warning:g}) must not be greater than "
+            f"'data_loss_critical_ratio' ({critical:g})"
+        )
 
 
 def closer_after_seconds(settings: Settings) -> float:

@@ -6,7 +6,7 @@ from querypulse.alerting.evaluate import Judgement, evaluate
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.events import Idle, Progress, Source, Started, Terminated
-from querypulse.listener.offsets import lag_between, parse_offsets
+from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
 from querypulse.listener.probing import (
     Context,
     ListenerHealth,
@@ -17,6 +17,7 @@ from querypulse.listener.probing import (
     parse_trigger,
 )
 from querypulse.listener.query import Query
+from querypulse.listener.source_report import SourceLook, SourceReport
 from querypulse.listener.state import State
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
@@ -70,6 +71,33 @@ def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
     )
 
 
+def look(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=None, keeps=None, sized=False) -> SourceLook:  # fmt: skip
+    """What the broker says of topic ``t``: numbers are of its only partition.
+
+    ``since``: when the first waiting record was written, on the story's clock; ``keeps``: the
+    retention time in seconds.
+    """
+    known = {
+        "committed": committed,
+        "earliest": earliest,
+        "latest": latest,
+        "waiting_since": since,
+        "first_waiting": first_waiting,
+    }
+    by_partition = {
+        name: value if isinstance(value, dict) else {} if value is None else {"t/0": value}
+        for name, value in known.items()
+    }
+    return SourceLook(
+        "Kafka",
+        **by_partition,
+        retention_seconds={} if keeps is None else {"t": keeps},
+        at=at,
+        wall=at,
+        bounded_by_size=frozenset({"t"} if sized else ()),
+    )
+
+
 class Story:
     """Observations in the order told; ``at`` is monotonic seconds on a clock that starts at 0."""
 
@@ -114,6 +142,18 @@ class Story:
             self.state.read(LogReport(at, unreadable={run_id: unreadable}))
         else:
             self.state.read(LogReport(at, {run_id: LoggedBatches(planned, committed)}))
+        return self
+
+    def ask(self, query="a", run=1, *, at, **source):
+        """A look at the only source of a run: what its broker says."""
+        looks = {f"{query}-{run}": {0: look(at=at, **source)}}
+        self.state.ask(SourceReport(at, looks))
+        return self
+
+    def table(self, query="a", run=1, *, at, read, end):
+        """A look at the Delta table that a run reads from: how far it was read, and where it ends."""
+        look = SourceLook("DeltaSource[/t]", {WHOLE: read}, {}, {WHOLE: end}, at=at, wall=at)
+        self.state.ask(SourceReport(at, {f"{query}-{run}": {0: look}}))
         return self
 
     def expect_stop(self, query="a"):

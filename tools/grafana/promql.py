@@ -33,6 +33,11 @@ def source(name: str) -> str:
     return _series(f"spark_streaming_source_{name}", OF_QUERY)
 
 
+def topic(name: str) -> str:
+    """Series of the topics that the chosen queries read: ``spark_streaming_topic_<name>``."""
+    return _series(f"spark_streaming_topic_{name}", OF_QUERY)
+
+
 def monitor(name: str, *matchers: str) -> str:
     """Series of the monitors of the chosen drivers: ``querypulse_<name>``."""
     return _series(f"querypulse_{name}", OF_DRIVER, *matchers)

@@ -7,6 +7,7 @@ import textwrap
 BEAT = "querypulse_driver_heartbeat_timestamp_seconds"
 BY_QUERY = "app, query"
 BY_APP = "app"
+BY_SEVERITY = "app, query, severity"
 
 WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_watched == 1)"
 ALIVE = "and on (app, query) max by (app, query) (spark_streaming_query_active == 1)"
@@ -34,9 +35,9 @@ max by ({by}) (
 )"""
 
 
-def told_by_querypulse(name: str) -> str:
+def told_by_querypulse(name: str, by: str = BY_QUERY) -> str:
     """Where only its judging can tell."""
-    return f"{own(name)}\n{HEART_STANDS}"
+    return f"{own(name, by)}\n{HEART_STANDS}"
 
 
 def measured(name: str, what: str, by: str = BY_QUERY) -> str:

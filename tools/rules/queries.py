@@ -5,6 +5,7 @@ from __future__ import annotations
 from tools.rules.expressions import (
     ALIVE,
     BEAT,
+    BY_SEVERITY,
     CONTINUOUS,
     GETS_ON,
     WATCHED,
@@ -12,7 +13,7 @@ from tools.rules.expressions import (
     measured,
     told_by_querypulse,
 )
-from tools.rules.rule import Rule
+from tools.rules.rule import AS_TOLD, Rule
 
 SAYS_SO = "{{ else }}querypulse says so{{ end }}"
 OFFSETS = "Offsets are not in the metrics, only their distance from the latest ones."
@@ -60,11 +61,12 @@ and on (app, query) max by (app, query) (spark_streaming_query_last_commit_times
 {WATCHED}"""
 
 LAGGING = f"""\
-# for ten minutes the lag of a source was more than is allowed and never fell, and it rose
+# for ten minutes the lag of a source was more than is allowed, and its lowest of the last four is
+# no less than its highest of the first four: it falls with each commit, and rises between them
 max by (app, query) (
   min_over_time({LAG}[10m])
   and ({LAG} > {LAG} offset 10m)
-  and (resets({LAG}[10m]) == 0)
+  and (min_over_time({LAG}[4m]) >= max_over_time({LAG}[4m] offset 6m))
 ) > on (app, query) max by (app, query) (spark_streaming_query_lag_allowed_offsets)
 # batches come
 and on (app, query) (
@@ -146,6 +148,19 @@ QUERIES = (
         "as often within a while as its restart_budget says, or each time in the same batch.",
     ),
     Rule(
+        name="DataLossRisk",
+        severity=AS_TOLD,
+        wait="1m",
+        comment="Whether the query outruns what is deleted only querypulse knows; a warning that "
+        "becomes critical is another alert here.",
+        expr=told_by_querypulse("DataLossRisk", BY_SEVERITY),
+        summary="What streaming query {{ $labels.query }} of {{ $labels.app }} has not read "
+        "is about to be deleted",
+        description="A source of {{ $labels.query }} soon deletes what has not been read yet, or "
+        "has begun to, and the query does not outrun it. Warning and critical are shares of the "
+        "retention: data_loss_warning_ratio, data_loss_critical_ratio.",
+    ),
+    Rule(
         name="OffsetRewound",
         severity="warning",
         wait="2m",
@@ -173,8 +188,8 @@ QUERIES = (
         comment="Ten minutes are twice the default of trend_window_seconds.",
         expr=measured("QueryLagging", LAGGING),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} falls behind",
-        description="The lag of {{ $labels.query }} has been above what is allowed for minutes, "
-        "has never fallen and has risen, though batches come: more arrives than is worked off.",
+        description="The lag of {{ $labels.query }} has been above what is allowed for minutes "
+        "and rises, though batches come: more arrives than is worked off.",
         reason="{{ if gt $value 1.0 }}at least {{ $value | humanize }} offsets "
         "behind all the time" + SAYS_SO,
     ),

@@ -70,12 +70,17 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield from (f"  {name}: {time}" for name, time in _times(rule).items() if time)
     yield "  labels:"
     yield from (f'    {name}: "{value}"' for name, value in _labels(rule).items() if value)
-    yield f"    severity: {rule.severity}"
+    yield f"    severity: {_quoted(rule.severity)}"
     yield "  annotations:"
     yield from _folded("summary", rule.summary)
     yield from _folded("description", rule.description)
     yield from _folded("reason", rule.reason)
     yield f"    runbook_url: {DEFAULT_RUNBOOKS}/{rule.name}.md"
+
+
+def _quoted(text: str) -> str:
+    """A template is no plain word."""
+    return text if text.isalpha() else f'"{text}"'
 
 
 def _times(rule: Rule) -> dict[str, str]:

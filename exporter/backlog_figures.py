@@ -1,0 +1,40 @@
+"""What waits in a source, in files and bytes, as the source itself tells after each batch.
+
+Databricks' sources do (Delta and ``cloudFiles``: ``numFilesOutstanding``, ``numBytesOutstanding``);
+open Delta, Iceberg and files tell nothing (seen on Delta 4.4.0, Iceberg 1.12.0, Spark 4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ..listener.events import Source
+from .query_figures import Split
+from .row import Row
+
+
+def _by_source(read: Callable[[Source], float | None]) -> Callable[[Row], Mapping[str, float]]:
+    """A figure of each source, by its index."""
+
+    def figures(row: Row) -> Mapping[str, float]:
+        sources = row.progress.sources if row.progress is not None else ()
+        told = {str(index): read(source) for index, source in enumerate(sources)}
+        return {index: figure for index, figure in told.items() if figure is not None}
+
+    return figures
+
+
+BACKLOG = (
+    Split(
+        "spark_streaming_source_backlog_files",
+        "source",
+        "Files that wait in each source, by its index; only where the source tells.",
+        _by_source(lambda source: source.backlog_files),
+    ),
+    Split(
+        "spark_streaming_source_backlog_bytes",
+        "source",
+        "Bytes that wait in each source, by its index; only where the source tells.",
+        _by_source(lambda source: source.backlog_bytes),
+    ),
+)

@@ -1,0 +1,59 @@
+"""Rows -> how near each topic's retention has come to what a query has not read. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from prometheus_client.core import Metric
+
+from ..listener.exposure import exposures
+from ..listener.source_report import topic_of
+from .families import Figures
+from .row import Row
+
+LABELS = ("app", "query", "source", "topic")
+
+
+class TopicRetention(msgspec.Struct, frozen=True):
+    """One topic of one source: its worst partitions' figures."""
+
+    used_ratio: float
+    left_seconds: float | None
+
+
+def retention_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:
+    """Both families, of all topics of which something can be said."""
+    used = Figures(
+        "spark_streaming_topic_retention_used_ratio",
+        "How much of its retention what waits has used up, in the worst partition: 0 where nothing "
+        "waits, 1 where it is about to be deleted, or has been.",
+        LABELS,
+    )
+    left = Figures(
+        "spark_streaming_topic_retention_left_seconds",
+        "How long until what waits is deleted if nothing is read, at least, in the worst "
+        "partition; absent where no time is known.",
+        LABELS,
+    )
+    for row in rows:
+        for (source, topic), figures in _by_topic(row).items():
+            used.add((app, row.label, source, topic), figures.used_ratio)
+            left.add((app, row.label, source, topic), figures.left_seconds)
+    yield used.family
+    yield left.family
+
+
+def _by_topic(row: Row) -> dict[tuple[str, str], TopicRetention]:
+    """By the source's index and the topic's name."""
+    found: dict[tuple[str, str], TopicRetention] = {}
+    if row.query is None:
+        return found
+    for index, look in row.query.looks.items():
+        known = row.query.retention.get(index)
+        for one in exposures(look, known, row.board.snapshot.at) if known is not None else ():
+            key = str(index), topic_of(one.partition)
+            before = found.get(key, TopicRetention(0.0, None))
+            lefts = [s for s in (before.left_seconds, one.left_seconds) if s is not None]
+            found[key] = TopicRetention(max(before.used_ratio, one.used), min(lefts, default=None))
+    return found

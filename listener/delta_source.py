@@ -1,0 +1,115 @@
+"""Looks how far the log of a Delta table reaches that a query reads from.
+
+Delta itself tells no latest offset (``reportLatestOffset``), and no backlog outside Databricks
+(seen on Delta 4.4.0). Asked is the storage, with the table's own file system and settings, and
+none of Delta's locks is touched. ``DeltaSource.deltaLog`` is private to Delta, but is there in
+Delta 3 and 4.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from .delta_log import commit_name, end_of, first_unread, versions_in
+from .offsets import WHOLE, parse_offsets
+from .refusals import refusals
+from .source_reader import SourceError
+from .source_report import SourceLook
+
+STAGED = "_staged_commits"
+
+
+class DeltaSource:
+    """One Delta source of one run; used by one thread.
+
+    Positions are versions: ``committed`` is the first that is not wholly read, ``latest`` the one
+    that the next commit will have. A look costs about ten Py4J commands.
+    """
+
+    def __init__(self, jvm: Any, execution: Any, stream: Any) -> None:
+        self._execution = execution
+        self._stream = stream
+        self._description = str(stream.toString())
+        self._log = StoredLog(jvm, stream.deltaLog())
+        self._end: int | None = None
+        self._waiting: tuple[int, float] | None = None
+
+    @property
+    def address(self) -> str:
+        """The file system that the table lies on."""
+        return self._log.address
+
+    def look(self) -> SourceLook:
+        """Ask the storage.
+
+        Raises:
+            SourceError: it refused.
+
+        """
+        with refusals(SourceError):
+            committed = self._committed()
+            at, wall = time.monotonic(), time.time()
+            if committed is None:
+                return SourceLook(self._description, {}, {}, {}, at=at, wall=wall)
+            known = committed if self._end is None else max(committed, self._end)
+            self._end = end_of(self._log, known)
+            return SourceLook(
+                self._description,
+                {WHOLE: committed},
+                {},
+                {WHOLE: self._end},
+                waiting_since=self._waiting_since(committed, self._end),
+                at=at,
+                wall=wall,
+            )
+
+    def close(self) -> None:
+        """Nothing is held: file systems are shared with Spark."""
+
+    def _committed(self) -> int | None:
+        offset = self._execution.committedOffsets().get(self._stream)
+        positions = parse_offsets(offset.get().json()) if offset.isDefined() else None
+        if not isinstance(positions, dict):
+            return None
+        return first_unread(next(iter(positions.values())))
+
+    def _waiting_since(self, committed: int, end: int) -> dict[str, float]:
+        """When the first version that waits was written; what is old may have been removed."""
+        if committed >= end or not self._log.has(committed):
+            return {}
+        if self._waiting is None or self._waiting[0] != committed:
+            self._waiting = committed, self._log.written_at(committed)
+        return {WHOLE: self._waiting[1]}
+
+
+class StoredLog:
+    """``_delta_log`` of one table, through the JVM's Hadoop ``FileSystem``."""
+
+    def __init__(self, jvm: Any, delta_log: Any) -> None:
+        self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
+        self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
+        self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
+        self._root = delta_log.logPath()
+        self._files = self._root.getFileSystem(delta_log.newDeltaHadoopConf())
+        self.address = str(self._files.getUri().toString())
+
+    def has(self, version: int) -> bool:
+        """Whether a version's commit is there."""
+        return bool(self._files.exists(self._path(self._root, commit_name(version))))
+
+    def versions(self) -> list[int]:
+        """All versions there are, those that wait to be published included."""
+        folders = [self._root, self._path(self._root, STAGED)]
+        return [version for folder in folders for version in versions_in(self._listing(folder))]
+
+    def written_at(self, version: int) -> float:
+        """Unix seconds, as the storage has them."""
+        status = self._files.getFileStatus(self._path(self._root, commit_name(version)))
+        return float(status.getModificationTime()) / 1000
+
+    def _listing(self, folder: Any) -> str:
+        if not self._files.exists(folder):
+            return ""
+        # One text for the whole array, not four commands for each of its elements.
+        return str(self._to_text(self._to_paths(self._files.listStatus(folder))))

@@ -1,0 +1,89 @@
+"""Kafka's Java client as Spark's connector brings it, reached through Py4J."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from .checkpoint import short_reason
+from .source_reader import SourceError, SourceSilentError
+
+API_SECONDS = 4
+_SILENCE = ("TimeoutException", "No resolvable bootstrap", "DisconnectException")
+
+
+class KafkaJava:
+    """Classes by name, each looked up once, and the few containers that calls are made with."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+        self._found: dict[str, Any] = {}
+        self._package = "org.apache.kafka"
+        self._seconds = self.java("java.util.concurrent.TimeUnit").SECONDS
+
+    def use_package_of(self, client: Any) -> None:
+        """Take Kafka's classes from where a client's are: a vendor may have moved them."""
+        self._package = str(client.getClass().getName()).partition(".clients.")[0]
+
+    def java(self, name: str) -> Any:
+        """A class by its full name."""
+        if name not in self._found:
+            self._found[name] = getattr(self._jvm, name)
+        return self._found[name]
+
+    def kafka(self, name: str) -> Any:
+        """A class by its name within Kafka's packages."""
+        return self.java(f"{self._package}.{name}")
+
+    def array_list(self, *items: Any) -> Any:
+        """A Java list."""
+        made = self.java("java.util.ArrayList")()
+        for item in items:
+            made.add(item)
+        return made
+
+    def partition(self, partition: str) -> Any:
+        """``TopicPartition`` of ``topic/0``."""
+        topic, _, number = partition.rpartition("/")
+        return self.kafka("common.TopicPartition")(topic, int(number))
+
+    def millis(self, seconds: float) -> Any:
+        """A Java duration."""
+        return self.java("java.time.Duration").ofMillis(int(seconds * 1000))
+
+    def text(self, future: Any) -> str:
+        """What a future comes to, printed; it fails by itself after ``API_SECONDS``."""
+        return str(future.get(API_SECONDS + 1, self._seconds).toString())
+
+
+def private_field(java: Any, name: str) -> Any:
+    """A private field, wherever in the ancestry of its object's class it is declared.
+
+    Raises:
+        SourceError: there is none.
+
+    """
+    declaring = java.getClass()
+    while declaring is not None:
+        if name in [field.getName() for field in declaring.getDeclaredFields()]:
+            field = declaring.getDeclaredField(name)
+            field.setAccessible(True)
+            return field.get(java)
+        declaring = declaring.getSuperclass()
+    raise SourceError(f"{java.getClass().getName()} has no {name}")
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what Java throws into ``SourceError``, a silence into ``SourceSilentError``."""
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:
+        text = str(error)
+        reason = short_reason(text) or type(error).__name__
+        silent = any(word in text for word in _SILENCE)
+        raise (SourceSilentError if silent else SourceError)(reason) from error

@@ -1,0 +1,138 @@
+"""Asks a Kafka cluster where a query's partitions begin and end, and since when records wait.
+
+The clients are those that Spark's connector brings, with the query's own options and security
+and short timeouts; they are in no group and commit nothing. ``KafkaOffsetReader``, its
+``driverKafkaParams`` and its ``ConsumerStrategy`` are private, but stable in Spark 3.5 to 4.2.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from msgspec.structs import replace
+from py4j.protocol import Py4JError
+
+from .kafka_admin import KafkaAdmin, Retention
+from .kafka_java import API_SECONDS, KafkaJava, private_field, refusals
+from .kafka_records import KafkaRecords
+from .offsets import parse_offsets
+from .source_reader import SourceError
+from .source_report import SourceLook, topic_of
+from .waiting import Found, searches, still_true
+
+REQUEST_SECONDS = 3
+OPTIONS = {
+    "default.api.timeout.ms": str(API_SECONDS * 1000),
+    "request.timeout.ms": str(REQUEST_SECONDS * 1000),
+    "socket.connection.setup.timeout.ms": str(REQUEST_SECONDS * 1000),
+    "socket.connection.setup.timeout.max.ms": str(REQUEST_SECONDS * 1000),
+}
+
+
+class KafkaSource:
+    """One Kafka source of one run; used by one thread.
+
+    A look costs about 30 Py4J commands, and 10 for each partition that a record is looked for in.
+    """
+
+    def __init__(
+        self, java: KafkaJava, execution: Any, stream: Any, reader: Any, name: str
+    ) -> None:
+        self._java = java
+        self._execution = execution
+        self._stream = stream
+        self._description = str(stream.toString())
+        self._strategy = private_field(reader, "consumerStrategy")
+        self._client_id = name
+        self._params = java.java("java.util.HashMap")(reader.driverKafkaParams())
+        for option, value in {**OPTIONS, "client.id": name}.items():
+            self._params.put(option, value)
+        self.address = str(self._params.get("bootstrap.servers"))
+        self._admin: KafkaAdmin | None = None
+        self._records: KafkaRecords | None = None
+        self._found: dict[str, Found] = {}
+
+    def look(self) -> SourceLook:
+        """Ask the cluster.
+
+        Raises:
+            SourceError: it refused; ``SourceSilentError``: it did not answer in time.
+
+        """
+        with refusals():
+            # Before the ends are asked for: no batch can then end beyond them.
+            committed = self._committed()
+            look = SourceLook(
+                self._description, committed, {}, {}, at=time.monotonic(), wall=time.time()
+            )
+            return self._ask(look) if committed else look
+
+    def close(self) -> None:
+        """Let go of the clients; the cluster may be away."""
+        for client in (self._admin, self._records):
+            with suppress(Py4JError, OSError):
+                if client is not None:
+                    client.close()
+        self._admin = self._records = None
+
+    def _committed(self) -> dict[str, int]:
+        offset = self._execution.committedOffsets().get(self._stream)
+        positions = parse_offsets(offset.get().json()) if offset.isDefined() else None
+        if not isinstance(positions, dict):
+            return {}
+        return {key: end for key, end in positions.items() if isinstance(end, int)}
+
+    def _ask(self, look: SourceLook) -> SourceLook:
+        """Fill in a look of which only the committed offsets are known."""
+        admin = self._connect()
+        led = admin.led(sorted({topic_of(partition) for partition in look.committed}))
+        partitions = tuple(sorted(led.intersection(look.committed)))
+        if not partitions:
+            return look
+        earliest, latest = admin.ends(partitions)
+        look = replace(look, earliest=earliest, latest=latest)
+        topics = tuple(sorted({topic_of(partition) for partition in partitions}))
+        look = _with_retention(look, admin.retention(topics, look.at))
+        return self._with_records(look)
+
+    def _connect(self) -> KafkaAdmin:
+        if self._admin is None:
+            isolation = str(self._params.get("isolation.level") or "read_uncommitted")
+            client = self._strategy.createAdmin(self._params)
+            self._admin = KafkaAdmin(self._java, client, isolation)
+        return self._admin
+
+    def _with_records(self, look: SourceLook) -> SourceLook:
+        """Add since when records wait; that they cannot be read spoils nothing else."""
+        self._found = still_true(self._found, look)
+        wanted = searches(self._found, look)
+        try:
+            with refusals():
+                if wanted:
+                    self._found |= self._read().find(wanted)
+        except SourceError as error:
+            look = replace(look, untold="; ".join(filter(None, (look.untold, str(error)))))
+        found = self._found.items()
+        return replace(
+            look,
+            first_waiting={partition: one.offset for partition, one in found},
+            waiting_since={key: one.since for key, one in found if one.since is not None},
+        )
+
+    def _read(self) -> KafkaRecords:
+        if self._records is None:
+            params = self._strategy.setAuthenticationConfigIfNeeded(self._params)
+            self._records = KafkaRecords(self._java, params, self._client_id)
+        return self._records
+
+
+def _with_retention(look: SourceLook, retention: Retention) -> SourceLook:
+    kept = retention.by_topic
+    return replace(
+        look,
+        retention_seconds={t: one.seconds for t, one in kept.items() if one.seconds is not None},
+        bounded_by_size=frozenset(topic for topic, one in kept.items() if one.bounded_by_size),
+        untold=retention.untold,
+    )

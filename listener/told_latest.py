@@ -1,0 +1,35 @@
+"""What a source has, from whoever was asked, where Spark does not tell it. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from .events import Progress, Source
+from .offsets import WHOLE
+from .query import Query
+from .source_report import SourceLook
+
+
+def with_latest(progress: Progress, query: Query) -> Progress:
+    """A batch whose sources tell what they have, as it was at the last look before its end.
+
+    A trigger that ends by itself reads up to what there was at its start (``availableNow``):
+    what has come since does not wait for it.
+    """
+    if not query.looks or (query.facts is not None and query.facts.trigger.ends_by_itself):
+        return progress
+    sources = tuple(
+        _told(source, query.looks.get(index)) for index, source in enumerate(progress.sources)
+    )
+    return replace(progress, sources=sources)
+
+
+def _told(source: Source, look: SourceLook | None) -> Source:
+    if source.latest is not None or look is None or not isinstance(source.end, dict):
+        return source
+    newest = look.latest.get(WHOLE)
+    if newest is None:
+        return source
+    # A table's version, before its first file: beyond all that earlier versions hold.
+    latest = {key: (newest, -1) for key, end in source.end.items() if isinstance(end, tuple)}
+    return replace(source, latest=dict(latest)) if latest else source

@@ -1,0 +1,112 @@
+"""A cage at a broker: what an animal's topics need while the test watches."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from support.connectors import PATIENCE_SECONDS, Kafka
+from support.queries import until
+from support.zoo import Cage
+
+OPEN_SECONDS = 600
+
+
+class KafkaCage(Cage):
+    """Animals of one broker; what feeds their topics ends with the cage."""
+
+    def __init__(self, spark: Any, folder: Path, kafka: Kafka) -> None:
+        super().__init__(spark, folder)
+        self.kafka = kafka
+        # By default it looks for new partitions every five minutes.
+        often = {"topic.metadata.refresh.interval.ms": 1000}
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers} | often)
+
+    def stream(self, topic: str, **options: Any) -> Any:
+        """A streaming DataFrame of a topic, from its beginning."""
+        return self.kafka.stream(self.spark, topic, **options)
+
+    def put(self, topic: str, rows: int = 1, *, keys: int = 0, partition: int = -1) -> None:
+        """Write rows, of so many different keys or without any."""
+        for number in range(rows):
+            key = f"k{number % keys}" if keys else None
+            self._producer.produce(topic, f"v{number}", key=key, partition=partition)
+        assert self._producer.flush(PATIENCE_SECONDS) == 0, "the broker takes nothing"
+
+    def feed(self, topic: str, rows: int = 1, *, every: float = 1.0, partition: int = -1) -> None:
+        """Write rows again and again."""
+        self.repeat(lambda: self.put(topic, rows, partition=partition), every)
+
+    def repeat(self, action: Callable[[], object], every: float) -> None:
+        """Do something again and again beside the test."""
+
+        def go_on() -> None:
+            while not self.closing.wait(every):
+                action()
+
+        self.help(go_on)
+
+    def later(self, seconds: float, action: Callable[[], object]) -> None:
+        """Do something once, beside the test."""
+
+        def wait() -> None:
+            if not self.closing.wait(seconds):
+                action()
+
+        self.help(wait)
+
+    def open_transaction(self, topic: str) -> None:
+        """Write a row in a transaction that ends with the cage."""
+        identity = {
+            "bootstrap.servers": self.kafka.bootstrap_servers,
+            "transactional.id": uuid.uuid4().hex,
+            "transaction.timeout.ms": OPEN_SECONDS * 1000,
+        }
+        producer = Producer(identity)
+        producer.init_transactions(PATIENCE_SECONDS)
+        producer.begin_transaction()
+        producer.produce(topic, "undecided")
+        producer.flush(PATIENCE_SECONDS)
+        self.at_close(lambda: producer.abort_transaction(PATIENCE_SECONDS))
+
+    def trim(self, topic: str, before: int) -> None:
+        """Delete the records before an offset of partition 0; -1 for all."""
+        place = TopicPartition(topic, 0, before)
+        self.kafka.admin.delete_records([place])[place].result(PATIENCE_SECONDS)
+
+    def compact(self, topic: str) -> None:
+        """Wait until the broker has thrown away a record for which there is a later one."""
+
+        def thrown_away() -> bool:
+            self.put(topic, keys=1)
+            return self.kept(topic) < self.end(topic)
+
+        until(thrown_away, f"{topic} is compacted", 60)
+
+    def end(self, topic: str) -> int:
+        """The offset of the next record of partition 0."""
+        with closing(self._reader()) as consumer:
+            return consumer.get_watermark_offsets(TopicPartition(topic, 0), PATIENCE_SECONDS)[1]
+
+    def kept(self, topic: str) -> int:
+        """How many records partition 0 still holds, transaction markers not counted."""
+        with closing(self._reader()) as consumer:
+            consumer.assign([TopicPartition(topic, 0, 0)])
+            found = 0
+            while (message := consumer.poll(PATIENCE_SECONDS)) and message.error() is None:
+                found += 1
+            return found
+
+    def _reader(self) -> Consumer:
+        settings = {
+            "bootstrap.servers": self.kafka.bootstrap_servers,
+            "group.id": "zoo",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+        }
+        return Consumer(settings)
