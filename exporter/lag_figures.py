@@ -59,7 +59,8 @@ def lag_families(app: str, rows: Sequence[Row], *, by_partition: bool) -> Iterat
         for index, look in row.fresh_looks.items():
             for name, lag in look.lag_by_partition.items():
                 topic, _, number = name.rpartition("/")
-                partitions.add((app, row.label, str(index), topic, number), lag)
+                if topic:
+                    partitions.add((app, row.label, str(index), topic, number), lag)
     yield partitions.family
 
 

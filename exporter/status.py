@@ -29,7 +29,6 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     window_seconds: float | None
     batch_in_flight_seconds: float | None
     lag_offsets: float | None
-    lag_seconds: float | None
     error_class: str | None
     expected: bool
     """Whether it is on the roster."""
@@ -49,6 +48,8 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     input_rows_per_second: float | None
     processed_rows_per_second: float | None
     """As Spark tells of the last batch."""
+    lag_seconds: float | None
+    """How long the first record that waits has waited."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -99,7 +100,6 @@ def _query(row: Row) -> QueryStatus:
         window_seconds=row.verdict.window_seconds,
         batch_in_flight_seconds=row.batch_in_flight_seconds,
         lag_offsets=row.lag_offsets,
-        lag_seconds=row.lag_seconds,
         error_class=row.error_class,
         expected=row.label in row.board.expected,
         ignored=row.verdict.ignored,
@@ -114,6 +114,7 @@ def _query(row: Row) -> QueryStatus:
         processed_rows_per_second=(
             progress.processed_rows_per_second if progress is not None else None
         ),
+        lag_seconds=row.lag_seconds,
     )
 
 

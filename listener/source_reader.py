@@ -80,6 +80,7 @@ class SourceReader:
         self._latest_snapshot = latest_snapshot
         self._on_report = on_report
         self._interval = interval_seconds
+        self._retry = RETRY_INTERVALS * interval_seconds
         self._meet_every = min(meet_every_seconds, interval_seconds)
         self._clock = clock
         self._runs: dict[str, _Run] = {}
@@ -90,14 +91,14 @@ class SourceReader:
         """Ask who is due, then rest."""
         try:
             self._choose()
-            asked = [self._ask(run) for run in self._runs.values()]
-            if any(asked):
-                self._report()
+            for run in self._runs.values():
+                self._ask(run)
+            self._report()
         finally:
             self._stopping.wait(self._meet_every)
 
     def stop(self) -> None:
-        """Do not rest any more."""
+        """Ask nobody any more, and do not rest."""
         self._stopping.set()
 
     def close(self) -> None:
@@ -114,37 +115,39 @@ class SourceReader:
         for run_id, query in chosen.items():
             self._runs.setdefault(run_id, _Run()).query = query
 
-    def _ask(self, run: _Run) -> bool:
-        """Ask a run's sources that are due; whether there was one."""
-        if not run.meet(self._sources):
-            return False
-        asked = [self._ask_source(one, run) for one in run.asked.values()]
-        return any(asked)
+    def _ask(self, run: _Run) -> None:
+        """Ask a run's sources that are due, those of silent systems excepted."""
+        run.meet(self._sources, self._clock(), self._retry)
+        for one in run.asked.values():
+            now = self._clock()
+            if self._stopping.is_set() or now < one.due_at:
+                continue
+            retry_at, reason = self._silent.get(one.source.address, (now, ""))
+            if now < retry_at:
+                one.trouble, one.due_at = reason, retry_at
+                continue
+            one.due_at = now + self._interval
+            self._ask_source(one)
+        run.note_trouble()
 
-    def _ask_source(self, one: _Asked, run: _Run) -> bool:
-        now, address = self._clock(), one.source.address
-        if self._stopping.is_set() or now < one.due_at:
-            return False
-        retry_at, reason = self._silent.get(address, (now, ""))
-        if now < retry_at:
-            one.trouble, one.due_at = reason, retry_at
-            return True
-        one.due_at = now + self._interval
-        trouble = one.ask()
-        if trouble is not None:
-            run.note_trouble(trouble)
-            one.due_at = self._clock() + RETRY_INTERVALS * self._interval
-            if isinstance(trouble, SourceSilentError):
-                self._silent[address] = one.due_at, one.trouble
-        return True
+    def _ask_source(self, one: _Asked) -> None:
+        try:
+            one.last, one.trouble = one.source.look(), ""
+        except SourceError as error:
+            one.trouble, one.due_at = str(error), self._clock() + self._retry
+            if isinstance(error, SourceSilentError):
+                self._silent[one.source.address] = one.due_at, one.trouble
 
     def _report(self) -> None:
-        self.latest = SourceReport(
+        report = SourceReport(
             at=self._clock(),
             looks={key: looks for key, run in self._runs.items() if (looks := run.looks)},
             unreadable={key: reason for key, run in self._runs.items() if (reason := run.trouble)},
         )
-        self._on_report()
+        known = self.latest or SourceReport(report.at)
+        if (report.looks, report.unreadable) != (known.looks, known.unreadable):
+            self.latest = report
+            self._on_report()
 
 
 class _Asked:
@@ -156,16 +159,6 @@ class _Asked:
         self.last: SourceLook | None = None
         self.trouble = ""
 
-    def ask(self) -> SourceError | None:
-        """Look once; the error where it did not answer."""
-        try:
-            self.last = self.source.look()
-        except SourceError as error:
-            self.trouble = str(error)
-            return error
-        self.trouble = ""
-        return None
-
 
 class _Run:
     """The sources of one run, once they are known."""
@@ -175,8 +168,9 @@ class _Run:
     def __init__(self) -> None:
         self.asked: dict[int, _Asked] = {}
         self._met = False
+        self._meet_at = 0.0
         self._refusal = ""
-        self._warned = False
+        self._logged = False
 
     @property
     def looks(self) -> dict[int, SourceLook]:
@@ -189,27 +183,24 @@ class _Run:
         troubles = [self._refusal, *(one.trouble for one in self.asked.values())]
         return "; ".join(dict.fromkeys(text for text in troubles if text))
 
-    def meet(self, sources: Sources) -> bool:
-        """Find the sources; a dead run that cannot tell them now never will."""
-        if self._met:
-            return True
+    def meet(self, sources: Sources, now: float, retry: float) -> None:
+        """Find the sources, unless that is done; a dead run that has none now never will."""
+        if self._met or now < self._meet_at:
+            return
         try:
-            found = sources.open(self.query)
+            found, self._refusal = sources.open(self.query), ""
         except SourceError as error:
-            self._refusal, found = str(error), {}
-            self.note_trouble(error)
-        if found is None:
-            self._met = not self.query.alive
-            return self._met
-        self._met = True
-        self.asked = {index: _Asked(source) for index, source in found.items()}
-        return True
+            self._refusal, self._meet_at = str(error), now + retry
+            return
+        self._met = found is not None or not self.query.alive
+        self.asked = {index: _Asked(source) for index, source in (found or {}).items()}
 
-    def note_trouble(self, error: SourceError) -> None:
-        """Say once of a run that somebody does not answer."""
-        if not self._warned:
-            log.warning("querypulse: cannot ask the sources of %s: %s", self.query.base_name, error)
-        self._warned = True
+    def note_trouble(self) -> None:
+        """Log once that somebody does not answer, until all do."""
+        if self.trouble and not self._logged:
+            name = self.query.base_name
+            log.warning("querypulse: cannot ask the sources of %s: %s", name, self.trouble)
+        self._logged = bool(self.trouble)
 
     def close(self) -> None:
         for one in self.asked.values():

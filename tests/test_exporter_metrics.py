@@ -34,9 +34,17 @@ MONITOR_METRICS = {
     "internal_errors_total", "driver_heartbeat_timestamp_seconds",
     "driver_needed_timestamp_seconds",
 }  # fmt: skip
+SOURCE_METRICS = {
+    "lag_offsets", "lag_reported_offsets", "lag_seconds", "asked_timestamp_seconds",
+    "backlog_files", "backlog_bytes",
+}  # fmt: skip
+TOPIC_METRICS = {"lag_offsets", "lag_seconds"}
 CATALOGUE = (
     {f"spark_streaming_query_{name}" for name in QUERY_METRICS}
-    | {"spark_streaming_source_lag_offsets"}
+    | {f"spark_streaming_source_{name}" for name in SOURCE_METRICS}
+    | {f"spark_streaming_topic_{name}" for name in TOPIC_METRICS}
+    | {"spark_streaming_partition_lag_offsets"}
+    | {f"spark_streaming_topic_retention_{name}" for name in ("used_ratio", "left_seconds")}
     | {f"querypulse_{name}" for name in MONITOR_METRICS}
 )
 
@@ -94,6 +102,39 @@ def test_figures_split_by_one_more_label():
     assert of_query(shown, "dead", "terminations_total") == {
         ("failed",): 1, ("stopped",): 0, ("completed",): 0,
     }  # fmt: skip
+
+
+def test_a_topic_shows_how_much_of_its_retention_is_used_up_and_left():
+    """The first waiting record was written at 40 s of 100, and 600 s are kept."""
+    used = values(
+        full_board(), "spark_streaming_topic_retention_used_ratio", app="shop", query="busy"
+    )
+    left = values(
+        full_board(), "spark_streaming_topic_retention_left_seconds", app="shop", query="busy"
+    )
+
+    assert used == {("0", "t"): pytest.approx(0.1)}
+    assert left == {("0", "t"): pytest.approx(540)}
+
+
+def test_a_topic_shows_its_worst_partition():
+    story = Story().started(at=0)
+    since = {"t/0": 10, "t/1": 40}
+    ends = {
+        name: dict.fromkeys(since, value)
+        for name, value in (("committed", 5), ("earliest", 0), ("latest", 9))
+    }
+    shown = board(story.ask(at=60, **ends, since=since, keeps=600))
+
+    assert values(shown, "spark_streaming_topic_retention_left_seconds") == {
+        ("shop", "a", "0", "t"): pytest.approx(510)
+    }
+
+
+def test_a_topic_of_which_nobody_knows_what_it_keeps_has_no_series():
+    shown = board(Story().started(at=0).ask(at=60, committed=5))
+
+    assert values(shown, "spark_streaming_topic_retention_used_ratio") == {}
 
 
 def test_a_source_goes_by_its_index_and_one_without_lag_is_left_out():

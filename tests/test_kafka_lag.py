@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import threading
 import time
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
-from support.connectors import PATIENCE_SECONDS
-from support.queries import Trap, start, until
+import requests
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import NewTopic
+from prometheus_client.parser import text_string_to_metric_families
+from support.connectors import PATIENCE_SECONDS, Kafka
+from support.queries import Trap, commits, shown, start, until
 
 from querypulse.listener.fold import begin
+from querypulse.listener.source_reader import SourceSilentError
 from querypulse.listener.source_report import topic_of
 from querypulse.listener.spark_sources import SparkSources
 
+OURS = {"app", "query"}
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
@@ -71,8 +77,8 @@ def held(spark, kafka):
         one.close()
 
 
-def ends(kafka, look, isolation="read_uncommitted"):
-    """The broker's own figure for each partition, by another client."""
+def ends(kafka, partitions, isolation="read_uncommitted"):
+    """The broker's own figures, beginning and end, for each partition, by another client."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -85,7 +91,7 @@ def ends(kafka, look, isolation="read_uncommitted"):
             key: consumer.get_watermark_offsets(
                 TopicPartition(topic_of(key), int(key.rpartition("/")[2])), PATIENCE_SECONDS
             )
-            for key in look.committed
+            for key in partitions
         }
     finally:
         consumer.close()
@@ -96,7 +102,9 @@ def test_where_a_query_stands_is_told_as_the_broker_has_it(held, kafka):
     look = one.look()
 
     assert look.lag_offsets == 0
-    assert ends(kafka, look) == {key: (look.earliest[key], look.latest[key]) for key in look.latest}
+    assert ends(kafka, look.committed) == {
+        key: (look.earliest[key], look.latest[key]) for key in look.latest
+    }
     assert look.committed == look.latest == {f"{one.topics[0]}/0": 2, f"{one.topics[0]}/1": 2}
     assert look.waiting_since == {}
     assert look.description == f"KafkaV2[Subscribe[{one.topics[0]}]]"
@@ -148,7 +156,8 @@ def test_the_markers_of_transactions_are_no_lag(held, kafka, isolation):
     look = one.look()
 
     assert (
-        ends(kafka, look, isolation)[f"{one.topics[0]}/0"][1] == look.latest[f"{one.topics[0]}/0"]
+        ends(kafka, look.committed, isolation)[f"{one.topics[0]}/0"][1]
+        == look.latest[f"{one.topics[0]}/0"]
     )
     assert look.waiting_since == {}
 
@@ -170,18 +179,44 @@ def test_an_aborted_transaction_does_not_wait_for_who_reads_committed_ones(held,
 
 
 def test_what_compaction_took_does_not_wait(held, kafka):
-    config = {
+    compacted = {
         "cleanup_policy": "compact",
         "segment_ms": "100",
         "min_cleanable_dirty_ratio": "0.01",
         "max_compaction_lag_ms": "100",
     }
-    one = held(config=config)
-    one.hang()
-    look = one.look()
+    topic = kafka.topic(**compacted)
+    kafka.produce(topic, ["a"], key="k")
+    one = held(topic, first=())
+    one.trap.hold.set()
+    kafka.produce(topic, ["b"] * 20, key="k")
+    assert one.trap.held.wait(PATIENCE_SECONDS)
+    ended = _compacted(kafka, topic, 20)
 
+    look = one.look()
+    assert (look.committed, look.latest) == ({f"{topic}/0": 1}, {f"{topic}/0": ended})
+    assert look.lag_offsets == ended - 20
     assert look.retention_seconds == {}
-    assert look.lag_offsets == 1
+
+
+def _compacted(kafka, topic, offset):
+    """Write until what lies before an offset is gone; the end offset then."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "x"})
+    ended = 21
+
+    def gone():
+        nonlocal ended
+        kafka.produce(topic, ["c"], key="k")
+        ended += 1
+        consumer.assign([TopicPartition(topic, 0, 1)])
+        message = consumer.poll(1)
+        return message is not None and message.offset() >= offset
+
+    try:
+        until(gone, "compaction")
+    finally:
+        consumer.close()
+    return ended
 
 
 def test_a_new_partition_counts_from_the_first_commit_on(held, kafka):
@@ -201,7 +236,7 @@ def test_a_new_partition_counts_from_the_first_commit_on(held, kafka):
 def _produces(kafka, topic, partition):
     try:
         kafka.produce(topic, ["new"], partition=partition)
-    except Exception:
+    except KafkaException:
         return False
     return True
 
@@ -216,19 +251,215 @@ def test_a_deleted_topic_is_left_out_and_spoils_no_other(held, kafka):
 
     assert look.lag_by_partition == {f"{stays}/0": 1}
     assert look.untold == ""
-    assert time.monotonic() - began < 3
-    kafka.create(gone)
+    assert time.monotonic() - began < 5
+    assert gone not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics
+
+
+def test_a_topic_made_anew_has_no_lag_as_long_as_it_ends_before(held, kafka):
+    gone, stays = kafka.topic(), kafka.topic()
+    one = held(gone, stays, first=["a"] * 5, failOnDataLoss="false")
+    one.hang(stays)
+    kafka.delete(gone)
+    until(lambda: f"{gone}/0" not in one.look().latest, "it is gone")
+    until(lambda: _made_anew(kafka, gone), "it is there again")
     kafka.produce(gone, ["new"])
-    assert one.look().lag_by_partition == {f"{stays}/0": 1, f"{gone}/0": 0}
+
+    look = until(
+        lambda: (seen := one.look()) and f"{gone}/0" in seen.latest and seen, "there again"
+    )
+    assert look.lag_by_partition == {f"{stays}/0": 1, f"{gone}/0": 0}
+
+
+def _made_anew(kafka, topic):
+    try:
+        kafka.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_SECONDS)
+    except KafkaException:
+        return False
+    return True
 
 
 def test_how_long_records_are_kept_is_told_by_topic(held, kafka):
-    short, forever, sized = kafka.topic(retention_ms="60000"), kafka.topic(retention_ms="-1"), None
+    short, forever = kafka.topic(retention_ms="60000"), kafka.topic(retention_ms="-1")
     sized = kafka.topic(retention_ms="-1", retention_bytes="1000000")
-    compacted = kafka.topic(cleanup_policy="compact", retention_ms="60000")
-    one = held(short, forever, sized)
-    look = one.look()
+    look = held(short, forever, sized).look()
 
     assert look.retention_seconds == {short: 60.0}
     assert look.bounded_by_size == {sized}
-    assert compacted
+
+
+def test_a_broker_that_is_away_costs_a_few_seconds_and_is_asked_again(spark, tmp_path):
+    own = Kafka(tmp_path)
+    topic = own.topic()
+    own.produce(topic, ["a"])
+    one = Held(spark, own, [topic])
+    try:
+        one.hang()
+        assert one.look().lag_offsets == 1
+        own.broker.kill()
+        began = time.monotonic()
+        with pytest.raises(SourceSilentError, match="TimeoutException|Timeout") as silent:
+            one.look()
+        assert time.monotonic() - began < 8
+        assert len(str(silent.value)) < 250
+        own.broker.start()
+        own.produce(topic, ["b"])
+        assert until(lambda: _lag_or_none(one), "it answers") == 2
+    finally:
+        one.close()
+        own.close()
+
+
+def _lag_or_none(one):
+    try:
+        return one.look().lag_offsets
+    except SourceSilentError:
+        return None
+
+
+def test_who_was_asked_is_in_no_group_and_is_let_go_of(spark, held, kafka):
+    one = held()
+    one.hang()
+    one.look()
+    ours = f"querypulse-{one.query.runId[:8]}-0"
+    assert [name for name in threads(spark) if ours in name] == [
+        f"kafka-admin-client-thread | {ours}"
+    ]
+    groups = kafka.admin.list_consumer_groups().result(PATIENCE_SECONDS).valid
+    assert not [group.group_id for group in groups if "querypulse" in group.group_id]
+    for source in one.sources.values():
+        source.close()
+
+    until(lambda: not [name for name in threads(spark) if ours in name], "no thread is left")
+
+
+def threads(spark):
+    every = spark._jvm.java.lang.Thread.getAllStackTraces().keySet()
+    return [thread.getName() for thread in every]
+
+
+def test_a_reader_that_fetches_offsets_in_the_old_way_is_asked_in_ours(spark, held):
+    name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
+    spark.conf.set(name, "true")
+    try:
+        one = held()
+    finally:
+        spark.conf.unset(name)
+    one.hang()
+
+    assert one.look().lag_offsets == 1
+
+
+def test_a_continuous_query_is_asked_too(spark, kafka):
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"] * 3)
+    writer = kafka.stream(spark, topic).writeStream.format("noop").queryName("continuous")
+    query = writer.trigger(continuous="300 milliseconds").start()
+    known = begin(query.id, query.runId, query.name, 0.0)
+    sources = until(lambda: SparkSources(spark).open(known), "it has planned")
+    try:
+        until(lambda: sources[0].look().committed == {f"{topic}/0": 3}, "an epoch")
+        assert sources[0].look().lag_offsets == 0
+    finally:
+        sources[0].close()
+        query.stop()
+
+
+# -- through the sidecar ------------------------------------------------------------------------
+
+
+def test_after_its_death_lag_grows_as_the_brokers_own_figure(spark, kafka, watch):
+    topic = kafka.topic(partitions=2)
+    kafka.produce(topic, ["a"] * 10)
+    sidecar = watch(source_interval_seconds=0.5, lag_by_partition=True)
+    trap = Trap()
+    query = start(kafka.stream(spark, topic), "dead", trap)
+    query.processAllAvailable()
+    until(lambda: shown(sidecar, "dead").lag_offsets == 0, "nothing waits")
+    trap.die.set()
+    kafka.produce(topic, ["b"] * 3, partition=1)
+    until(lambda: shown(sidecar, "dead").state == "failed", "it died")
+    for number in (1, 2):
+        kafka.produce(topic, ["c"] * 5, partition=0)
+        until(lambda: shown(sidecar, "dead").lag_offsets == 3 + 5 * number, "the lag grows")
+
+    committed = query.lastProgress["sources"][0]["endOffset"][topic]
+    own = ends(kafka, {f"{topic}/{number}": offset for number, offset in committed.items()})
+    figures = metrics(sidecar, "dead")
+    assert figures["spark_streaming_source_lag_offsets", "0"] == 13
+    assert 13 == sum(end for _, end in own.values()) - sum(committed.values())
+    assert figures["spark_streaming_source_lag_reported_offsets", "0"] == 0
+    assert figures["spark_streaming_topic_lag_offsets", "0", topic] == 13
+    by_partition = {number: own[f"{topic}/{number}"][1] - committed[number] for number in committed}
+    assert by_partition == {
+        number: figures["spark_streaming_partition_lag_offsets", number, "0", topic]
+        for number in committed
+    }
+    age = figures["spark_streaming_source_lag_seconds", "0"]
+    assert age == figures["spark_streaming_topic_lag_seconds", "0", topic]
+    assert 0 < age < PATIENCE_SECONDS
+    until(
+        lambda: metrics(sidecar, "dead")["spark_streaming_source_lag_seconds", "0"] > age + 1, "age"
+    )
+    assert sidecar.snapshot().monitor.sources_unread == {}
+
+
+def metrics(sidecar, query):
+    """Figures by name and label values, of one query."""
+    text = requests.get(f"{sidecar.url}/metrics", timeout=PATIENCE_SECONDS).text
+    return {
+        (
+            sample.name,
+            *(value for key, value in sorted(sample.labels.items()) if key not in OURS),
+        ): (sample.value)
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.labels.get("query") == query
+    }
+
+
+def test_a_stopped_query_is_asked_no_more(spark, kafka, watch):
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"])
+    sidecar = watch(source_interval_seconds=0.5)
+    query = start(kafka.stream(spark, topic), "stopped", Trap())
+    ours = f"querypulse-{query.runId[:8]}"
+    until(lambda: [name for name in threads(spark) if ours in name], "it is asked")
+    sidecar.expect_stop("stopped")
+    query.stop()
+
+    until(lambda: not [name for name in threads(spark) if ours in name], "it is let go of")
+
+
+def test_a_query_is_not_asked_about_where_the_settings_say_never(spark, kafka, watch):
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"])
+    sidecar = watch(source_interval_seconds=0)
+    query = start(kafka.stream(spark, topic), "unasked", Trap())
+    commits(sidecar, "unasked")
+    query.processAllAvailable()
+
+    assert not [
+        name
+        for name in threads(spark)
+        if name.startswith("kafka-admin") and query.runId[:8] in name
+    ]
+    assert ("spark_streaming_source_asked_timestamp_seconds", "0") not in metrics(
+        sidecar, "unasked"
+    )
+    assert not [
+        thread.name for thread in threading.enumerate() if thread.name == "querypulse-sources"
+    ]
+
+
+def test_closing_the_sidecar_lets_go_of_all_brokers(spark, kafka, watch):
+    topic = kafka.topic()
+    kafka.produce(topic, ["a"])
+    sidecar = watch(source_interval_seconds=0.5)
+    query = start(kafka.stream(spark, topic), "closed", Trap())
+    until(
+        lambda: [name for name in threads(spark) if query.runId[:8] in name and "admin" in name],
+        "asked",
+    )
+    sidecar.close()
+
+    assert not [name for name in threads(spark) if "querypulse" in name]

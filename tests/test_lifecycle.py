@@ -102,6 +102,19 @@ def test_all_that_is_open_is_shown_as_firing_and_nothing_else():
     assert [alert.name for alert in ward.lifecycle.alerts] == ["CommitStalled"]
 
 
+def test_an_alert_does_not_get_milder_while_it_is_open():
+    ward = Ward().play([(0, "a", "DataLossRisk!"), (10, "a", "DataLossRisk")], 60)
+
+    assert ward.incidents[0].severity == "critical"
+    assert [alert.labels["severity"] for alert in ward.lifecycle.alerts] == ["critical"]
+
+
+def test_an_alert_that_is_not_told_yet_has_the_newest_severity():
+    ward = Ward().play([(0, "a", "DataLossRisk!"), (1, "a", "DataLossRisk")], 60)
+
+    assert ward.incidents[0].severity == "warning"
+
+
 def test_an_alert_that_gets_worse_is_told_again():
     ward = Ward().play([WELL, (10, "a", "BatchSlow")], 20)
     ward.warnings = frozenset()
@@ -256,7 +269,7 @@ def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():
 
 # -- what an earlier driver without a spool may have left open --------------------------------
 
-NAMES = ["QueryFailed", "QueryGone", "QueryMissing", "CommitStalled", "OffsetStalled", "QueryFlapping"]  # fmt: skip
+NAMES = ["QueryFailed", "QueryGone", "QueryMissing", "CommitStalled", "OffsetStalled", "QueryFlapping", "DataLossRisk"]  # fmt: skip
 CLOSED = [f"a/{name}" for name in NAMES]
 DRIVER_CLOSED = ["*/QueryGone", "*/CommitStalled"]
 

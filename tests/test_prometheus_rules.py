@@ -167,7 +167,7 @@ MUTANTS = [
     ("BatchSlow", "tasks that finish", replaced("standstill_seconds)\n", "standstill_seconds) * 0\n")),
     ("BatchSlow", "the first batch", replaced("last_commit_timestamp_seconds", "watched")),
     ("QueryLagging", "the allowance", replaced("> on (app, query)", "> on (app, query) 0 *")),
-    ("QueryLagging", "falling", replaced("resets(", "0 * resets(")),
+    ("QueryLagging", "falling", replaced("max_over_time(", "0 * max_over_time(")),
     ("QueryLagging", "rising", replaced(" > spark_streaming_source_lag_offsets offset", " >= spark_streaming_source_lag_offsets offset")),
     ("QueryLagging", "commits", replaced(">= 3", ">= 0")),
     ("QueryLagging", "worse", replaced("stalled|")),

@@ -9,15 +9,17 @@ from hypothesis import strategies as st
 from support.ward import STATES, WALL, WARNINGS, Ward
 
 from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.lifecycle.inhibition import BESIDES
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.snapshot import Pause
 
 QUERIES = ("a", "b", "c", "d")
 DRIVER_NAMES = ("CommitStalled", "QueryGone", "MonitorBlind", "ListenerDeaf")
-OWN_NAMES = tuple(sorted(set(STATES) - {"ListenerDeaf", "MonitorBlind", "QueryFlapping"}))
+OWN_NAMES = tuple(sorted(set(STATES) - {"ListenerDeaf", "MonitorBlind"} - BESIDES))
 CONDITIONS = (
     *OWN_NAMES,
     *(f"{name}+QueryFlapping" for name in ("QueryFailed", "CommitStalled")),
+    *("DataLossRisk", "DataLossRisk!", "CommitStalled+DataLossRisk", "QueryFailed+DataLossRisk!"),
     *("QueryFlapping", "commits", "commits", "idle", "idle", "starts", "ends", "stopped"),
     *("completed", "forgotten", "expected"),
 )
@@ -133,12 +135,12 @@ def test_when_all_are_well_all_is_over_and_each_that_was_told_was_told_so_once(s
 
 
 @given(steps)
-def test_at_most_one_alert_of_a_query_is_open_besides_that_it_flaps(story):
+def test_at_most_one_alert_of_a_query_is_open_besides_what_stands_beside_it(story):
     watch = Watch()
     for step in story:
         watch.step(*step)
         alerts = watch.ward.lifecycle.alerts
-        own = [alert for alert in alerts if alert.name != "QueryFlapping"]
+        own = [alert for alert in alerts if alert.name not in BESIDES]
         each = Counter(alert.labels["query"] for alert in own)
         del each["*"]
         assert all(count == 1 for count in each.values()), each

@@ -85,6 +85,17 @@ def test_an_override_of_zero_is_one():
     assert overriding(a={"gone_grace_seconds": 0}).limits("a").gone_grace_seconds == 0
 
 
+def test_a_warning_that_would_come_after_what_is_critical_is_refused():
+    own = {"nightly*": QuerySettings(data_loss_critical_ratio=0.5)}
+
+    assert refused(wiring.policy, data_loss_warning_ratio=0.95) == (
+        "setting 'data_loss_warning_ratio' (0.95) must not be greater than "
+        "'data_loss_critical_ratio' (0.9)"
+    )
+    assert "of queries 'nightly*' (0.7)" in refused(wiring.policy, queries=own)
+    assert wiring.policy(Settings(data_loss_warning_ratio=0.5, queries=own)).overrides
+
+
 @pytest.mark.parametrize("name", ["Nightly_x", "my_nightly", ""])
 def test_a_pattern_matches_whole_names_and_minds_the_case(name):
     assert overriding(nightly_={"ignore": True}).limits(name).ignore is False

@@ -40,7 +40,7 @@ def check(case: Case) -> Finding | None:
     if not risks:
         return None
     worst = risks[0].exposure
-    critical = worst.lost or worst.used >= case.limits.data_loss_critical_ratio
+    critical = worst.used >= case.limits.data_loss_critical_ratio
     others = f"; {len(risks)} partitions in all" if len(risks) > 1 else ""
     reason = _told(risks[0], case) + others
     fate = "has lost data" if worst.lost else "is about to lose data"

@@ -24,9 +24,7 @@ def check(case: Case) -> Finding | None:
     if not case.is_running or not case.batches_come or len(rise) < MIN_POINTS:
         return None
     began, newest = _beginning(rise, case), rise[-1]
-    if began is None or newest.lag < began.lag * NOTABLE_RISE:
-        return None
-    if newest.lag - began.lag <= max(began.noise, newest.noise):
+    if began is None or not _rises(rise, began, case):
         return None
     reason = (
         f"lag rose from {began.lag:.0f} to {newest.lag:.0f} offsets in "
@@ -42,6 +40,16 @@ def check(case: Case) -> Finding | None:
         summary=f"Streaming query {case.label} falls behind: {reason}",
         evidence=evidence(case),
     )
+
+
+def _rises(rise: tuple[Point, ...], began: Point, case: Case) -> bool:
+    """By a notable share, in the later half too, by more than looks differ; still told."""
+    newest = rise[-1]
+    half = (began.at + newest.at) / 2
+    middle = [point for point in rise if point.at <= half][-1]
+    notable = newest.lag >= began.lag * NOTABLE_RISE
+    goes_on = newest.lag - middle.lag > max(middle.noise, newest.noise)
+    return notable and goes_on and case.watched_since(newest.at) <= case.trend_seconds / 2
 
 
 def _beginning(rise: tuple[Point, ...], case: Case) -> Point | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 from support.kafka_container import ContainerBroker
 
@@ -133,6 +133,11 @@ class Kafka:
         reader = spark.readStream.format("kafka").option("subscribe", topic)
         reader = reader.option("kafka.bootstrap.servers", self.bootstrap_servers)
         return reader.option("startingOffsets", "earliest").options(**options).load()
+
+    def forget(self, topic: str, before: int) -> None:
+        """Delete all that lies before an offset of the topic's first partition."""
+        edge = TopicPartition(topic, 0, before)
+        self.admin.delete_records([edge])[edge].result(PATIENCE_SECONDS)
 
     @staticmethod
     def _send(

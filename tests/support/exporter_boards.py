@@ -22,6 +22,7 @@ MONITOR = Monitor(
     events_dropped={"mailbox_full": 7},
     internal_errors={"worker": 1},
     probe_age_seconds=0.25,
+    sources_unread={"busy": "no answer from the broker"},
     deliveries={("webhook", "delivered"): 5, ("webhook", "transient"): 2},
     outbox_pending={"webhook": 1},
     alerts_lost={("pagerduty", "poison"): 1},
@@ -34,7 +35,14 @@ MONITOR = Monitor(
 
 
 def board(
-    story=None, *, now=100.0, expected=(), monitor=MONITOR, app="shop", overrides=()
+    story=None,
+    *,
+    now=100.0,
+    expected=(),
+    monitor=MONITOR,
+    app="shop",
+    overrides=(),
+    by_partition=True,
 ) -> Board:
     story = story or Story()
     judgement = story.judge(now, expected=expected, overrides=overrides)
@@ -50,6 +58,7 @@ def board(
         monitor=monitor,
         wall=WALL,
         expected=tuple(expected),
+        lag_by_partition=by_partition,
     )
 
 
@@ -71,7 +80,7 @@ def full_story() -> Story:
         late_rows=3,
         sources=(
             Source("KafkaV2[Subscribe[orders]]", 30.0),
-            Source("FileStreamSource[/in]", None),
+            Source("DeltaSource[/in]", None, backlog_files=8.0, backlog_bytes=3456.0),
             Source("KafkaV2[Subscribe[orders]]", 12.0),
         ),
     )

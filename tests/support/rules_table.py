@@ -210,6 +210,7 @@ STANDS = {"committed": end(100), "since": 100}
 BY_TIME = {"latest": end, "earliest": edge, "keeps": 1000}
 BY_SIZE = {"latest": end, "earliest": edge, "keeps": 604_800, "sized": True}
 UNSAID = {"latest": end, "earliest": edge}
+LAG_IS_FINE = {"lag_allowed_offsets": 1e9}
 HEALTHY = {"committed": end, "since": None}
 
 
@@ -238,6 +239,32 @@ def restarted(*, read):
     at_work = {"run": 2, "committed": lambda at: end(at - 60), "since": lambda at: at - 60}
     story.commit(run=2, batch=10, at=940).commit(run=2, batch=11, at=980)
     return asked(story, 945, 990, **BY_TIME, **at_work)
+def delta(version, index=-1, table="r"):
+    """Where Delta says a batch ended."""
+    return {"reservoirId": table, "reservoirVersion": version, "index": index}
+
+
+def on_table(*ends, reads, newest, every=10, first=10, batch=0, trigger=None):
+    """Query a commits one batch after another from a Delta table, which is looked at every 5 s."""
+    story = Story().started(at=0)
+    for number, end in enumerate(ends):
+        at = first + number * every
+        if trigger is not None:
+            story.probe(run(trigger=trigger, batch=batch + number), at=at - 6)
+        for look in (at - 5, at):
+            here, there = (
+                value[number] if isinstance(value, list) else value for value in (reads, newest)
+            )
+            story.table(at=look, read=here, end=there)
+        story.commit(batch=batch + number, at=at, sources=(source(end, rows=0),), input_rows=5)
+    return story
+
+
+def looked_at(story, *looks):
+    """The Delta table of query a at moments: (at, read, end)."""
+    for at, read, end in looks:
+        story.table(at=at, read=read, end=end)
+    return story
 
 
 CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
@@ -401,7 +428,25 @@ CASES = [
     ("stood, then moved", kafka(*[topic(5)] * 9, topic(9), latest=topic(9)), 105, {}, None, "running"),
     ("stood for some batches, then idle: the source holds back (minOffsetsPerTrigger)",
      kafka(*[topic(5)] * 5, latest=topic(9)).idle(at=290), 300, {}, None, "idle"),
+    ("its Delta table grows, it stands while another source drives its batches",
+     on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15))), 105, {}, "OffsetStalled", "stalled"),
+    ("its Delta table grows, and it follows", on_table(*(delta(n + 1) for n in range(10)), reads=list(range(10)), newest=list(range(1, 11))), 105, {}, None, "running"),
+    ("its Delta table is far ahead, and it reads file by file (maxFilesPerTrigger)",
+     on_table(*(delta(4, n) for n in range(10)), reads=4, newest=900), 105, {}, None, "running"),
+    ("its Delta table is quiet while another source drives its batches", on_table(*[delta(4)] * 10, reads=4, newest=4), 105, {}, None, "running"),
+    ("availableNow has read its Delta table as it was at its start, another source goes on, the table grows",
+     on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15)), trigger=AVAILABLE_NOW), 105, {}, None, "running"),
+    ("the first version after long quietness", on_table(*[delta(4)] * 10, reads=4, newest=[4] * 9 + [5]), 105, {}, None, "running"),
     # -- OffsetRewound ------------------------------------------------------------------------
+    ("its Delta table was replaced by a shorter one: it idles for ever (seen on Delta 4.4.0)",
+     looked_at(steady().idle(at=300), (110, 5, 5), (125, 5, 2), (190, 5, 2), (200, 5, 3)), 301, {}, "OffsetRewound", "rewound"),
+    ("its Delta table ends before it, but not for the window yet", looked_at(steady().idle(at=300), (240, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
+    ("its Delta table ended before it at the only look (nobody can ask since)", looked_at(steady().idle(at=300), (125, 5, 2)), 301, {}, None, "idle"),
+    ("its Delta table ended before it at one look, then no more (a listing that was late)",
+     looked_at(steady().idle(at=300), (110, 5, 2), (125, 5, 5), (290, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
+    ("its Delta table ends where it was read up to", looked_at(steady().idle(at=300), (110, 5, 5), (300, 5, 5)), 301, {}, None, "idle"),
+    ("started again on the table that replaced its own",
+     looked_at(looked_at(steady().idle(at=200), (110, 5, 2), (190, 5, 2)).ended(at=200).started(run=2, at=201).idle(run=2, at=300)), 301, {}, None, "idle"),
     ("an end offset went down and stays down (Burrow rule 2; a topic made anew)",
      kafka(topic(900), *(topic(n) for n in range(10)), latest=None), 105, {}, "OffsetRewound", "rewound"),
     ("a Delta table was restored to an older version, and stays there",
@@ -431,12 +476,13 @@ CASES = [
     ("the same while Spark reports none, its window shorter by pattern", at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240), 242, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "QueryLagging", "lagging"),
     ("every batch takes all there is; between commits as much comes again", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30)), 422, {}, None, "running"),
     ("looks drift against the batches: what came since the commit only seems to rise", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), look_every=15.2), 422, {}, None, "running"),
+    ("the lag at the broker rose once, when batches found their pace, and stands", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - min(t / 5, 30))), 422, {}, None, "running"),
     ("looks that come once per batch drift just so", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), look_every=60.5), 422, {}, None, "running"),
     ("batches get longer by no more than what comes between two looks", at_broker(lambda t: 100 * t, lambda t: 97 * t - 2000), 422, {}, None, "running"),
     ("the lag at the broker is huge and falls: catching up", at_broker(lambda t: 900_000 + 100 * t, lambda t: 300 * t), 422, {}, None, "running"),
     ("the lag at the broker rises, but is small", at_broker(lambda t: 100 + t, lambda t: 0.5 * t), 422, {}, None, "running"),
     ("a burst at the broker, worked off since", at_broker(lambda t: 100 * t + (90_000 if t > 150 else 0), lambda t: 100 * t + max(0, t - 160) * 300 - 1500), 422, {}, None, "running"),
-    ("nothing waits at the broker, whatever Spark reports", at_broker(lambda t: 100 * t, lambda t: 100 * (t + 60), spark_says=5000), 422, {}, None, "running"),
+    ("hardly anything waits at the broker, whatever Spark reports", at_broker(lambda t: 10 * t, lambda t: 10 * t, spark_says=5000), 422, {}, None, "running"),
     ("the lag at the broker rose, and then nobody answers for long", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, asked_until=200), 422, {}, None, "running"),
     ("lag is not known", kafka(*(topic(n) for n in range(8)), latest=None, every=50), 362, {}, None, "running"),
     ("lag rises, as much is allowed", lagging(*(2000 + 100 * n for n in range(7))), 372, {"lag_allowed_offsets": 50_000.0}, None, "running"),
@@ -449,6 +495,8 @@ CASES = [
     ("dies twice", dying(100, 150, alive_after=True), 160, {}, None, "running"),
     ("dies three times in half an hour", dying(100, 1000, 1900, alive_after=True), 1910, {}, None, "running"),
     ("died three times, well for ten minutes", dying(100, 150, 200, alive_after=True).commit(run=4, batch=9, at=840), 850, {}, None, "running"),
+    ("flapped once, and long after it dies of something else before it has recovered",
+     dying(100, 150, 200).started(run=4, at=1500).ended(run=4, at=1900, exception="java.io.IOException: gone"), 1901, {}, "QueryFailed", "failed"),
     ("a larger budget", dying(100, 150, 200, alive_after=True), 206, {"restart_budget": 5}, None, "running"),
     ("different batches fail over days (no poison)", dying(100, 5000, 9000, alive_after=True), 9010, {}, None, "running"),
     ("started a second time, which stops the first run (stopActiveRunOnRestart): its end comes late",
@@ -476,12 +524,17 @@ CASES = [
     ("hangs until the edge has passed it", near_the_edge(1300), 1300, {}, [("CommitStalled", "a"), ("DataLossRisk", "a")], "stalled"),
     ("commits, and the edge has passed it all the same (restarted after a long outage)",
      asked(steady(until=200), 195, 200, **BY_TIME, committed=end(-950), since=None), 200, {}, "DataLossRisk", "lagging"),
-    ("commits, but too slowly: 3/4 of the retention time, and growing", alive_at(400, behind=650, speed=0.5), 400, {}, "DataLossRisk", "lagging"),
-    ("commits, but too slowly for a topic that is bounded by size", alive_at(700, behind=650, speed=0.7, kept=BY_SIZE), 700, {}, "DataLossRisk", "lagging"),
+    ("commits, but too slowly: 3/4 of the retention time, and growing", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE, "DataLossRisk", "lagging"),
+    ("commits, but too slowly for a topic that is bounded by size", alive_at(700, behind=650, speed=0.7, kept=BY_SIZE), 700, LAG_IS_FINE, "DataLossRisk", "lagging"),
+    ("read as fast as data came, 3/4 of the retention behind, and has just died",
+     alive_at(400, behind=750).ended(at=401, exception=CONFLICT), 402, {}, [("QueryFailed", "a"), ("DataLossRisk", "a")], "failed"),
+    ("hangs, and its broker can be asked only since lately", near_the_edge(850, begin=830), 850, {}, [("CommitStalled", "a"), ("DataLossRisk", "a")], "stalled"),
+    ("caught up for a while, and loses ground again",
+     asked(asked(steady(until=700), 100, 400, **BY_TIME, **reader(begins=990, speed=2.0)), 415, 700, **BY_TIME, **reader(begins=690, speed=0.5, since=400)), 700, LAG_IS_FINE, "DataLossRisk", "lagging"),
     ("reads on, but one partition stands, near its edge",
      asked(steady(until=850), 100, 850, keeps=1000, committed=lambda at: {"t/0": end(100), "t/1": end(at)},
            earliest=lambda at: {"t/0": edge(at), "t/1": edge(at)}, latest=lambda at: {"t/0": end(at), "t/1": end(at)}, since={"t/0": 100}),
-     850, {}, "DataLossRisk", "lagging"),
+     850, LAG_IS_FINE, "DataLossRisk", "lagging"),
     ("catches up from the beginning of all that is kept", alive_at(400, behind=990, speed=2.0), 400, {}, None, "running"),
     ("catches up, and the topic is bounded by size", alive_at(700, behind=990, speed=1.3, kept=BY_SIZE), 700, {}, None, "running"),
     ("catches up faster than the edge, which goes in leaps", alive_at(407, behind=900, speed=1.2, kept=UNSAID), 407, {}, None, "running"),
@@ -508,6 +561,11 @@ CASES = [
     ("has been watched for less than the window", asked(steady(until=200), 155, 200, **BY_TIME, **reader(begins=880, speed=0.1)), 200, {}, None, "running"),
     ("near the edge when it was last seen, and it has gone on since: nobody knows",
      steady(alive_at(400, behind=650, speed=0.5), until=900), 900, {}, None, "running"),
+    ("its broker has been silent for long, it went on, and then it died: nobody knows where it stood",
+     steady(alive_at(400, behind=650, speed=0.5), until=900).ended(at=901, exception=CONFLICT), 905, {}, "QueryFailed", "failed"),
+    ("since when records wait is known only lately",
+     asked(steady(until=400), 100, 400, **BY_TIME, committed=reader(begins=750, speed=0.9)["committed"], since=lambda at: None if at < 380 else at - 780),
+     400, LAG_IS_FINE, None, "running"),
     ("records without sensible times, of a query that gets on",
      asked(steady(until=900), 15, 900, latest=end, earliest=0, keeps=1000, committed=lambda at: end(at - 10), since=0), 900, {}, None, "running"),
     ("records with times in the future", asked(steady(until=900), 15, 900, latest=end, earliest=0, keeps=1000, committed=lambda at: end(at - 10), since=9e9), 900, {}, None, "running"),
@@ -522,7 +580,7 @@ CASES = [
     ("the application has stopped", near_the_edge(900, story=steady().probe(run(), at=100).probe(at=101, context=STOPPED)), 900, {}, None, "stopped"),
     ("availableNow, finished", near_the_edge(900, story=Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2)), 900, {}, None, "completed"),
     ("in danger, but ignored", dead_at(850), 850, {"overrides": [("a", {"ignore": True})]}, None, "failed"),
-    ("may use up more of it", alive_at(400, behind=650, speed=0.5), 400, {"overrides": [("a", {"data_loss_warning_ratio": 0.95, "data_loss_critical_ratio": 0.99})]}, None, "running"),
+    ("may use up more of it", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE | {"data_loss_warning_ratio": 0.95, "data_loss_critical_ratio": 0.99}, None, "running"),
     ("started again after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("QueryFailed", "a"), ("DataLossRisk", "a")], "failed"),
     ("started again after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
     # -- WatermarkStuck -----------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A story is a list of (second, query, condition). A condition is the names of what is found of
 the query from then on, joined by ``+``, ``QueryMissing`` being found of one that nobody has
-seen; or one of
+seen, and ``!`` marking a warning that has become critical; or one of
 
 * ``commits``: a batch every 5 s; ``idle``: proven idle every second; alone, it is well;
 * ``starts``: alive, and no sign of it yet;
@@ -36,13 +36,15 @@ STATES = {
     "QueryFlapping": State.FLAPPING,
     "OffsetRewound": State.REWOUND,
     "BatchSlow": State.SLOW,
+    "DataLossRisk": State.LAGGING,
     "QueryLagging": State.LAGGING,
     "WatermarkStuck": State.LAGGING,
     "ListenerDeaf": State.RUNNING,
     "MonitorBlind": State.RUNNING,
 }
 WARNINGS = frozenset({
-    "OffsetRewound", "BatchSlow", "QueryLagging", "WatermarkStuck", "ListenerDeaf", "MonitorBlind",
+    "DataLossRisk", "OffsetRewound", "BatchSlow", "QueryLagging", "WatermarkStuck",
+    "ListenerDeaf", "MonitorBlind",
 })  # fmt: skip
 CALM_STATES = {
     "commits": State.RUNNING,
@@ -130,22 +132,22 @@ class Ward:
     def _findings(self) -> list[Finding]:
         return [
             Finding(
-                alertname=name,
+                alertname=name.rstrip("!"),
                 query=query,
                 severity=Severity.WARNING if name in self.warnings else Severity.CRITICAL,
-                state=STATES[name],
+                state=STATES[name.rstrip("!")],
                 reason=self.reason,
                 summary=f"{query} is sick",
                 evidence={"at": f"{self.now:g}"},
             )
             for query, what in self._conditions.items()
             for name in what.split("+")
-            if name in STATES
+            if name.rstrip("!") in STATES
         ]
 
     def _verdicts(self) -> dict[str, Verdict]:
         return {
-            query: Verdict(CALM_STATES.get(what) or STATES[what.split("+")[0]])
+            query: Verdict(CALM_STATES.get(what) or STATES[what.split("+")[0].rstrip("!")])
             for query, what in self._conditions.items()
             if query != WHOLE_DRIVER
         }

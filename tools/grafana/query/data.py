@@ -6,10 +6,13 @@ from tools.grafana.fields import Json, fixed, target_lines
 from tools.grafana.links import runbook
 from tools.grafana.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY
 from tools.grafana.panels import drawn, graph
-from tools.grafana.promql import age, each, per_second, query, source
+from tools.grafana.promql import age, each, per_second, query, source, topic
 
 THIRD = (8, 8)
+HALF = (12, 8)
 QUARTER = (6, 8)
+LEGEND = "{{query}}: {{topic}}"
+NOBODY_TO_ASK = "no broker tells of its sources"
 
 
 def rates() -> Json:
@@ -39,17 +42,57 @@ def rates() -> Json:
 
 def lag() -> Json:
     """What waits, by source."""
-    waiting = each(source("lag_offsets"), by="app, query, source")
+    by = "app, query, source"
     return graph(
         "Lag by source",
-        "Offsets that waited in each source after the last batch, by the source's place in the "
-        f"query. Good: small, or falling. Rising without an end: {runbook('QueryLagging')}; "
-        f"standing, while nothing is committed: {runbook('OffsetStalled')}.",
-        [drawn(waiting, "{{query}}: source {{source}}")],
+        "Offsets that wait in each source, by its place in the query: as the broker has it where "
+        "it can be asked, also while the query hangs or is dead. *Spark's* is of the moment the "
+        "last batch was planned, 0 where nothing limits a batch. Good: small, or falling. Rising "
+        f"without an end: {runbook('QueryLagging')}; standing, while nothing is committed: "
+        f"{runbook('OffsetStalled')}.",
+        [
+            drawn(each(source("lag_offsets"), by=by), "{{query}}: source {{source}}"),
+            drawn(each(source("lag_reported_offsets"), by=by), "{{query}}: {{source}}, Spark's"),
+        ],
         THIRD,
         unit="short",
         at_least=1,
         empty="its sources do not tell their lag",
+        overrides=[target_lines("B", color=fixed(GREY))],
+    )
+
+
+def lag_of_topics() -> Json:
+    """What waits, by topic."""
+    return graph(
+        "Lag by topic",
+        "Offsets that wait in each topic, as the broker has it. One topic of many: more comes "
+        "there, or its partitions are too few.",
+        [drawn(each(topic("lag_offsets"), by="app, query, topic", how="sum"), LEGEND)],
+        HALF,
+        unit="short",
+        at_least=1,
+        empty=NOBODY_TO_ASK,
+    )
+
+
+def age_of_what_waits() -> Json:
+    """For how long the first record has waited."""
+    asked = age(source("asked_timestamp_seconds"), by="app, query, source")
+    return graph(
+        "Age of what waits",
+        "How long the first record that the query has not read has waited, by the record's own "
+        "time: what a reader of the results misses. Good: a few seconds. *asked* is how long ago "
+        "the broker last answered: if it climbs, nobody knows.",
+        [
+            drawn(each(topic("lag_seconds"), by="app, query, topic"), LEGEND),
+            drawn(each(source("lag_seconds"), by="app, query, source"), "{{query}}: {{source}}"),
+            drawn(asked, "{{query}}: {{source}}, asked"),
+        ],
+        HALF,
+        unit="s",
+        empty=NOBODY_TO_ASK,
+        overrides=[target_lines("C", color=fixed(GREY))],
     )
 
 

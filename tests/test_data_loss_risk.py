@@ -1,0 +1,95 @@
+"""How loudly it is told that data is in danger, and in which words."""
+
+from __future__ import annotations
+
+import pytest
+from support.rules_table import BY_SIZE, BY_TIME, dead_at, near_the_edge
+
+from querypulse.alerting.finding import Severity
+from querypulse.alerting.rules.data_loss_risk import span
+
+
+def danger(story, now, **settings):
+    return next(
+        (one for one in story.judge(now, **settings).findings if one.alertname == "DataLossRisk"),
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("now", "severity"),
+    [(799, None), (801, "warning"), (999, "warning"), (1001, "critical"), (1201, "critical")],
+)
+def test_a_danger_grows_with_time(now, severity):
+    """The first waiting record was written at 100 s, and 1000 s are kept."""
+    found = danger(near_the_edge(now), now)
+
+    assert (found.severity.value if found is not None else None) == severity
+
+
+def test_shares_are_settings_of_each_query():
+    allowed = {"data_loss_warning_ratio": 0.1, "data_loss_critical_ratio": 0.2}
+
+    assert danger(dead_at(250), 250, overrides=[("a", allowed)]).severity is Severity.WARNING
+    assert danger(dead_at(350), 350, overrides=[("a", allowed)]).severity is Severity.CRITICAL
+    assert danger(dead_at(350), 350, overrides=[("b", allowed)]) is None
+
+
+def test_it_says_how_old_the_first_waiting_record_is_and_how_much_time_is_left():
+    found = danger(dead_at(850), 850)
+
+    assert found.reason == (
+        "t/0: 75% of its retention time is used up, the first waiting record is 12 min old, "
+        "4 min left at least"
+    )
+    assert found.summary == f"Streaming query a is about to lose data: {found.reason}"
+
+
+def test_it_says_how_far_behind_the_edge_is():
+    found = danger(dead_at(850, kept=BY_SIZE), 850)
+
+    assert found.reason == (
+        "t/0: 71% of all that is kept waits, the edge is 3000 offsets behind, 4 min left at least"
+    )
+
+
+def test_it_says_what_is_lost():
+    found = danger(dead_at(1300), 1300)
+
+    assert found.severity is Severity.CRITICAL
+    assert found.reason == (
+        "t/0: 1000 offsets were deleted before they were read (committed 101000, kept from 102000)"
+    )
+    assert found.summary == f"Streaming query a has lost data: {found.reason}"
+
+
+def test_the_worst_partition_is_told_and_the_others_counted():
+    both = {"t/0": 100, "t/1": 60}
+    committed = {"t/0": 101_000, "t/1": 100_600}
+    ends = {
+        name: (lambda at, said=BY_TIME[name]: dict.fromkeys(both, said(at)))
+        for name in ("latest", "earliest")
+    }
+    found = danger(dead_at(850, **ends, committed=committed, since=both), 850)
+
+    assert found.reason.startswith("t/1: 79% of its retention time is used up")
+    assert found.reason.endswith("; 2 partitions in all")
+    assert [line.partition(":")[0] for line in found.evidence["retention"].splitlines()] == [
+        "t/1",
+        "t/0",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (0, "0 s"),
+        (119, "119 s"),
+        (600, "10 min"),
+        (7100, "118 min"),
+        (36_000, "10.0 h"),
+        (604_800, "7.0 d"),
+    ],
+)
+def test_a_span_is_told_in_the_unit_that_people_use(seconds, told):
+    assert span(seconds) == told

@@ -1,0 +1,140 @@
+"""What /metrics and /status say of lag: the broker's word where there is one, and no old word."""
+
+from __future__ import annotations
+
+import pytest
+from support.exporter_boards import WALL, board
+from support.exporter_exposition import values
+from support.story import CONFLICT, Story, progress, source
+
+from querypulse.exporter.status import status
+from querypulse.listener.source_report import SourceLook, SourceReport
+
+NOW = 100.0
+OFFSETS = "spark_streaming_source_lag_offsets"
+SECONDS = "spark_streaming_source_lag_seconds"
+
+
+def seen(at, committed, latest, since=None):
+    """A look at topic t, on the clock of the board."""
+    ages = {} if since is None else {"t/0": WALL - NOW + since}
+    ends = {"t/0": latest}
+    return SourceLook(
+        "Kafka", {"t/0": committed}, {"t/0": 0}, ends, ages, at=at, wall=WALL - NOW + at
+    )
+
+
+def asked(story, *looks, trouble=""):
+    unreadable = {"a-1": trouble} if trouble else {}
+    story.state.ask(SourceReport(0.0, {"a-1": dict(enumerate(looks))}, unreadable))
+    return story
+
+
+def committed_at(at, *, end=5, latest=5, sources=1):
+    story = Story().started("a", at=1)
+    told = tuple(source({"t": {"0": end}}, {"t": {"0": latest}}) for _ in range(sources))
+    story.state.hear(progress("a", batch=1, sources=told), at)
+    return story
+
+
+def lag(story, name=OFFSETS, now=NOW):
+    return values(board(story, now=now), name, app="shop", query="a")
+
+
+def test_the_brokers_figure_stands_in_for_sparks_which_stays_beside_it():
+    story = asked(committed_at(10, end=5, latest=8), seen(90, 5, 50))
+
+    assert lag(story) == {("0",): 45}
+    assert lag(story, "spark_streaming_source_lag_reported_offsets") == {("0",): 3}
+
+
+def test_a_source_of_which_nobody_can_be_asked_shows_sparks_figure():
+    story = asked(committed_at(10, end=5, latest=8, sources=2), seen(90, 5, 50))
+
+    assert lag(story) == {("0",): 45, ("1",): 3}
+    assert status(board(story, now=NOW)).queries[0].lag_offsets == 48
+
+
+def test_the_age_of_what_waits_grows_with_the_clock_while_nothing_is_committed():
+    story = asked(committed_at(10), seen(50, 5, 50, since=40))
+
+    assert lag(story, SECONDS) == {("0",): 60}
+    assert status(board(story, now=NOW)).queries[0].lag_seconds == 60
+
+
+def test_after_a_commit_the_age_is_that_of_the_last_look():
+    """What waited then may have been read since."""
+    story = asked(committed_at(10), seen(50, 5, 50, since=40))
+    story.commit("a", batch=2, at=60)
+
+    assert lag(story, SECONDS) == {("0",): 10}
+
+
+def test_the_lag_of_a_dead_query_goes_on_growing():
+    story = asked(committed_at(10), seen(20, 5, 6, since=15)).ended("a", at=25, exception=CONFLICT)
+    first = lag(story), lag(story, SECONDS)
+    asked(story, seen(90, 5, 500, since=15))
+
+    assert first == ({("0",): 1}, {("0",): 85})
+    assert (lag(story), lag(story, SECONDS)) == ({("0",): 495}, {("0",): 85})
+
+
+def test_nothing_waits_for_no_time_and_an_unknown_time_is_absent():
+    nothing, unknown = (
+        asked(committed_at(10), seen(90, 5, 5)),
+        asked(committed_at(10), seen(90, 5, 6)),
+    )
+
+    assert lag(nothing, SECONDS) == {("0",): 0}
+    assert lag(unknown, SECONDS) == {}
+    assert lag(unknown) == {("0",): 1}
+
+
+def test_a_record_from_the_future_has_not_waited():
+    assert lag(asked(committed_at(10), seen(90, 5, 6, since=500)), SECONDS) == {("0",): 0}
+
+
+def test_a_broker_that_is_silent_for_a_moment_keeps_its_figure():
+    story = asked(committed_at(10), seen(90, 5, 50), trouble="no answer")
+
+    assert lag(story) == {("0",): 45}
+
+
+def test_what_a_silent_broker_said_long_ago_is_no_figure_and_sparks_is_none_either():
+    story = asked(committed_at(10, end=5, latest=8), seen(20, 5, 50, since=15), trouble="no answer")
+    shown = board(story, now=300.0)
+
+    assert values(shown, OFFSETS, app="shop", query="a") == {}
+    assert values(shown, SECONDS, app="shop", query="a") == {}
+    assert values(shown, "spark_streaming_topic_lag_offsets", app="shop", query="a") == {}
+    asked_at = values(
+        shown, "spark_streaming_source_asked_timestamp_seconds", app="shop", query="a"
+    )
+    assert asked_at == {("0",): WALL - NOW + 20}
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_looks_are_as_old_as_the_interval_allows_while_the_broker_answers(answers):
+    story = asked(committed_at(10), seen(20, 5, 50), trouble="" if answers else "no answer")
+
+    assert bool(values(board(story, now=600.0), OFFSETS, app="shop", query="a")) is answers
+
+
+def test_topics_have_a_figure_each_and_what_has_no_topic_has_none():
+    topics = SourceLook(
+        "Kafka", {"t/0": 1, "t/1": 1, "u/0": 1}, {}, {"t/0": 3, "t/1": 4, "u/0": 1}, at=90
+    )
+    table = SourceLook("Delta", {"": 1}, {}, {"": 4}, at=90)
+    story = asked(committed_at(10), topics, table)
+
+    assert lag(story, "spark_streaming_topic_lag_offsets") == {("0", "t"): 5, ("0", "u"): 0}
+    assert lag(story) == {("0",): 5, ("1",): 3}
+
+
+def test_partitions_have_a_figure_on_request_only():
+    table = SourceLook("Delta", {"": 1}, {}, {"": 4}, at=90)
+    story = asked(committed_at(10), seen(90, 5, 50), table)
+    name = "spark_streaming_partition_lag_offsets"
+
+    assert list(lag(story, name).values()) == [45]
+    assert values(board(story, by_partition=False), name, app="shop", query="a") == {}

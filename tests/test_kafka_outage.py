@@ -1,0 +1,67 @@
+"""A broker is killed and comes back while we watch: the stall is told, and that it is over."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support import connectors
+from support.queries import commits, rate, shown, start, until
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+
+SETTINGS = {
+    "source_interval_seconds": 0.5,
+    "stall_floor_seconds": 4.0,
+    "stall_tolerance": 0.0,
+    "start_grace_seconds": 20.0,
+}
+IMPATIENT = {
+    "kafka.default.api.timeout.ms": "1500",
+    "kafka.request.timeout.ms": "1000",
+    "fetchOffset.numRetries": "1",
+}
+"""Such a query dies in an outage; by Kafka's defaults it waits for minutes."""
+
+
+@pytest.fixture
+def mortal(tmp_path_factory):
+    """A broker of its own, to be killed."""
+    broker = connectors.Kafka(tmp_path_factory.mktemp("mortal"))
+    yield broker
+    broker.close()
+
+
+def test_an_outage_stalls_one_query_kills_another_and_is_over(
+    spark, mortal, watch, pages, tmp_path
+):
+    topic = mortal.topic()
+    mortal.produce(topic, ["a"])
+    sidecar = watch(**SETTINGS)
+    start(mortal.stream(spark, topic), "patient")
+    impatient = mortal.stream(spark, topic, **IMPATIENT)
+    start(impatient, "impatient", checkpoint=tmp_path / "impatient")
+    start(rate(spark), "elsewhere")
+    for name in ("patient", "impatient", "elsewhere"):
+        commits(sidecar, name)
+
+    mortal.broker.kill()
+    killed_at = time.monotonic()
+    dead = pages.wait_for("QueryFailed", "impatient", timeout=40)
+    stalled = pages.wait_for("CommitStalled", "patient", timeout=40)
+    assert stalled.annotations["reason"].startswith("source_hung: ")
+    assert "Timeout" in dead.annotations["reason"]
+    assert stalled.at - killed_at < 30
+    assert shown(sidecar, "elsewhere").state == "running"
+
+    mortal.broker.start()
+    start(impatient, "impatient", checkpoint=tmp_path / "impatient")
+    for name in ("CommitStalled", "patient"), ("QueryFailed", "impatient"):
+        pages.wait_for(*name, status="resolved", timeout=60)
+    mortal.produce(topic, ["b"])
+    until(lambda: shown(sidecar, "patient").state in {"running", "idle"}, "it is well")
+    until(lambda: shown(sidecar, "patient").lag_offsets == 0, "the broker is asked again")
+    assert {page.what for page in pages.pages} == {
+        ("CommitStalled", "patient"),
+        ("QueryFailed", "impatient"),
+    }

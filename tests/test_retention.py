@@ -1,0 +1,214 @@
+"""A retention edge is followed look by look, and what waits is measured against it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.story import look
+
+from querypulse.listener.exposure import exposures
+from querypulse.listener.retention import MAX_MOVES, MAX_POINTS, follow_edges
+
+DAY = 86_400.0
+
+
+def followed(*looks):
+    """The only partition of the only source, after the looks."""
+    known = {}
+    for one in looks:
+        known = follow_edges(known, {0: one})
+    return known[0].edges.get("t/0")
+
+
+def moving(*edges, every=10, committed=10_000, latest=20_000):
+    return [
+        look(at=number * every, committed=committed, earliest=edge, latest=latest)
+        for number, edge in enumerate(edges)
+    ]
+
+
+def exposed(*looks, now=None):
+    known = {}
+    for one in looks:
+        known = follow_edges(known, {0: one})
+    last = looks[-1]
+    return {
+        one.partition: one for one in exposures(last, known[0], last.at if now is None else now)
+    }
+
+
+# -- the edge ---------------------------------------------------------------------------------
+
+
+def test_an_edge_that_stands_has_not_moved():
+    assert followed(*moving(5, 5, 5)).moves == ()
+
+
+def test_each_move_is_kept_with_its_leap():
+    assert [(m.at, m.earliest, m.leap) for m in followed(*moving(0, 100, 100, 250)).moves] == [
+        (10, 100, 100),
+        (30, 250, 150),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edges", "now", "speed"),
+    [
+        ((0, 100), 10, None),
+        ((0, 100, 200), 20, 10),
+        ((0, 100, 200, 300), 30, 10),
+        ((0, 100, 200, 300), 39, 10),
+        ((0, 100, 200, 300), 60, 5),
+        ((0, 100, 200, 300), 4020, 0.05),
+    ],
+)
+def test_an_edge_is_as_fast_as_its_leaps_and_slower_when_one_is_overdue(edges, now, speed):
+    assert followed(*moving(*edges)).speed(now) == pytest.approx(speed)
+
+
+def test_an_edge_that_goes_back_is_another_topic():
+    assert followed(*moving(0, 100, 200, 5)).moves == ()
+    assert len(followed(*moving(0, 100, 200, 5)).points) == 1
+
+
+def test_another_source_under_the_same_index_begins_anew():
+    other = look(at=30, committed=5, earliest=300)
+    other = type(other)(
+        **{**{f: getattr(other, f) for f in other.__struct_fields__}, "description": "o"}
+    )
+
+    assert followed(*moving(0, 100, 200), other).moves == ()
+
+
+def test_a_look_that_was_seen_says_nothing_more():
+    (first, second) = moving(0, 100)
+
+    assert followed(first, second, second, first) == followed(first, second)
+
+
+def test_points_are_kept_while_something_waits():
+    assert len(followed(*moving(0, 0, 0)).points) == 3
+    caught_up = look(at=30, committed=20_000, latest=20_000)
+    assert followed(*moving(0, 0, 0), caught_up).points == ()
+    assert [
+        p.at for p in followed(caught_up, look(at=40, committed=20_000, latest=20_001)).points
+    ] == [40]
+
+
+def test_a_checkpoint_copied_back_has_no_past():
+    back = look(at=30, committed=9_000, latest=20_000)
+
+    assert [point.at for point in followed(*moving(0, 0, 0), back).points] == [30]
+
+
+def test_only_the_last_moves_are_kept():
+    assert [move.earliest for move in followed(*moving(*range(50))).moves] == list(range(42, 50))
+
+
+def test_what_was_not_found_out_leaves_what_was_known():
+    unknown = look(at=30, committed=10_000, earliest=None)
+
+    assert followed(*moving(0, 100), unknown) == followed(*moving(0, 100))
+    assert followed(look(at=1, committed=5, earliest=None)) is None
+
+
+def test_a_partition_that_the_query_does_not_read_any_more_is_forgotten():
+    assert followed(*moving(0, 100), look(at=30, committed={"t/1": 5}, earliest={"t/1": 0})) is None
+
+
+@given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50)), max_size=80))
+def test_what_is_kept_of_a_partition_is_bounded_and_in_order(steps):
+    at, looks = 0, []
+    for number, (committed, earliest, latest) in enumerate(steps):
+        at += 1
+        looks.append(look(at=number, committed=committed, earliest=earliest, latest=latest))
+    known = followed(*looks) if looks else None
+
+    if known is not None:
+        assert len(known.points) <= MAX_POINTS
+        assert len(known.moves) <= MAX_MOVES
+        assert [p.at for p in known.points] == sorted({p.at for p in known.points})
+        assert all(move.leap > 0 for move in known.moves)
+        assert (known.speed(at) or 0) >= 0
+
+
+def test_the_first_look_at_what_waits_is_never_thinned_away():
+    points = followed(*moving(*[0] * 500)).points
+
+    assert points[0].at == 0
+    assert points[-1].at == 4990
+
+
+# -- what waits -------------------------------------------------------------------------------
+
+
+def test_a_record_grows_old_and_goes_on_after_the_look():
+    looks = [look(at=at, committed=500, since=0, keeps=7 * DAY) for at in (DAY, 2 * DAY)]
+
+    assert exposed(*looks)["t/0"].used == pytest.approx(2 / 7)
+    assert exposed(*looks)["t/0"].left_seconds == 5 * DAY
+    assert exposed(*looks, now=6 * DAY)["t/0"].left_seconds == DAY
+    assert exposed(*looks, now=9 * DAY)["t/0"].used == 1.0
+    assert exposed(*looks, now=9 * DAY)["t/0"].left_seconds == 0.0
+
+
+def test_where_nothing_waits_all_of_the_retention_is_left():
+    (one,) = exposed(look(at=5, committed=1000, keeps=DAY)).values()
+
+    assert (one.used, one.left_seconds, one.lost) == (0.0, DAY, 0)
+
+
+def test_time_alone_counts_where_size_has_no_bound():
+    sized = {"since": 19, "keeps": DAY}
+    looks = moving(0, 100, 200)
+    by_time = look(at=20, committed=200, earliest=200, latest=1000, **sized)
+    by_both = look(at=20, committed=200, earliest=200, latest=1000, sized=True, **sized)
+
+    assert exposed(*looks[:2], by_time)["t/0"].used_by_offsets is None
+    assert exposed(*looks[:2], by_both)["t/0"].used_by_offsets == 1.0
+    assert exposed(*looks[:2], by_both)["t/0"].used_by_time == pytest.approx(1 / DAY)
+    assert exposed(*looks[:2], by_both)["t/0"].left_seconds == 0.0
+
+
+def test_by_offsets_it_is_what_waits_of_what_is_kept():
+    (one,) = exposed(*moving(0, 100, 200, committed=1200, latest=2200)).values()
+
+    assert one.used_by_offsets == 0.5
+    assert one.left_seconds == pytest.approx(100)
+
+
+def test_the_time_left_runs_down_between_the_leaps_of_the_edge():
+    looks = moving(0, 100, 200, committed=1200, latest=2200)
+
+    assert exposed(*looks, now=25)["t/0"].left_seconds == pytest.approx(95)
+
+
+def test_nothing_is_known_by_offsets_before_the_edge_has_moved():
+    assert exposed(*moving(0, 0, 0)) == {}
+
+
+def test_nothing_is_known_by_offsets_where_all_that_is_kept_goes_at_once():
+    assert exposed(*moving(0, 100, 200, committed=250, latest=300)) == {}
+
+
+def test_what_the_edge_has_passed_is_counted():
+    (one,) = exposed(look(at=5, committed=100, earliest=130)).values()
+
+    assert (one.lost, one.used, one.left_seconds) == (30, 1.0, 0.0)
+
+
+def test_a_record_of_the_future_is_not_old():
+    (one,) = exposed(look(at=5, committed=100, since=500, keeps=DAY)).values()
+
+    assert (one.used, one.left_seconds) == (0.0, DAY)
+
+
+def test_of_a_partition_that_did_not_answer_nothing_is_said():
+    looks = moving(0, 100, 200, committed=1200, latest=2200)
+
+    assert exposed(*looks, look(at=30, committed=1200, earliest=None, latest=None)) == {}
+
+
+def test_a_topic_made_anew_has_lost_nothing():
+    assert exposed(look(at=5, committed=900, earliest=0, latest=10)) == {}

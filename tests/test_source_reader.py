@@ -1,0 +1,282 @@
+"""The source reader asks whom it should, as often as it should, and waits for nobody's sake."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from support.clock import Clock
+from support.story import CONFLICT, Story, processing, run
+
+from querypulse.listener.probing import Context
+from querypulse.listener.source_reader import (
+    MAX_RUNS,
+    SourceError,
+    SourceReader,
+    SourceSilentError,
+    runs_to_ask,
+)
+from querypulse.listener.source_report import SourceLook
+
+INTERVAL = 15.0
+
+
+class FakeSource:
+    """Answers with how often it was asked, or as told."""
+
+    def __init__(self, clock, address="broker:9092") -> None:
+        self.address = address
+        self.clock = clock
+        self.asked: list[float] = []
+        self.error: Exception | None = None
+        self.takes = 0.0
+        self.closed = 0
+
+    def look(self):
+        self.asked.append(self.clock.now)
+        self.clock.now += self.takes
+        if self.error is not None:
+            raise self.error
+        return SourceLook("Kafka", {"t/0": len(self.asked)}, {}, {}, at=self.clock.now)
+
+    def close(self):
+        self.closed += 1
+
+
+class Desk:
+    """A reader on a fake clock, the story it reads runs from, and their sources by run id."""
+
+    def __init__(self, *queries):
+        self.clock = Clock()
+        self.story = Story()
+        self.sources = {}
+        self.announced = []
+        self.reader = SourceReader(
+            self,
+            lambda: self.story.state.snapshot(self.clock.now),
+            lambda: self.announced.append(self.reader.latest),
+            interval_seconds=INTERVAL,
+            meet_every_seconds=0,
+            clock=self.clock,
+        )
+        for name in queries:
+            self.begin(name)
+
+    def begin(self, name, number=1, **fields):
+        self.story.started(name, number, at=self.clock.now)
+        source = FakeSource(self.clock, **fields)
+        self.sources[f"{name}-{number}"] = {0: source}
+        return source
+
+    def open(self, query):
+        found = self.sources.get(query.run_id)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def step(self, *, at):
+        self.clock.now = at
+        self.reader.step()
+        return self.reader.latest
+
+
+def test_nobody_is_asked_before_a_query_is_there():
+    desk = Desk()
+
+    assert desk.step(at=1) is None
+    assert desk.announced == []
+
+
+def test_a_new_run_is_asked_at_once_and_then_once_in_each_interval():
+    desk = Desk("a")
+    source = desk.sources["a-1"][0]
+    for at in range(1, 40):
+        desk.step(at=at)
+
+    assert source.asked == [1, 16, 31]
+    assert len(desk.announced) == 3
+    assert desk.reader.latest.looks == {"a-1": {0: SourceLook("Kafka", {"t/0": 3}, {}, {}, at=31)}}
+    assert desk.reader.latest.unreadable == {}
+
+
+def test_a_run_whose_sources_are_not_known_yet_is_met_when_they_are():
+    desk = Desk("a")
+    source = desk.sources.pop("a-1")
+    assert desk.step(at=1) is None
+    desk.sources["a-1"] = source
+
+    assert set(desk.step(at=2).looks) == {"a-1"}
+
+
+def test_a_dead_run_of_unknown_sources_is_looked_up_once_and_never_again():
+    desk = Desk("a")
+    sources = desk.sources.pop("a-1")
+    desk.story.ended("a", at=1, exception=CONFLICT)
+    desk.step(at=2)
+    desk.sources["a-1"] = sources
+
+    assert desk.step(at=3) is None
+
+
+def test_a_run_without_anybody_to_ask_is_in_no_report():
+    desk = Desk("a", "b")
+    desk.sources["a-1"] = {}
+
+    assert set(desk.step(at=1).looks) == {"b-1"}
+    assert desk.reader.latest.unreadable == {}
+
+
+@pytest.mark.parametrize("how", ["failed", "vanished", "hung"])
+def test_a_run_that_should_go_on_is_asked_after_its_end(how):
+    desk = Desk("a")
+    source = desk.sources["a-1"][0]
+    desk.step(at=1)
+    if how == "failed":
+        desk.story.ended("a", at=2, exception=CONFLICT)
+    elif how == "vanished":
+        desk.story.probe(at=2)
+    else:
+        desk.story.probe(processing("a", batch=3), at=2)
+    desk.step(at=100)
+
+    assert source.asked == [1, 100]
+    assert not source.closed
+
+
+@pytest.mark.parametrize("how", ["stopped", "completed", "replaced", "driver stopped"])
+def test_a_run_that_is_over_is_let_go_of(how):
+    desk = Desk("a")
+    source = desk.sources["a-1"][0]
+    desk.step(at=1)
+    if how == "replaced":
+        desk.begin("a", 2)
+    elif how == "driver stopped":
+        desk.story.probe(at=2, context=Context.STOPPED_BY_APPLICATION)
+    else:
+        trigger = "OneTimeTrigger" if how == "completed" else "ProcessingTimeTrigger(0)"
+        desk.story.probe(run("a", trigger=trigger, active=False), at=2)
+    report = desk.step(at=100)
+
+    assert source.asked == [1]
+    assert source.closed == 1
+    assert "a-1" not in report.looks
+
+
+def test_the_report_forgets_who_was_let_go_of_at_once():
+    desk = Desk("a")
+    desk.step(at=1)
+    desk.story.ended("a", at=2)
+
+    assert desk.step(at=3).looks == {}
+
+
+def test_a_source_that_refuses_spoils_no_other_and_its_last_look_stands():
+    desk = Desk("a", "b")
+    broken = desk.sources["a-1"][0]
+    first = desk.step(at=1).looks["a-1"]
+    broken.error = SourceError("not allowed")
+    report = desk.step(at=16)
+
+    assert report.looks["a-1"] == first
+    assert report.looks["b-1"][0].at == 16
+    assert report.unreadable == {"a-1": "not allowed"}
+
+
+def test_a_refusal_is_asked_again_after_two_intervals_and_then_forgotten():
+    desk = Desk("a")
+    source = desk.sources["a-1"][0]
+    source.error = SourceError("not allowed")
+    desk.step(at=1)
+    source.error = None
+    for at in range(2, 40):
+        desk.step(at=at)
+
+    assert source.asked == [1, 31]
+    assert desk.reader.latest.unreadable == {}
+    assert set(desk.reader.latest.looks) == {"a-1"}
+
+
+def test_a_silent_broker_costs_its_timeout_once_however_many_queries_read_from_it():
+    desk = Desk(*"abcde")
+    other = desk.begin("z", address="elsewhere:9092")
+    for name in "abcde":
+        silent = desk.sources[f"{name}-1"][0]
+        silent.error, silent.takes = SourceSilentError("no answer"), 4.0
+    report = desk.step(at=1)
+
+    assert [len(desk.sources[f"{name}-1"][0].asked) for name in "abcde"] == [1, 0, 0, 0, 0]
+    assert report.unreadable == {f"{name}-1": "no answer" for name in "abcde"}
+    assert other.asked == [5]
+    assert set(report.looks) == {"z-1"}
+
+
+def test_a_silent_broker_is_asked_again_after_a_while_and_by_all_when_it_answers():
+    desk = Desk("a", "b")
+    first = desk.sources["a-1"][0]
+    first.error = SourceSilentError("no answer")
+    desk.step(at=1)
+    first.error = None
+    for at in range(2, 33):
+        desk.step(at=at)
+
+    assert first.asked == [1, 31]
+    assert desk.sources["b-1"][0].asked == [31]
+    assert desk.reader.latest.unreadable == {}
+
+
+def test_a_refusal_is_logged_once_until_it_is_over(caplog):
+    desk = Desk("a")
+    source = desk.sources["a-1"][0]
+    with caplog.at_level(logging.WARNING):
+        for error in (SourceError("one"), SourceError("two"), None, SourceError("three")):
+            source.error = error
+            desk.step(at=desk.clock.now + 2 * INTERVAL)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "querypulse: cannot ask the sources of a: one",
+        "querypulse: cannot ask the sources of a: three",
+    ]
+
+
+def test_sources_that_cannot_be_found_out_are_named_with_the_reason_and_tried_again():
+    desk = Desk("a", "b")
+    sources, desk.sources["a-1"] = desk.sources["a-1"], SourceError("no such field")
+
+    assert desk.step(at=1).unreadable == {"a-1": "no such field"}
+    desk.sources["a-1"] = sources
+    report = desk.step(at=1 + 2 * INTERVAL)
+    assert report.unreadable == {}
+    assert set(report.looks) == {"a-1", "b-1"}
+
+
+def test_closing_lets_go_of_everybody():
+    desk = Desk("a", "b")
+    desk.step(at=1)
+    desk.reader.close()
+
+    assert [desk.sources[f"{name}-1"][0].closed for name in "ab"] == [1, 1]
+
+
+def test_living_queries_are_asked_before_dead_ones_and_only_so_many():
+    story = Story()
+    for number in range(MAX_RUNS):
+        story.started(f"dead{number}", at=number)
+        story.ended(f"dead{number}", at=number, exception=CONFLICT)
+    story.started("alive", at=1000)
+    chosen = runs_to_ask(story.state.snapshot(1001))
+
+    assert len(chosen) == MAX_RUNS
+    assert chosen[0].name == "alive"
+    assert "dead0" not in {query.name for query in chosen}
+
+
+# -- what is made of it -------------------------------------------------------------------------
+
+
+def test_a_dead_query_is_known_by_its_newest_look_and_a_new_run_begins_without():
+    story = Story().started(at=0).ask(at=1, committed=5, latest=5)
+    story.ended(at=2, exception=CONFLICT).ask(at=20, committed=5, latest=50)
+    assert story.query().looks[0].lag_offsets == 45
+    story.started("a", 2, at=30)
+
+    assert story.query().looks == {}

@@ -1,0 +1,180 @@
+"""What waits at a source: counted from offsets, dated by records, and read out of Kafka's texts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.story import look
+
+from querypulse.listener.kafka_texts import Kept, kept_in, led_partitions, offsets_in
+from querypulse.listener.source_report import SourceLook, inflow
+from querypulse.listener.waiting import MAX_PARTITIONS, Found, Search, searches, still_true
+
+OFFSETS = st.dictionaries(st.sampled_from(["t/0", "t/1", "u/0"]), st.integers(0, 50))
+LOOKS = st.builds(
+    lambda **parts: SourceLook("Kafka", **parts),
+    committed=OFFSETS,
+    earliest=OFFSETS,
+    latest=OFFSETS,
+    first_waiting=OFFSETS,
+)
+
+
+# -- lag ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seen", "lags"),
+    [
+        ({"committed": 10, "latest": 25}, {"t/0": 15}),
+        ({"committed": 10, "latest": 10}, {"t/0": 0}),
+        # made anew: its end lies before what was committed
+        ({"committed": 10, "latest": 3}, {"t/0": 0}),
+        # deleted, or without a leader
+        ({"committed": 10, "latest": None}, {}),
+        # new: nothing of it was read yet
+        ({"committed": {"t/0": 5}, "latest": {"t/0": 5, "t/1": 9}}, {"t/0": 0}),
+        # what retention took does not wait any more
+        ({"committed": 10, "earliest": 20, "latest": 25}, {"t/0": 5}),
+        # markers, aborted and compacted records lie before the first that waits
+        ({"committed": 10, "latest": 25, "first_waiting": 24}, {"t/0": 1}),
+        ({"committed": 10, "latest": 25, "first_waiting": 25}, {"t/0": 0}),
+    ],
+)
+def test_lag_is_what_waits_in_partitions_that_were_read_and_are_there(seen, lags):
+    one = look(at=0, **seen)
+
+    assert one.lag_by_partition == lags
+    assert one.lag_offsets == (sum(lags.values()) if lags else None)
+
+
+def test_lag_of_a_topic_is_the_sum_and_its_age_that_of_the_oldest_record():
+    one = look(
+        at=0,
+        committed={"a/0": 0, "a/1": 0, "b/0": 7, "b/1": 0},
+        latest={"a/0": 2, "a/1": 3, "b/0": 7, "b/1": 5},
+        since={"a/0": 70.0, "a/1": 60.0, "b/0": 10.0},
+    )
+
+    assert one.lag_by_topic == {"a": 5, "b": 5}
+    # Nothing waits in b/0 any more, and of b/1 no record's time is known.
+    assert one.waiting_since_by_topic == {"a": 60.0}
+
+
+@given(LOOKS)
+def test_no_lag_is_negative_and_the_parts_add_up(one):
+    assert all(lag >= 0 for lag in one.lag_by_partition.values())
+    assert sum(one.lag_by_topic.values()) == sum(one.lag_by_partition.values())
+    assert set(one.lag_by_partition) <= set(one.committed) & set(one.latest)
+
+
+def test_inflow_is_what_came_since_the_look_before_and_never_negative():
+    before = {0: look(at=0, committed=0, latest={"t/0": 5, "t/1": 50})}
+    now = {
+        0: look(at=1, committed=0, latest={"t/0": 9, "t/1": 3, "t/2": 80}),
+        1: look(at=1, committed=0, latest=70),
+    }
+
+    assert inflow(before, now) == 4
+
+
+# -- the first record that waits ------------------------------------------------------------------
+
+
+def test_the_first_record_is_looked_for_where_something_waits_and_is_not_known_yet():
+    one = look(
+        at=0,
+        committed={"t/0": 5, "t/1": 5, "t/2": 5, "t/3": 5, "gone/0": 5},
+        earliest={"t/0": 0, "t/1": 0, "t/2": 6, "t/3": 0},
+        latest={"t/0": 5, "t/1": 8, "t/2": 20, "t/3": 30},
+    )
+    known = {"t/3": Found(5, 7, 100.0)}
+
+    assert searches(known, one) == [Search("t/2", 5, 6, 20), Search("t/1", 5, 5, 8)]
+
+
+def test_a_search_that_found_no_record_goes_on_where_it_ended():
+    one = look(at=0, committed=5, latest=30)
+
+    assert searches({"t/0": Found(5, 20)}, one) == [Search("t/0", 5, 20, 30)]
+    assert searches({"t/0": Found(5, 30)}, one) == []
+
+
+def test_a_look_searches_few_partitions_those_with_the_largest_lag_first():
+    committed = {f"t/{number}": 0 for number in range(100)}
+    latest = {f"t/{number}": number for number in range(100)}
+    found = searches({}, look(at=0, committed=committed, latest=latest))
+
+    assert [search.end for search in found] == list(range(99, 99 - MAX_PARTITIONS, -1))
+
+
+@pytest.mark.parametrize(
+    ("seen", "stays"),
+    [
+        ({"committed": 5, "latest": 30}, True),
+        ({"committed": 7, "latest": 30}, True),
+        ({"committed": 8, "latest": 30}, False),
+        ({"committed": 4, "latest": 30}, False),
+        ({"committed": 5, "earliest": 8, "latest": 30}, False),
+        ({"committed": 5, "latest": 6}, False),
+        ({"committed": 5, "latest": None}, False),
+    ],
+    ids=["as before", "read up to it", "read it", "rewound", "deleted", "made anew", "gone"],
+)
+def test_what_was_found_holds_until_it_is_overtaken(seen, stays):
+    found = {"t/0": Found(5, 7, 100.0)}
+
+    assert still_true(found, look(at=0, **seen)) == (found if stays else {})
+
+
+# -- Kafka's texts (clients 3.9, as Spark 4.2 brings them) -------------------------------------------
+
+
+def test_offsets_are_read_by_partition():
+    text = (
+        "{t-0=ListOffsetsResultInfo(offset=7, timestamp=-1, leaderEpoch=Optional[0]), "
+        "a.b-c_d-12=ListOffsetsResultInfo(offset=0, timestamp=5, leaderEpoch=Optional.empty), "
+        "t-1=ListOffsetsResultInfo(offset=-1, timestamp=-1, leaderEpoch=Optional.empty)}"
+    )
+
+    assert offsets_in(text) == {"t/0": 7, "a.b-c_d/12": 0}
+    assert offsets_in("{}") == {}
+
+
+def test_a_partition_without_a_leader_is_not_asked():
+    node = "h:9092 (id: 1 rack: null)"
+    text = (
+        f"(name=t, internal=false, partitions=(partition=0, leader={node}, replicas={node}, "
+        f"isr={node}, elr=, lastKnownElr=),(partition=1, leader=none, replicas={node}, isr=), "
+        f"authorizedOperations=null)(name=u-1, internal=false, partitions=(partition=2, "
+        f"leader={node}, replicas=, isr=), authorizedOperations=null)"
+    )
+
+    assert led_partitions(text) == {"t/0", "u-1/2"}
+    assert led_partitions("") == set()
+
+
+def config(name, **entries):
+    told = ", ".join(
+        f"ConfigEntry(name={key.replace('_', '.')}, value={value}, source=DYNAMIC_TOPIC_CONFIG, "
+        "isSensitive=false, isReadOnly=false, synonyms=[], type=LONG, documentation=null)"
+        for key, value in entries.items()
+    )
+    return f"ConfigResource(type=TOPIC, name='{name}')=Config(entries=[{told}])"
+
+
+@pytest.mark.parametrize(
+    ("entries", "kept"),
+    [
+        ({"retention_ms": "60000", "retention_bytes": "-1"}, Kept(60.0, False)),
+        ({"retention_ms": "-1", "retention_bytes": "-1"}, Kept(None, False)),
+        ({"retention_ms": "-1", "retention_bytes": "100"}, Kept(None, True)),
+        ({"cleanup_policy": "compact", "retention_ms": "60000"}, Kept(None, False)),
+        ({"cleanup_policy": "compact,delete", "retention_ms": "60000"}, Kept(60.0, False)),
+    ],
+)
+def test_retention_is_that_of_a_topic_from_which_records_are_deleted(entries, kept):
+    text = "{" + ", ".join([config("t", **entries), config("u", retention_ms="1000")]) + "}"
+
+    assert kept_in(text) == {"t": kept, "u": Kept(1.0, False)}
