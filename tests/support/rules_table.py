@@ -239,6 +239,8 @@ def restarted(*, read):
     at_work = {"run": 2, "committed": lambda at: end(at - 60), "since": lambda at: at - 60}
     story.commit(run=2, batch=10, at=940).commit(run=2, batch=11, at=980)
     return asked(story, 945, 990, **BY_TIME, **at_work)
+
+
 def delta(version, index=-1, table="r"):
     """Where Delta says a batch ended."""
     return {"reservoirId": table, "reservoirVersion": version, "index": index}
@@ -451,6 +453,11 @@ CASES = [
      kafka(topic(900), *(topic(n) for n in range(10)), latest=None), 105, {}, "OffsetRewound", "rewound"),
     ("a Delta table was restored to an older version, and stays there",
      kafka({"reservoirId": "r", "reservoirVersion": 9, "index": 3}, *[{"reservoirId": "r", "reservoirVersion": 4, "index": 3}] * 9, latest=None), 105, {}, "OffsetRewound", "rewound"),
+    ("a topic was made anew with little in it: one batch there, then idle",
+     kafka(topic(900), topic(1), latest=None).idle(at=30).idle(at=100), 105, {}, "OffsetRewound", "rewound"),
+    ("the same, not for the window yet", kafka(topic(900), topic(1), latest=None).idle(at=30), 75, {}, None, "idle"),
+    ("down, and what came since is held back (minOffsetsPerTrigger)",
+     watched(kafka(topic(900), topic(1), latest=None), (25, 100, run(batch=2, idle_progress=progress(batch=2, committed=False, sources=(source(topic(1), topic(5)),))))), 105, {}, None, "waiting"),
     ("down for one batch, then beyond", kafka(topic(9), topic(5), *(topic(10 + n) for n in range(8)), latest=None), 105, {}, None, "running"),
     ("down, not for the window yet", kafka(topic(900), *(topic(n) for n in range(5)), latest=None), 65, {}, None, "running"),
     ("a restart repeats its last batches (async tracking), then passes them",
