@@ -171,7 +171,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def holds_back(self) -> bool:
-        """Whether a source has data and the last trigger left it there (``minOffsetsPerTrigger``)."""
+        """Whether a source has data and the last trigger left it (``minOffsetsPerTrigger``)."""
         idle = self.probed.idle_progress if self.probed is not None else None
         return idle is not None and any(
             behind(source.end, source.latest) for source in idle.sources
