@@ -563,7 +563,7 @@ CASES = [
     ("hangs from the beginning of a new topic, bounded by size: its edge has not moved yet",
      near_the_edge(400, kept={"latest": end, "earliest": 100_000, "sized": True}, committed=100_000), 400, {}, "CommitStalled", "stalled"),
     ("the topic was made anew: the old offset is beyond its end",
-     asked(asked(steady(until=900), 15, 300, **BY_TIME, **HEALTHY), 315, 900, committed=end(300), earliest=0, latest=lambda at: at, keeps=1000), 900, {}, None, "running"),
+     asked(asked(steady(until=900), 15, 300, **BY_TIME, **HEALTHY), 315, 900, committed=end(300), earliest=0, latest=lambda at: at, keeps=1000), 900, {}, "OffsetRewound", "rewound"),
     ("seen once only", asked(steady(until=200), 200, 200, **BY_TIME, **reader(begins=950)), 200, {}, None, "running"),
     ("has been watched for less than the window", asked(steady(until=200), 155, 200, **BY_TIME, **reader(begins=880, speed=0.1)), 200, {}, None, "running"),
     ("near the edge when it was last seen, and it has gone on since: nobody knows",
