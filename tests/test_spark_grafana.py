@@ -31,7 +31,19 @@ pytestmark = [pytest.mark.spark, pytest.mark.prometheus, pytest.mark.alertmanage
 
 SEEN_SECONDS = 600
 """The play is shorter than that."""
-RIGHTLY_EMPTY: dict[str, str] = {}
+OF_BROKERS_AND_TABLES = (
+    "query: Lag by topic A",
+    "query: Age of what waits A",
+    "query: Age of what waits B",
+    "query: Age of what waits C",
+    "query: Retention used up by what waits A",
+    "query: Time until data is lost A",
+    "query: Backlog by source, files A",
+    "query: Backlog by source, bytes A",
+)
+RIGHTLY_EMPTY = dict.fromkeys(
+    OF_BROKERS_AND_TABLES, "no query of this stage reads from a broker or a table"
+)
 """Targets that have nothing to show on this stage, and why."""
 MOMENTS = {"fleet: annotation Starts", "query: annotation Starts"}
 """Annotations whose values are moments."""
