@@ -30,7 +30,11 @@ settings.register_profile(
 )
 settings.load_profile("querypulse")
 
+CORES = 12
+"""More than most tests want: a task under ``continuous`` or ``realTime`` holds one for good."""
+
 SPARK_CONF = {
+    "spark.default.parallelism": "4",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
@@ -102,7 +106,7 @@ def spark(tmp_path_factory):
     """One Spark for all tests that need one, with the connectors that exist for it."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder.master("local[4]").appName("tests")
+    builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
     of_connectors = connectors.spark_conf(tmp_path_factory.mktemp("warehouse"))
     for key, value in (SPARK_CONF | of_connectors).items():
         builder = builder.config(key, value)
@@ -112,11 +116,15 @@ def spark(tmp_path_factory):
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def kafka(tmp_path_factory):
+@pytest.fixture(
+    scope="session", params=["process", pytest.param("container", marks=pytest.mark.docker)]
+)
+def kafka(request, tmp_path_factory):
     """One broker for all tests that need one; each has topics of its own."""
-    settings = {"log.cleaner.backoff.ms": "200"}  # it would rest for 15 s
-    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"), settings)
+    # By default it compacts every 15 s.
+    settings = {"log.cleaner.backoff.ms": "200"}
+    contained = request.param == "container"
+    broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"), settings, contained=contained)
     yield broker
     broker.close()
 

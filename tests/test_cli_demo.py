@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from querypulse.sidecar import cli, installed
+from querypulse.sidecar.demo.artifacts import ArtifactsError
+from querypulse.sidecar.demo.broker import BrokerError
 from querypulse.sidecar.demo.fates import FATES
 from querypulse.sidecar.demo.script import Script
 from querypulse.sidecar.installed import NotInstalledError, require_spark
@@ -27,6 +29,7 @@ def test_a_demo_is_played_as_the_contract_says_unless_told_otherwise(scripts):
     assert code == 7
     assert scripts == [Script(fate="dies", queries=8, after=20.0, duration=None)]
     assert scripts[0].http_port == 0
+    assert (scripts[0].pipeline, scripts[0].supervised, scripts[0].folder) == ("files", False, None)
 
 
 def test_every_part_of_a_demo_can_be_told(scripts):
@@ -65,6 +68,13 @@ def test_every_fate_can_be_asked_for(scripts, fate):
     assert scripts[0].fate == fate
 
 
+@pytest.mark.parametrize("pipeline", ["files", "delta"])
+def test_every_pipeline_can_be_asked_for(scripts, pipeline):
+    cli.main(["demo", "--pipeline", pipeline, "--supervised", "--folder", "/nowhere/yet"])
+
+    assert scripts == [Script(pipeline=pipeline, supervised=True, folder="/nowhere/yet")]
+
+
 WRONG = [
     [],
     ["dance"],
@@ -84,6 +94,9 @@ WRONG = [
     ["demo", "--duration", ""],
     ["demo", "--http-port", "http"],
     ["demo", "--event-log", __file__],
+    ["demo", "--folder", __file__],
+    ["demo", "--pipeline", "iceberg"],
+    ["demo", "--supervised", "yes"],
 ]
 
 
@@ -147,6 +160,20 @@ def test_a_demo_that_cannot_begin_says_what_to_install(machine, capsys, has, wor
     assert errors.startswith("querypulse: the demo needs ")
     assert errors.count("\n") == 1
     assert all(word in errors for word in words)
+
+
+@pytest.mark.parametrize("error", [ArtifactsError, BrokerError])
+def test_what_a_pipeline_cannot_have_ends_with_2_and_one_line(monkeypatch, capsys, error):
+    def cannot(**_):
+        raise error("no Delta Lake connector is known for Spark 9.9")
+
+    monkeypatch.setitem(cli._COMMANDS, "demo", cannot)
+
+    assert cli.main(["demo"]) == COULD_NOT_BEGIN
+    assert capsys.readouterr() == (
+        "",
+        "querypulse: no Delta Lake connector is known for Spark 9.9\n",
+    )
 
 
 @pytest.mark.parametrize("has", [{}, {"java": False, "java_home": "/jdk"}])

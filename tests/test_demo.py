@@ -6,31 +6,16 @@ import os
 import re
 import signal
 import subprocess
-import sys
 
 import pytest
 import requests
+from support.demo import COMMAND, demo, unwrapped
 from support.ill_receiver import PATIENCE_ASKED_FOR, IllReceiver
 from support.queries import until
 
 pytestmark = pytest.mark.spark
 
-COMMAND = [
-    sys.executable,
-    "-Ic",
-    "import sys; from querypulse.sidecar.cli import main; sys.exit(main())",
-    "demo",
-]
-
-
-def demo(*arguments):
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=170,
-        stdin=subprocess.DEVNULL,
-    )
+ENDED_BY_FAILURE = 3
 
 
 @pytest.mark.parametrize(
@@ -85,9 +70,19 @@ def test_each_fate_is_seen_and_told(arguments, said):
     assert "Exception in thread" not in result.stderr
 
 
-def unwrapped(text):
-    """What the pages say, however long the lines are that the checkout's path makes."""
-    return re.sub(r"\n  \| {14}", " ", text)
+def test_supervised_a_death_ends_the_job_and_the_next_start_takes_the_page_back(pages, tmp_path):
+    stays = ["--queries", "2", "--folder", tmp_path / "job", "--webhook-url", pages.url]
+    first = demo("--supervised", "--after", "0", *stays)
+
+    assert first.returncode == ENDED_BY_FAILURE, first.stdout + first.stderr
+    assert pages.told == [("firing", "QueryFailed", "alert_resolution")]
+    assert "await_any_failure() raises QueryFailure" in first.stdout
+
+    again = ["--supervised", "--fate", "healthy", "--after", "0", "--duration", "20"]
+    second = demo(*again, *stays, QUERYPULSE_RESOLVE_AFTER_SECONDS="1")
+
+    assert second.returncode == 0, second.stdout + second.stderr
+    assert pages.told[1:] == [("resolved", "QueryFailed", "alert_resolution")]
 
 
 def test_pages_go_to_a_webhook_of_ones_own(pages):

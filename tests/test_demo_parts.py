@@ -16,8 +16,10 @@ from querypulse.exporter.status import QueryStatus
 from querypulse.sidecar.demo import telemetry as telemetry_module
 from querypulse.sidecar.demo.narrator import Narrator
 from querypulse.sidecar.demo.page_receiver import Page, PageReceiver
-from querypulse.sidecar.demo.pipeline import ALERTS, BRONZE, STATUS, Pipeline, domain_names
-from querypulse.sidecar.demo.telemetry import KINDS, SCHEMA, Fleet, telemetry
+from querypulse.sidecar.demo.pipelines.file_pipeline import STATUS
+from querypulse.sidecar.demo.pipelines.kinds import FILES, PIPELINES
+from querypulse.sidecar.demo.pipelines.pipeline import ALERTS, BRONZE, domain_names, kind_of
+from querypulse.sidecar.demo.telemetry import KINDS, SCHEMA, FileDrop, Fleet, telemetry
 
 PATIENCE_SECONDS = 10.0
 
@@ -58,19 +60,38 @@ def test_every_action_has_a_status():
     assert {row["action"] for row in rows() if "action" in row} == set(STATUS)
 
 
-def test_a_fleet_writes_whole_files_and_stops_when_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(telemetry_module, "SECONDS_PER_FILE", 0.001)
-    fleet = Fleet(tmp_path)
+def test_a_fleet_sends_telemetry_until_it_is_stopped(monkeypatch):
+    monkeypatch.setattr(telemetry_module, "SECONDS_BETWEEN", 0.001)
+    sent = []
+    fleet = Fleet(sent.append)
     fleet.start()
-    until(lambda: len(list(tmp_path.glob("0*.json"))) >= 3, "three files")
+    until(lambda: len(sent) >= 3, "three batches")
     fleet.stop()
+
+    assert sent == list(islice(telemetry(), len(sent)))
+
+
+def test_a_fleet_that_never_drove_can_be_stopped():
+    Fleet(print).stop()
+
+
+def test_readings_are_laid_down_as_whole_files(tmp_path):
+    drop, batches = FileDrop(tmp_path), list(islice(telemetry(), 3))
+    for rows in batches:
+        drop(rows)
     files = sorted(tmp_path.iterdir())
 
-    assert [path.name for path in files] == [f"{number:06}.json" for number in range(len(files))]
-    batches = list(islice(telemetry(), len(files)))
+    assert [path.name for path in files] == ["000000.json", "000001.json", "000002.json"]
     assert [
         [json.loads(line) for line in path.read_text().splitlines()] for path in files
     ] == batches
+
+
+def test_who_begins_again_writes_over_no_file(tmp_path):
+    FileDrop(tmp_path)([{"kind": "trip"}])
+    FileDrop(tmp_path)([{"kind": "door"}])
+
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 # -- names ------------------------------------------------------------------------------------
@@ -93,10 +114,24 @@ def test_a_second_table_of_a_kind_has_a_number():
 
 
 @pytest.mark.parametrize("queries", [2, 8, 20])
-def test_bronze_starts_first_and_the_fated_query_last(tmp_path, queries):
-    names = Pipeline(None, tmp_path, queries).names
+@pytest.mark.parametrize("kind", PIPELINES.values())
+def test_bronze_starts_first_and_the_fated_query_last(tmp_path, kind, queries):
+    names = kind(tmp_path, queries, print).names
 
     assert (names[0], names[-1], len(set(names))) == (BRONZE, ALERTS, queries)
+
+
+@pytest.mark.parametrize("name", domain_names(20))
+def test_a_domain_table_has_a_kind_that_is_sent(name):
+    assert kind_of(name) in KINDS
+
+
+def test_files_need_nothing_before_spark_starts(tmp_path):
+    said = []
+    pipeline = PIPELINES[FILES](tmp_path, 2, said.append)
+
+    assert (pipeline.prepare(), said) == ({}, [])
+    pipeline.close()
 
 
 # -- the page receiver --------------------------------------------------------------------------
@@ -192,6 +227,13 @@ def test_who_is_not_well_is_named(capsys, state):
     assert capsys.readouterr().out.endswith(f"0 of 1 queries well (a {state})\n")
 
 
+def test_of_many_in_one_state_the_number_is_told(capsys):
+    queries = [query(name, "starting") for name in "abc"] + [query("d", "failed")]
+    Narrator().queries(queries)
+
+    assert capsys.readouterr().out.endswith("0 of 4 queries well (3 starting, d failed)\n")
+
+
 def page(**annotations):
     labels = {"alertname": "QueryFailed", "query": "a", "severity": "critical", "app": "etl"}
     return Page(0.0, "firing", labels, annotations)
@@ -205,6 +247,13 @@ def test_a_page_shows_what_the_one_on_call_needs(capsys):
         assert text in told
     assert "query_id" not in told
     assert "window" not in told
+
+
+def test_a_page_that_is_taken_back_is_one_line(capsys):
+    labels = {"alertname": "QueryFailed", "query": "a", "severity": "critical"}
+    Narrator().page(Page(0.0, "resolved", labels, {"reason": "boom"}), 5)
+
+    assert capsys.readouterr().out == "[   0.0 s] resolved: QueryFailed of a\n"
 
 
 def test_a_long_reason_is_folded_not_cut(capsys):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from support.queries import until
 
-from querypulse.sidecar.demo.alert_table import AlertTable, ConcurrentAppendException
 from querypulse.sidecar.demo.fates import FATES, NONE
-from querypulse.sidecar.demo.pipeline import ALERTS
+from querypulse.sidecar.demo.pipelines import pipeline as pipeline_module
+from querypulse.sidecar.demo.pipelines.alert_table import AlertTable, ConcurrentAppendException
+from querypulse.sidecar.demo.pipelines.file_pipeline import FilePipeline
+from querypulse.sidecar.demo.pipelines.pipeline import ALERTS
+from querypulse.sidecar.demo.pipelines.writer_lock import WriterLock
 
 RUNBOOKS = Path(__file__).parent.parent / "dashboards" / "runbooks"
 PATIENCE_SECONDS = 10.0
@@ -67,24 +70,38 @@ def test_a_version_is_never_written_twice(table):
     assert table.read() == (0, {"a": "open"})
 
 
-def test_a_locked_table_keeps_writers_waiting_until_it_is_unlocked(table):
-    table.lock()
-    merged = threading.Event()
-    writer = threading.Thread(target=lambda: table.merge({"a": "open"}) or merged.set())
+def test_compaction_writes_the_same_rows_as_a_new_version(table):
+    table.merge({"a": "open"})
+    table.compact()
+
+    assert table.read() == (1, {"a": "open"})
+
+
+# -- the lock ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lock(tmp_path):
+    return WriterLock(tmp_path / "lock")
+
+
+def test_a_lock_that_is_taken_keeps_others_waiting_until_it_is_given_back(lock):
+    lock.take()
+    passed = threading.Event()
+    writer = threading.Thread(target=lambda: lock.wait() or passed.set())
     writer.start()
-    assert not merged.wait(0.05)
-    assert table.read() == (-1, {})
-    table.unlock()
+    assert not passed.wait(0.05)
+    lock.give_back()
     writer.join(PATIENCE_SECONDS)
 
-    assert table.read() == (0, {"a": "open"})
+    assert passed.is_set()
 
 
-def test_unlocking_twice_does_no_harm(table):
-    table.lock()
-    table.unlock()
-    table.unlock()
-    table.merge({"a": "open"})
+def test_giving_a_lock_back_twice_does_no_harm(lock):
+    lock.take()
+    lock.give_back()
+    lock.give_back()
+    lock.wait()
 
 
 # -- fates ------------------------------------------------------------------------------------
@@ -102,73 +119,108 @@ def test_a_fate_is_told_by_an_alert_that_has_a_runbook(fate):
         assert fate.within_seconds > 0
 
 
-def job(table):
-    stopped = []
-    return SimpleNamespace(table=table, stop_query=stopped.append, stopped=stopped)
+def test_supervision_ends_a_job_for_those_that_are_gone_and_for_no_others():
+    ending = {name for name, fate in FATES.items() if fate.ends_supervised}
+
+    assert ending == {"dies", "stops"}
 
 
-def test_who_dies_dies_of_a_second_writer(table):
-    pipeline, deaths = job(table), []
-    table.merge({"a": "open"})
+class Batch:
+    """What the fated query gets, without Spark."""
 
-    def query():
-        while not deaths:
+    def select(self, *_):
+        return self
+
+    def collect(self):
+        return [{"alert_id": "b", "action": "CREATE"}]
+
+
+class Query:
+    """Merges until it dies, as the fated query does."""
+
+    def __init__(self, pipeline):
+        self.status = {"isTriggerActive": False}
+        self.deaths = []
+        self.stopped = threading.Event()
+        self._pipeline = pipeline
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self):
+        while not self.deaths and not self.stopped.wait(0.01):
             try:
-                table.merge({"b": "open"})
+                self._pipeline._pair(Batch(), 0)
             except ConcurrentAppendException as error:
-                deaths.append(error)
+                self.deaths.append(error)
 
-    running = threading.Thread(target=query)
-    running.start()
-    struck_at = FATES["dies"].strike(pipeline)
-    running.join(PATIENCE_SECONDS)
+    def stop(self):
+        self.stopped.set()
 
-    assert struck_at > 0
-    assert len(deaths) == 1
-    assert table.read()[1]["a"] == "open"
+    def join(self):
+        self._thread.join(PATIENCE_SECONDS)
 
 
-def test_the_second_writer_strikes_once(table):
-    deaths = []
-
-    def query():
-        for _ in range(3):
-            until(lambda: deaths or table.rival.__name__ == "compaction", "the strike")
-            try:
-                table.merge({"b": "open"})
-            except ConcurrentAppendException as error:
-                deaths.append(error)
-
-    running = threading.Thread(target=query)
-    running.start()
-    FATES["dies"].strike(job(table))
-    running.join(PATIENCE_SECONDS)
-
-    assert len(deaths) == 1
+@pytest.fixture
+def pipeline(tmp_path):
+    """A job on files whose fated query runs, without Spark."""
+    pipeline = FilePipeline(tmp_path, 2, lambda _: None)
+    pipeline.table.merge({"a": "open"})
+    pipeline.queries[ALERTS] = Query(pipeline)
+    yield pipeline
+    pipeline.stop()
+    pipeline.queries[ALERTS].join()
 
 
-def test_who_hangs_hangs_in_a_lock_nobody_gives_back(table, tmp_path):
-    FATES["hangs"].strike(job(table))
-    merged = threading.Event()
-    writer = threading.Thread(target=lambda: table.merge({"a": "open"}) or merged.set())
-    writer.start()
-    assert not merged.wait(0.05)
-    table.unlock()
-    writer.join(PATIENCE_SECONDS)
+def test_who_dies_dies_of_a_second_writer_once_and_its_rows_stay(pipeline):
+    before = time.time()
+    died_at = FATES["dies"].strike(pipeline)
+    pipeline.queries[ALERTS].join()
 
-    assert merged.is_set()
+    assert before <= died_at <= time.time()
+    assert len(pipeline.queries[ALERTS].deaths) == 1
+    assert pipeline.table.read()[1]["a"] == "open"
 
 
-def test_who_stops_is_stopped(table):
-    pipeline = job(table)
+def test_a_second_writer_that_finds_nobody_gives_up(pipeline, monkeypatch):
+    monkeypatch.setattr(pipeline_module, "CONFLICT_SECONDS", 0.05)
+    pipeline.stop_query(ALERTS)
+    pipeline.queries[ALERTS].join()
+    with pytest.raises(TimeoutError, match="found nobody to conflict with"):
+        FATES["dies"].strike(pipeline)
+
+
+def test_who_hangs_hangs_in_a_lock_nobody_gives_back(pipeline):
+    FATES["hangs"].strike(pipeline)
+    time.sleep(0.05)
+    stands_at, _ = pipeline.table.read()
+    time.sleep(0.05)
+
+    assert pipeline.table.read()[0] == stands_at
+    pipeline.lock.give_back()
+    until(lambda: pipeline.table.read()[0] > stands_at, "it goes on")
+
+
+def test_who_stops_is_stopped(pipeline):
     FATES["stops"].strike(pipeline)
 
-    assert pipeline.stopped == [ALERTS]
+    assert pipeline.queries[ALERTS].stopped.is_set()
 
 
-def test_who_is_healthy_is_left_alone(table):
-    pipeline = job(table)
+def test_who_is_healthy_is_left_alone(pipeline):
+    stands_at, _ = pipeline.table.read()
     FATES[NONE].strike(pipeline)
-    table.merge({"a": "open"})
+    until(lambda: pipeline.table.read()[0] > stands_at, "it goes on")
 
-    assert pipeline.stopped == []
+    assert pipeline.queries[ALERTS].deaths == []
+
+
+def test_a_query_is_stopped_between_two_batches(pipeline):
+    query = pipeline.queries[ALERTS]
+    query.status = {"isTriggerActive": True}
+    stopping = threading.Thread(target=lambda: pipeline.stop_query(ALERTS))
+    stopping.start()
+    assert not query.stopped.wait(0.1)
+    query.status = {"isTriggerActive": False}
+    stopping.join(PATIENCE_SECONDS)
+
+    assert query.stopped.is_set()

@@ -12,6 +12,12 @@ from support.story import progress, source
 from querypulse.listener.offsets import WHOLE, behind, is_before, lag_between, parse_offsets
 from querypulse.listener.trends import MAX_POINTS, Trends, carry_over, follow
 
+ICEBERG = {
+    "version": 1,
+    "snapshot_id": 528590441509334017,
+    "position": 1,
+    "scan_all_files": False,
+}
 DELTA = {"sourceVersion": 1, "reservoirId": "r", "reservoirVersion": 12, "index": -1}
 
 
@@ -34,8 +40,8 @@ def followed(*ends, latest=None, **fields):
         ('{"offset": 3}', {WHOLE: 3}),
         (DELTA, {"r": (12, -1)}),
         ({"version": 1, "index": 3}, '{"index":3,"version":1}'),
-        ({"snapshot_id": 7, "position": 0, "scan_all_files": False},
-         '{"position":0,"scan_all_files":false,"snapshot_id":7}'),
+        (ICEBERG, {"528590441509334017": (1,)}),
+        ({"snapshot_id": 7, "position": None}, '{"position":null,"snapshot_id":7}'),
         ("token-1", "token-1"),
         (True, "true"),
         ([1, 2], "[1,2]"),

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -133,7 +134,8 @@ def _jars_of_jvm(settings: dict[str, str], stderr: int) -> list[Path]:
     from pyspark.java_gateway import launch_gateway
 
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    gateway = launch_gateway(conf, {"stderr": stderr})
+    launch: Callable[..., Any] = launch_gateway
+    gateway = launch(conf, {"stderr": stderr})
     try:
         text = gateway.jvm.System.getProperty("spark.jars") or ""
     finally:

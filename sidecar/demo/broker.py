@@ -12,6 +12,7 @@ from pathlib import Path
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
+WORDS_KEPT = 2000
 # A cluster id is 16 bytes in base64; these are "querypulsedemo-1".
 _CLUSTER = "cXVlcnlwdWxzZWRlbW8tMQ"
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-Xmx256m")
@@ -53,6 +54,7 @@ class Broker:
         self._said = folder / "broker.log"
         self._properties = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
         port, controller = _free_ports()
         self.bootstrap_servers = f"127.0.0.1:{port}"
         properties = {
@@ -67,10 +69,11 @@ class Broker:
         self._properties.write_text("".join(lines))
         properties_file = str(self._properties)
         storage = self._run(
-            "kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", properties_file
-        )
+            "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c",
+            properties_file,
+        )  # fmt: skip
         if storage.wait() != 0:
-            raise BrokerError(f"no storage for a Kafka broker: {self._said.read_text()}")
+            raise BrokerError(f"no storage for a Kafka broker: {self._last_words()}")
 
     @property
     def pid(self) -> int | None:
@@ -85,19 +88,26 @@ class Broker:
 
         """
         self._process = self._run("kafka.Kafka", str(self._properties))
+        self._guard = _guard(self._process.pid)
         deadline = time.monotonic() + START_SECONDS
         while not self._listens():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.kill()
-                raise BrokerError(f"the Kafka broker does not start: {self._said.read_text()}")
+                raise BrokerError(f"the Kafka broker does not start: {self._last_words()}")
             time.sleep(0.05)
 
     def kill(self) -> None:
         """End it at once, as a machine that dies does; ``start`` brings it back with its data."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(STOP_SECONDS)
-            self._process = None
+        for process in (self._guard, self._process):
+            if process is not None:
+                process.kill()
+                process.wait(STOP_SECONDS)
+        if self._guard is not None and self._guard.stdin is not None:
+            self._guard.stdin.close()
+        self._guard = self._process = None
+
+    def _last_words(self) -> str:
+        return self._said.read_text(errors="replace")[-WORDS_KEPT:].strip()
 
     def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         with self._said.open("ab") as said:
@@ -106,6 +116,8 @@ class Broker:
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=said,
+                # Ctrl-C is for whoever started it, and will end it in good order.
+                start_new_session=True,
             )
 
     def _listens(self) -> bool:
@@ -115,6 +127,18 @@ class Broker:
                 return True
         except OSError:
             return False
+
+
+def _guard(pid: int) -> subprocess.Popen[bytes]:
+    """A shell that ends a process when ours is gone, killed perhaps: then its input ends."""
+    script = 'read -r _; kill -9 "$1"'
+    return subprocess.Popen(  # noqa: S603 - nothing of it comes from outside
+        ["/bin/sh", "-c", script, "sh", str(pid)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
 
 
 def _java() -> str:

@@ -20,6 +20,8 @@ POLL_SECONDS = 0.05
 OUTAGE_SECONDS = 120.0
 """How long a page may be on its way to somebody else's webhook."""
 HEALTHY_SECONDS = 60.0
+OTHERS_SECONDS = 60.0
+"""How long it may take until every other query has committed once more."""
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -51,6 +53,8 @@ class Director:
         self._over = stage.over
         self._pages: list[Page] = []
         self._struck_at = 0.0
+        # What is open from an earlier start of the job was told then.
+        self._born_at = time.time()
         self._commits_before: dict[str | None, int | None] = {}
 
     def direct(self) -> None:
@@ -70,10 +74,11 @@ class Director:
         if self._interrupted.is_set():
             return
         self._narrator.say(f"now {self._fate.told}")
-        self._commits_before = self._commits()
         self._struck_at = self._fate.strike(self._pipeline)
+        self._commits_before = self._commits()
         if not self._watch(self._patience(), self._paged) and self._on_its_way():
             self._watch(OUTAGE_SECONDS, self._paged)
+        self._watch(OTHERS_SECONDS, lambda: self._over.is_set() or self._others_went_on())
         self._watch(self._script.remaining(time.monotonic() - began), self._over.is_set)
         self.as_fated = self._told_as_fated()
         self._narrator.facts(self._facts())
@@ -113,6 +118,14 @@ class Director:
         queries = self._sidecar.snapshot().queries
         return {query.name: query.last_commit_batch for query in queries}
 
+    def _went_on(self) -> set[str | None]:
+        """Who has committed since the fate struck."""
+        after = self._commits()
+        return {name for name in after if after[name] != self._commits_before.get(name)}
+
+    def _others_went_on(self) -> bool:
+        return self._went_on() >= set(self._pipeline.names) - {ALERTS}
+
     def _patience(self) -> float:
         if self._fate.alertname is not None:
             return self._fate.within_seconds
@@ -127,8 +140,8 @@ class Director:
         now, known = time.time(), [page.labels for page in self._pages]
         return [
             Page(now, "firing", dict(alert.labels), dict(alert.annotations))
-            for alert in self._sidecar.snapshot().alerts
-            if alert.labels not in known
+            for alert in self._sidecar.alerts()
+            if alert.labels not in known and alert.starts_at >= self._born_at
         ]
 
     def _on_its_way(self) -> bool:
@@ -142,10 +155,8 @@ class Director:
             seconds = page.arrived_at - self._struck_at
             facts["page"] = f"{page.labels['alertname']} for {page.labels['query']}"
             facts[f"{self._fate.event} to webhook"] = f"{seconds:.2f} s"
-        commits = self._commits()
-        since = [name for name, batch in commits.items() if batch != self._commits_before[name]]
         facts["job"] = self._job()
-        facts["committed since"] = f"{len(since)} of {len(commits)} queries"
+        facts["committed since"] = f"{len(self._went_on())} of {len(self._pipeline.names)} queries"
         facts["events heard"] = str(sum(self._sidecar.snapshot().monitor.events.values()))
         facts["verdict"] = "as it should be" if self.as_fated else "NOT as it should be"
         return facts

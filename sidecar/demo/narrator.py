@@ -11,6 +11,7 @@ from ...exporter.status import QueryStatus
 from .page_receiver import Page
 
 _WELL = frozenset({"running", "idle", "waiting", "slow", "lagging"})
+_FEW = 2
 _SHOWN = ("summary", "reason", "table", "siblings", "last_commit", "window", "tasks", "python_line")
 
 
@@ -29,19 +30,22 @@ class Narrator:
 
     def queries(self, queries: Sequence[QueryStatus]) -> None:
         """Tell how many queries are well, whenever that changes."""
-        well = [query.name for query in queries if query.state in _WELL]
-        others = [f"{query.name} {query.state}" for query in queries if query.name not in well]
-        text = f"job RUNNING, {len(well)} of {len(queries)} queries well"
+        well = sum(query.state in _WELL for query in queries)
+        text = f"job RUNNING, {well} of {len(queries)} queries well"
+        others = _by_state([query for query in queries if query.state not in _WELL])
         if others:
-            text += f" ({', '.join(others)})"
+            text += f" ({others})"
         if text != self._last:
             self._last = text
             self.say(text)
 
     def page(self, page: Page, seconds: float) -> None:
         """Show a page as the one on call reads it, ``seconds`` after what it tells of."""
-        self.say(f"a page arrives ({page.status}), {seconds:.2f} s later")
         labels, annotations = page.labels, page.annotations
+        if page.status == "resolved":
+            self.say(f"resolved: {labels['alertname']} of {labels['query']}")
+            return
+        self.say(f"a page arrives, {seconds:.2f} s later")
         rows = [("alertname", labels["alertname"]), ("query", labels["query"])]
         rows += [("severity", labels["severity"])]
         rows += [(name, annotations[name]) for name in _SHOWN if annotations.get(name)]
@@ -59,3 +63,14 @@ class Narrator:
         for name, text in facts.items():
             sys.stdout.write(f"  {name:<18} {text}\n")
         sys.stdout.flush()
+
+
+def _by_state(queries: Sequence[QueryStatus]) -> str:
+    """The names of few, the number of many: "a failed, 5 starting"."""
+    names: dict[str, list[str]] = {}
+    for query in queries:
+        names.setdefault(query.state, []).append(str(query.name))
+    return ", ".join(
+        f"{len(some)} {state}" if len(some) > _FEW else f"{', '.join(some)} {state}"
+        for state, some in names.items()
+    )

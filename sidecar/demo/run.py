@@ -37,10 +37,10 @@ def run(script: Script) -> int:
     narrator = Narrator()
     narrator.say(f"{script.queries} streaming queries in one driver; fate: {script.fate}")
     with _folder(script.folder) as folder:
-        pipeline = PIPELINES[script.pipeline](folder, script.queries)
+        pipeline = PIPELINES[script.pipeline](folder, script.queries, narrator.say)
         stage = Stage(PageReceiver(), narrator)
         try:
-            spark = local_spark(folder, pipeline.prepare(narrator.say), script.event_log)
+            spark = local_spark(folder, pipeline.prepare(), script.event_log)
             # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
             for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, lambda *_: stage.interrupted.set())
@@ -63,8 +63,8 @@ def _play(script: Script, spark: Any, pipeline: Pipeline, stage: Stage) -> int:
     director = Director(script, sidecar, pipeline, waiting, stage)
     thread = threading.Thread(target=director.direct, name="demo-director", daemon=True)
     try:
-        pipeline.start(spark)
         thread.start()
+        pipeline.start(spark)
         failure = waiting.wait()
         if failure is not None:
             stage.narrator.say(f"{waiting.where}() raises QueryFailure: {failure.reason}")

@@ -11,6 +11,7 @@ from typing import Any
 import pyspark
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from support.kafka_container import ContainerBroker
 
 from querypulse.sidecar.demo import connectors
 from querypulse.sidecar.demo.artifacts import ArtifactsError, cache_folder, fetch
@@ -59,11 +60,25 @@ def spark_conf(warehouse: Path) -> dict[str, str]:
     return conf | (DELTA_CONF if "delta" in here and "iceberg" not in here else {})
 
 
-class Kafka:
-    """A broker, and what a test wants of it. Topics have one partition unless told otherwise."""
+def broker_jars() -> list[Path]:
+    """Apache Kafka's own."""
+    return fetch([connectors.BROKER], cache_folder())
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        self.broker = Broker(fetch([connectors.BROKER], cache_folder()), folder, settings)
+
+class Kafka:
+    """A broker, and what a test wants of it. Topics have one partition unless told otherwise.
+
+    ``contained`` puts it into a container; else it is a process, with its data in ``folder``.
+    """
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, *, contained: bool = False
+    ) -> None:
+        self.broker: Any = (
+            ContainerBroker(settings or {})
+            if contained
+            else Broker(broker_jars(), folder, settings)
+        )
         self.broker.start()
         self.bootstrap_servers = self.broker.bootstrap_servers
         self.admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})

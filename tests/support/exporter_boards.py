@@ -80,7 +80,7 @@ def full_story() -> Story:
         late_rows=3,
         sources=(
             Source("KafkaV2[Subscribe[orders]]", 30.0),
-            Source("FileStreamSource[/in]", None),
+            Source("DeltaSource[/in]", None, backlog_files=8.0, backlog_bytes=3456.0),
             Source("KafkaV2[Subscribe[orders]]", 12.0),
         ),
     )

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from support.connectors import PATIENCE_SECONDS, Kafka
+from support.queries import until
 from support.zoo import Cage
 
 OPEN_SECONDS = 600
-SET = AlterConfigOpType.SET
 
 
 class KafkaCage(Cage):
@@ -23,7 +22,9 @@ class KafkaCage(Cage):
     def __init__(self, spark: Any, folder: Path, kafka: Kafka) -> None:
         super().__init__(spark, folder)
         self.kafka = kafka
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+        # By default it looks for new partitions every five minutes.
+        often = {"topic.metadata.refresh.interval.ms": 1000}
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers} | often)
 
     def stream(self, topic: str, **options: Any) -> Any:
         """A streaming DataFrame of a topic, from its beginning."""
@@ -79,12 +80,12 @@ class KafkaCage(Cage):
 
     def compact(self, topic: str) -> None:
         """Wait until the broker has thrown away a record for which there is a later one."""
-        often = ConfigEntry("log.cleaner.backoff.ms", "200", incremental_operation=SET)
-        broker = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[often])
-        self.kafka.admin.incremental_alter_configs([broker])[broker].result(PATIENCE_SECONDS)
-        while self.kept(topic) == self.end(topic):
-            assert not self.closing.wait(0.2)
+
+        def thrown_away() -> bool:
             self.put(topic, keys=1)
+            return self.kept(topic) < self.end(topic)
+
+        until(thrown_away, f"{topic} is compacted", 60)
 
     def end(self, topic: str) -> int:
         """The offset of the next record of partition 0."""

@@ -12,7 +12,7 @@ from support.zoo_healthy import ALLOWED, FLOOR
 from support.zoo_healthy import SETTINGS as HEALTHY
 
 GRACE = 30
-SETTINGS = HEALTHY | {"start_grace_seconds": GRACE}
+SETTINGS = HEALTHY | {"start_grace_seconds": GRACE, "source_interval_seconds": 1}
 BRISK = {"processingTime": "1 second"}
 SPELL = 2.5 * FLOOR
 """Long enough to look like the end."""
@@ -362,7 +362,7 @@ def rows(query):
 def travelled(query):
     """Over how many offsets it has come, as far as Spark remembers."""
     past = query.recentProgress
-    start = json.loads(past[0].sources[0].startOffset or "{}")
+    start = json.loads(past[0].sources[0].startOffset or "null") or {}
     began = sum(sum(partitions.values()) for partitions in start.values())
     return sum(end_of(past[-1]).values()) - began
 

@@ -80,7 +80,7 @@ def evidence_of(alertname: str) -> set[str]:
 @lru_cache
 def evidence_of_a_query() -> set[str]:
     """The names of all that can be known of one query; few stories know all of it."""
-    source = Source("KafkaV2[Subscribe[orders]]", 30.0)
+    source = Source("KafkaV2[Subscribe[orders]]", 30.0, backlog_files=8.0)
     story = Story().commit(batch=0, at=1, sources=(source,))
     work = Work(jvm_stack=("at a line",), python_line="/job.py:1 in write")
     probed = processing(batch=1, committed_offsets="{}")

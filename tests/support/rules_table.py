@@ -239,6 +239,32 @@ def restarted(*, read):
     at_work = {"run": 2, "committed": lambda at: end(at - 60), "since": lambda at: at - 60}
     story.commit(run=2, batch=10, at=940).commit(run=2, batch=11, at=980)
     return asked(story, 945, 990, **BY_TIME, **at_work)
+def delta(version, index=-1, table="r"):
+    """Where Delta says a batch ended."""
+    return {"reservoirId": table, "reservoirVersion": version, "index": index}
+
+
+def on_table(*ends, reads, newest, every=10, first=10, batch=0, trigger=None):
+    """Query a commits one batch after another from a Delta table, which is looked at every 5 s."""
+    story = Story().started(at=0)
+    for number, end in enumerate(ends):
+        at = first + number * every
+        if trigger is not None:
+            story.probe(run(trigger=trigger, batch=batch + number), at=at - 6)
+        for look in (at - 5, at):
+            here, there = (
+                value[number] if isinstance(value, list) else value for value in (reads, newest)
+            )
+            story.table(at=look, read=here, end=there)
+        story.commit(batch=batch + number, at=at, sources=(source(end, rows=0),), input_rows=5)
+    return story
+
+
+def looked_at(story, *looks):
+    """The Delta table of query a at moments: (at, read, end)."""
+    for at, read, end in looks:
+        story.table(at=at, read=read, end=end)
+    return story
 
 
 CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
@@ -402,7 +428,25 @@ CASES = [
     ("stood, then moved", kafka(*[topic(5)] * 9, topic(9), latest=topic(9)), 105, {}, None, "running"),
     ("stood for some batches, then idle: the source holds back (minOffsetsPerTrigger)",
      kafka(*[topic(5)] * 5, latest=topic(9)).idle(at=290), 300, {}, None, "idle"),
+    ("its Delta table grows, it stands while another source drives its batches",
+     on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15))), 105, {}, "OffsetStalled", "stalled"),
+    ("its Delta table grows, and it follows", on_table(*(delta(n + 1) for n in range(10)), reads=list(range(10)), newest=list(range(1, 11))), 105, {}, None, "running"),
+    ("its Delta table is far ahead, and it reads file by file (maxFilesPerTrigger)",
+     on_table(*(delta(4, n) for n in range(10)), reads=4, newest=900), 105, {}, None, "running"),
+    ("its Delta table is quiet while another source drives its batches", on_table(*[delta(4)] * 10, reads=4, newest=4), 105, {}, None, "running"),
+    ("availableNow has read its Delta table as it was at its start, another source goes on, the table grows",
+     on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15)), trigger=AVAILABLE_NOW), 105, {}, None, "running"),
+    ("the first version after long quietness", on_table(*[delta(4)] * 10, reads=4, newest=[4] * 9 + [5]), 105, {}, None, "running"),
     # -- OffsetRewound ------------------------------------------------------------------------
+    ("its Delta table was replaced by a shorter one: it idles for ever (seen on Delta 4.4.0)",
+     looked_at(steady().idle(at=300), (110, 5, 5), (125, 5, 2), (190, 5, 2), (200, 5, 3)), 301, {}, "OffsetRewound", "rewound"),
+    ("its Delta table ends before it, but not for the window yet", looked_at(steady().idle(at=300), (240, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
+    ("its Delta table ended before it at the only look (nobody can ask since)", looked_at(steady().idle(at=300), (125, 5, 2)), 301, {}, None, "idle"),
+    ("its Delta table ended before it at one look, then no more (a listing that was late)",
+     looked_at(steady().idle(at=300), (110, 5, 2), (125, 5, 5), (290, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
+    ("its Delta table ends where it was read up to", looked_at(steady().idle(at=300), (110, 5, 5), (300, 5, 5)), 301, {}, None, "idle"),
+    ("started again on the table that replaced its own",
+     looked_at(looked_at(steady().idle(at=200), (110, 5, 2), (190, 5, 2)).ended(at=200).started(run=2, at=201).idle(run=2, at=300)), 301, {}, None, "idle"),
     ("an end offset went down and stays down (Burrow rule 2; a topic made anew)",
      kafka(topic(900), *(topic(n) for n in range(10)), latest=None), 105, {}, "OffsetRewound", "rewound"),
     ("a Delta table was restored to an older version, and stays there",

@@ -6,7 +6,7 @@ from querypulse.alerting.evaluate import Judgement, evaluate
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.events import Idle, Progress, Source, Started, Terminated
-from querypulse.listener.offsets import lag_between, parse_offsets
+from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
 from querypulse.listener.probing import (
     Context,
     ListenerHealth,
@@ -148,6 +148,12 @@ class Story:
         """A look at the only source of a run: what its broker says."""
         looks = {f"{query}-{run}": {0: look(at=at, **source)}}
         self.state.ask(SourceReport(at, looks))
+        return self
+
+    def table(self, query="a", run=1, *, at, read, end):
+        """A look at the Delta table that a run reads from: how far it was read, and where it ends."""
+        look = SourceLook("DeltaSource[/t]", {WHOLE: read}, {}, {WHOLE: end}, at=at, wall=at)
+        self.state.ask(SourceReport(at, {f"{query}-{run}": {0: look}}))
         return self
 
     def expect_stop(self, query="a"):

@@ -77,7 +77,8 @@ class Cage:
     def start(self, stream: Any, name: str | None, sink: Any = "noop", **options: Any) -> Any:
         """Start a query with a checkpoint in the animal's folder."""
         trigger = options.pop("trigger", {"processingTime": TRIGGER})
-        writer = stream.writeStream.trigger(**trigger).options(**options)
+        writer = stream.writeStream.outputMode(options.pop("mode", "append"))
+        writer = writer.trigger(**trigger).options(**options)
         writer = writer.foreachBatch(sink) if callable(sink) else writer.format(sink)
         if name is not None:
             writer = writer.queryName(name)

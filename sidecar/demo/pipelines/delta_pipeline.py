@@ -25,14 +25,14 @@ class DeltaPipeline(Pipeline):
     stall_floor_seconds = 30.0
     startup_seconds = 240.0
 
-    def __init__(self, folder: Path, queries: int) -> None:
-        super().__init__(folder, queries)
+    def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
+        super().__init__(folder, queries, say)
         self._broker: Broker | None = None
         self._topic: Topic | None = None
         self._fleet: Fleet | None = None
         self._tables: DeltaTables | None = None
 
-    def prepare(self, say: Callable[[str], None]) -> dict[str, str]:
+    def prepare(self) -> dict[str, str]:
         """Fetch connectors and broker, and start the broker.
 
         Raises:
@@ -43,13 +43,9 @@ class DeltaPipeline(Pipeline):
         spark = connectors.installed_spark()
         wanted = [*connectors.kafka(spark), *connectors.delta(spark)]
         folder = cache_folder()
-        say(f"Kafka and Delta Lake for Spark {spark}, and a Kafka broker; kept in {folder}")
-        jars = fetch(wanted, folder, say)
-        self._broker = Broker(fetch([connectors.BROKER], folder, say), made(self._folder / "kafka"))
-        began = time.monotonic()
-        self._broker.start()
-        seconds = time.monotonic() - began
-        say(f"Kafka broker up at {self._broker.bootstrap_servers}, in {seconds:.1f} s")
+        self._say(f"Kafka and Delta Lake for Spark {spark}, and a Kafka broker: in {folder}")
+        jars = fetch(wanted, folder, self._say)
+        self._start_broker(fetch([connectors.BROKER], folder, self._say))
         return {**DELTA_CONF, "spark.jars": ",".join(map(str, jars))}
 
     def start(self, spark: Any) -> None:
@@ -58,7 +54,9 @@ class DeltaPipeline(Pipeline):
         self._topic = Topic(spark, self._broker.bootstrap_servers, TOPIC)
         self._fleet = Fleet(self._topic)
         self._fleet.start()
+        self._say(f"telemetry flows into the topic {TOPIC}")
         self._tables = DeltaTables(spark, made(self._folder / "tables"))
+        self._say("the tables are there; starting the queries")
         self._append(BRONZE, self._topic.read(SCHEMA))
         for name in self.names[1:-1]:
             self._append(name, self._tables.stream(BRONZE).where(f"kind = '{kind_of(name)}'"))
@@ -76,6 +74,13 @@ class DeltaPipeline(Pipeline):
         """End the broker."""
         if self._broker is not None:
             self._broker.kill()
+
+    def _start_broker(self, jars: list[Path]) -> None:
+        began = time.monotonic()
+        self._broker = Broker(jars, made(self._folder / "kafka"))
+        self._broker.start()
+        seconds = time.monotonic() - began
+        self._say(f"Kafka broker up at {self._broker.bootstrap_servers}, in {seconds:.1f} s")
 
     def _append(self, name: str, rows: Any) -> None:
         assert self._tables is not None

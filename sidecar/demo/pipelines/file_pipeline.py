@@ -16,14 +16,14 @@ STATUS = {"CREATE": "open", "RESOLVE": "resolved"}
 class FilePipeline(Pipeline):
     """JSON files -> Parquet tables; alerts are paired in a small table of our own."""
 
-    def __init__(self, folder: Path, queries: int) -> None:
-        super().__init__(folder, queries)
+    def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
+        super().__init__(folder, queries, say)
         self.table = AlertTable(made(folder / "tables" / ALERTS))
         self._landing = made(folder / "landing")
         self._bronze = made(folder / "tables" / BRONZE)
         self._fleet = Fleet(FileDrop(self._landing))
 
-    def prepare(self, say: Callable[[str], None]) -> dict[str, str]:  # noqa: ARG002 - nothing to say
+    def prepare(self) -> dict[str, str]:
         """Nothing is needed."""
         return {}
 

@@ -17,26 +17,30 @@ from .writer_lock import WriterLock
 BRONZE = "bronze"
 ALERTS = "alert_resolution"
 TRIGGER = "2 seconds"
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 20.0
 CONFLICT_SECONDS = 120.0
 
 
 class Pipeline(ABC):
-    """Starts the queries; ``names`` in the order of their start, the fated one last."""
+    """Starts the queries; ``names`` in the order of their start, the fated one last.
+
+    ``say`` is told what there is to wait for.
+    """
 
     stall_floor_seconds = 15.0
     startup_seconds = 90.0
     """How long it may take until every query has committed."""
 
-    def __init__(self, folder: Path, queries: int) -> None:
+    def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
         self.names = [BRONZE, *domain_names(queries - 2), ALERTS]
         self.queries: dict[str, Any] = {}
         self.lock = WriterLock(made(folder / "locks") / ALERTS)
         self._folder = folder
+        self._say = say
         self._died_at: float | None = None
 
     @abstractmethod
-    def prepare(self, say: Callable[[str], None]) -> dict[str, str]:
+    def prepare(self) -> dict[str, str]:
         """Get what is needed before Spark starts; the answer is what Spark must be told."""
 
     @abstractmethod
@@ -60,23 +64,22 @@ class Pipeline(ABC):
             time.sleep(0.01)
         return self._died_at
 
-    def stop_query(self, name: str, patience: float = PATIENCE_SECONDS) -> None:
-        """Stop a query between two batches, if there is such a moment within ``patience`` seconds.
+    def stop_query(self, name: str) -> None:
+        """Stop a query, the fated one between two batches, if there soon is such a moment.
 
         Interrupted in its Python function, Spark overflows its stack looking for the cause
         (``StreamExecution.isInterruptionException``) and fills the terminal with it.
         """
-        query, deadline = self.queries[name], time.monotonic() + patience
-        while query.status["isTriggerActive"] and time.monotonic() < deadline:
+        query, deadline = self.queries[name], time.monotonic() + PATIENCE_SECONDS
+        while name == ALERTS and query.status["isTriggerActive"] and time.monotonic() < deadline:
             time.sleep(0.05)
         query.stop()
 
     def stop(self) -> None:
         """Stop telemetry and every query."""
         self.lock.give_back()
-        deadline = time.monotonic() + PATIENCE_SECONDS
         for name in reversed(self.queries):
-            self.stop_query(name, deadline - time.monotonic())
+            self.stop_query(name)
 
     @abstractmethod
     def close(self) -> None:

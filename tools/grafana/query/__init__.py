@@ -6,7 +6,7 @@ from tools.grafana import links
 from tools.grafana.fields import Json
 from tools.grafana.frame import Section, choice, dashboard, drivers
 from tools.grafana.promql import OF_DRIVER
-from tools.grafana.query import batches, data, failures, present, retention
+from tools.grafana.query import backlog, batches, data, failures, present, retention
 
 
 def query_dashboard() -> Json:
@@ -19,6 +19,7 @@ def query_dashboard() -> Json:
         ("Does it keep up?", [data.rates(), data.lag(), data.freshness()]),
         ("What waits at the broker?", [data.lag_of_topics(), data.age_of_what_waits()]),
         ("Is data in danger?", [retention.used(), retention.left()]),
+        ("What waits in its tables?", [backlog.files(), backlog.volume()]),
         ("Event time and state", event_time),
         ("What went wrong?", [failures.errors(), failures.terminations(), failures.restarts()]),
     ]

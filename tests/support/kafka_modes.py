@@ -1,0 +1,60 @@
+"""Kafka to Kafka in each of Spark's modes that tell little, or late, of what is committed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+from support.connectors import Kafka
+
+POISON = "poison"
+VALUE = f"CASE WHEN CAST(value AS STRING) = '{POISON}' THEN raise_error('boom') ELSE value END"
+HOUR = 3_600_000
+WRITE_SECONDS = 1
+
+
+class FarBroker(Kafka):
+    """A broker that can be made to hang, with all its connections open."""
+
+    def freeze(self) -> None:
+        os.kill(self.broker.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        os.kill(self.broker.pid, signal.SIGCONT)
+
+
+class Modes:
+    """Starts a query that writes each value of ``topic`` to a topic of the broker ``to``."""
+
+    def __init__(self, cage: Any, to: Kafka) -> None:
+        self._cage = cage
+        self._to = to
+        self._session = cage.spark.newSession()
+        # By default, a batch lasts for 5 s at least.
+        self._session.conf.set("spark.sql.streaming.realTimeMode.minBatchDuration", "1000")
+
+    def continuous(self, name: str, topic: str) -> Any:
+        """Each of its tasks holds a core as long as it lives."""
+        return self._start(name, topic, trigger={"continuous": "1 second"})
+
+    def real_time(self, name: str, topic: str) -> Any:
+        """So do these, and a batch lasts as long as its trigger says."""
+        return self._start(name, topic, trigger={"realTime": "2 seconds"}, mode="update")
+
+    def asynchronous(
+        self, name: str, topic: str, *, milliseconds: int = 1000 * WRITE_SECONDS
+    ) -> Any:
+        """Its log is written so often at most."""
+        return self._start(
+            name,
+            topic,
+            trigger={"processingTime": "1 second"},
+            asyncProgressTrackingEnabled=True,
+            asyncProgressTrackingCheckpointIntervalMs=milliseconds,
+        )
+
+    def _start(self, name: str, topic: str, **options: Any) -> Any:
+        stream = self._cage.kafka.stream(self._session, topic).selectExpr(f"{VALUE} AS value")
+        servers = {"kafka.bootstrap.servers": self._to.bootstrap_servers}
+        return self._cage.start(stream, name, "kafka", topic=self._to.topic(), **servers, **options)

@@ -1,0 +1,59 @@
+"""The incident that started this project, for real: Kafka, Delta Lake, and a second writer."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support.demo import demo
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.delta]
+
+PATIENCE_SECONDS = 280
+TABLE = "spark_catalog.fleet.alert_resolution"
+DEATH = ("firing", "QueryFailed", "alert_resolution")
+ENDED_BY_FAILURE = 3
+
+
+def facts(result):
+    """What the demo closes with."""
+    _, _, text = result.stdout.partition("\nThe facts\n")
+    return dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in text.splitlines()[:7])
+
+
+def test_of_eight_queries_one_dies_of_deltas_own_conflict_and_its_page_names_the_table(pages):
+    result = demo(
+        "--pipeline", "delta", "--after", 1, "--webhook-url", pages.url, timeout=PATIENCE_SECONDS
+    )
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert pages.told == [DEATH]
+    told = pages.pages[0].annotations
+    assert told["error_class"].startswith("DELTA_CONCURRENT_APPEND")
+    assert told["exception"] == "ConcurrentAppendException"
+    assert told["table"] == TABLE
+    assert told["summary"] == (
+        f"Streaming query alert_resolution is dead: ConcurrentAppendException on table {TABLE}"
+    )
+    assert "a concurrent MERGE added data" in told["error_message"]
+    assert told["siblings"].startswith("7 of 8 queries healthy")
+    assert told["python_line"].endswith("in merge")
+    known = facts(result)
+    assert float(known["death to webhook"].removesuffix(" s")) < 10
+    assert known["job"] == (
+        "RUNNING all the time, 7 of 8 queries active; Python stands in awaitTermination()"
+    )
+    assert known["committed since"] == "7 of 8 queries"
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+def test_supervised_the_same_death_ends_the_process_for_its_scheduler_to_restart(pages):
+    result = demo(
+        "--pipeline", "delta", "--supervised", "--queries", 2, "--after", 0,
+        "--webhook-url", pages.url, timeout=PATIENCE_SECONDS,
+    )  # fmt: skip
+
+    assert result.returncode == ENDED_BY_FAILURE, result.stdout + result.stderr
+    assert pages.told == [DEATH]
+    assert "await_any_failure() raises QueryFailure: ConcurrentAppendException" in result.stdout
+    assert facts(result)["job"] == "ended by its own await_any_failure()"

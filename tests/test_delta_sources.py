@@ -1,0 +1,213 @@
+"""Queries on real Delta tables: how much waits, what became of the table, and why a query died."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.queries import Trap, rate, shown, start, until
+from support.tables import DeltaTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.delta]
+
+FLOOR = 4
+
+
+@pytest.fixture
+def table(spark, tmp_path):
+    """Makes tables in folders of this test."""
+    return lambda name: DeltaTable(spark, tmp_path / name)
+
+
+def lag(sidecar, name):
+    query = shown(sidecar, name)
+    return query.lag_offsets if query is not None else None
+
+
+# -- how much waits ---------------------------------------------------------------------------
+
+
+def test_versions_that_wait_are_counted_while_a_query_hangs_and_after_its_death(table, watch):
+    orders, trap = table("orders").write(3), Trap()
+    sidecar = watch(source_interval_seconds=0.2)
+    query = start(orders.stream(), "orders", trap)
+    until(lambda: lag(sidecar, "orders") == 0, "all is read")
+    trap.hold.set()
+    orders.write()
+    assert trap.held.wait(10)
+    orders.write(2)
+    try:
+        until(lambda: lag(sidecar, "orders") == len(orders.history()) - 3 == 3, "three wait")
+    finally:
+        trap.die.set()
+        trap.hold.clear()
+        trap.free.set()
+    until(lambda: not query.isActive or query.exception(), "it dies")
+    orders.write(2)
+    waits = len(orders.history()) - 4
+    assert waits == 4
+    until(lambda: lag(sidecar, "orders") == waits, "more wait, though it is dead")
+
+
+def test_no_version_waits_after_whatever_commit_delta_knows(table, watch):
+    """Delta's offset moves beyond commits without data too: they are no lag."""
+    facts = table("facts").write(2)
+    sidecar = watch(source_interval_seconds=0.2)
+    query = start(facts.stream(skipChangeCommits="true"), "facts")
+    for statement in (
+        "OPTIMIZE {}",
+        "ALTER TABLE {} SET TBLPROPERTIES ('a' = 'b')",
+        "DELETE FROM {} WHERE id = 2",
+    ):
+        facts.sql(statement)
+        query.processAllAvailable()
+        beyond = facts.history()[-1] + 1
+        until(lambda beyond=beyond: read_up_to(sidecar, "facts") == beyond, f"beyond {statement}")
+        assert lag(sidecar, "facts") == 0
+
+
+def read_up_to(sidecar, name):
+    """The first version that the query has not read, as it is known to the sidecar."""
+    looks = known(sidecar, name).looks
+    return looks[0].committed.get("") if looks else None
+
+
+def known(sidecar, name):
+    """The query as querypulse knows it, with what is not shown."""
+    queries = sidecar._parts.judged.snapshot.queries
+    return next(query for query in queries if query.name == name)
+
+
+def test_a_table_that_grows_faster_than_it_is_read_shows_its_lag_in_versions_and_seconds(
+    table, watch
+):
+    busy = table("busy").write(8)
+    sidecar = watch(source_interval_seconds=0.2)
+    trap = Trap()
+    trap.work = lambda batch: time.sleep(0.3)
+    start(busy.stream(startingVersion=0, maxFilesPerTrigger=1), "busy", trap)
+    until(lambda: lag(sidecar, "busy"), "some wait")
+    look = known(sidecar, "busy").looks[0]
+    assert 0 < time.time() - look.waiting_since[""] < 60
+    until(lambda: lag(sidecar, "busy") == 0, "all is read")
+    assert known(sidecar, "busy").looks[0].waiting_since == {}
+
+
+# -- what became of the table -----------------------------------------------------------------
+
+
+def test_a_replaced_table_is_told_though_its_query_idles_without_a_word(table, watch, pages):
+    old, new = table("replaced").write(5), table("new").write(2)
+    sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
+    query = start(old.stream(), "replaced")
+    until(lambda: lag(sidecar, "replaced") == 0, "all is read")
+    old.replace_by(new)
+    reason = pages.wait_for("OffsetRewound", "replaced", timeout=40).annotations["reason"]
+
+    assert "ends at 2, but was read up to 5: it was replaced" in reason
+    assert query.isActive
+    assert pages.told == [("firing", "OffsetRewound", "replaced")]
+
+
+# -- why a query died -------------------------------------------------------------------------
+
+
+def overwritten(table):
+    query = start(table.stream(), "overwritten")
+    query.processAllAvailable()
+    table.write(mode="overwrite")
+
+
+def vacuumed(table):
+    """Its files are gone while it is behind."""
+    trap = Trap()
+    trap.hold.set()
+    start(table.stream(maxFilesPerTrigger=1), "vacuumed", trap)
+    assert trap.held.wait(30)
+    trap.work = lambda batch: batch.collect()
+    table.write(mode="overwrite").vacuum()
+    trap.hold.clear()
+    trap.free.set()
+
+
+def outrun(table):
+    """Its log is cleaned up beyond where it has read."""
+    query = start(table.stream(), "outrun", checkpoint=table.folder.with_suffix(".checkpoint"))
+    query.processAllAvailable()
+    query.stop()
+    table.write(12).forget(before=9)
+    start(table.stream(), "outrun", checkpoint=table.folder.with_suffix(".checkpoint"))
+
+
+def widened(table):
+    query = start(table.stream(), "widened")
+    query.processAllAvailable()
+    table.write(columns=("id", "id AS more"), mergeSchema="true")
+
+
+def recreated(table):
+    checkpoint = table.folder.with_suffix(".checkpoint")
+    query = start(table.stream(), "recreated", checkpoint=checkpoint)
+    query.processAllAvailable()
+    query.stop()
+    table.drop()
+    table.write()
+    start(table.stream(), "recreated", checkpoint=checkpoint)
+
+
+def dropped(table):
+    query = start(table.stream(), "dropped")
+    query.processAllAvailable()
+    table.drop()
+
+
+DEATHS = [
+    (overwritten, "DELTA_SOURCE_TABLE_IGNORE_CHANGES", "Detected a data update"),
+    (vacuumed, "FAILED_READ_FILE.FILE_NOT_EXIST", "File does not exist"),
+    (outrun, "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE", "your query is lagging behind"),
+    (widened, "DELTA_SCHEMA_CHANGED_WITH_VERSION", "Detected schema change in version"),
+    (recreated, "DIFFERENT_DELTA_TABLE_READ_BY_STREAMING_SOURCE", "reading from an unexpected Delta table"),
+    (dropped, "FileNotFoundException", "_delta_log does not exist"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=[kill.__name__ for kill, *_ in DEATHS])
+def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
+    kill, error_class, words = death
+    watch()
+    kill(table(kill.__name__).write(3))
+    page = pages.wait_for("QueryFailed", kill.__name__, timeout=60)
+
+    assert page.annotations["error_class"] == error_class
+    assert words in page.annotations["error_message"]
+    assert error_class in page.annotations["reason"]
+
+
+# -- nobody is told for nothing -----------------------------------------------------------------
+
+
+def test_healthy_queries_on_tables_are_left_alone(spark, table, watch, pages, tmp_path):
+    """Idle, first version after idleness, catching up, joined with a busy source, run by the clock."""
+    watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
+    idle, late, behind = (table(name).write(2) for name in ("idle", "late", "behind"))
+    beside, loop = table("beside").write(2), table("loop").write(2)
+    behind.write(10)
+    start(idle.stream(), "idle")
+    start(late.stream(), "late", Trap())
+    start(behind.stream(startingVersion=0, maxFilesPerTrigger=1), "behind")
+    both = beside.stream().select("id").union(rate(spark).selectExpr("value AS id"))
+    start(both, "beside")
+    sink = late.stream().writeStream.format("delta").queryName("to_delta")
+    sink.option("checkpointLocation", tmp_path / "cp").start(str(tmp_path / "out"))
+
+    ends_at = time.monotonic() + 4 * FLOOR
+    late.write()
+    while time.monotonic() < ends_at:
+        writer = loop.write().stream().writeStream.format("noop").queryName("loop")
+        writer = writer.option("checkpointLocation", tmp_path / "loop-cp")
+        assert writer.trigger(availableNow=True).start().awaitTermination(60)
+        time.sleep(1)
+    late.write()
+    idle.sql("OPTIMIZE {}")
+    time.sleep(1)
+    assert pages.told == []

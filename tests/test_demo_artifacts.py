@@ -1,0 +1,272 @@
+"""What the demo on Kafka and Delta Lake needs is had, or said not to be had; without a network."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from support.queries import until
+
+from querypulse.sidecar.configuration.settings_sources import ARTIFACTS_VARIABLE
+from querypulse.sidecar.demo import artifacts, broker, connectors
+from querypulse.sidecar.demo.artifacts import ArtifactsError, Packages, cache_folder, fetch
+from querypulse.sidecar.demo.broker import Broker, BrokerError
+from querypulse.sidecar.demo.ivy_talk import IvyTalk
+from querypulse.sidecar.demo.pipelines.kinds import PIPELINES
+
+PACKAGES = Packages(("org.example:thing:1.0",))
+OTHERS = Packages(("org.example:thing:1.0",), ("org.example:other",))
+NOBODY = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1"
+"""Sends every request to a port where nobody listens."""
+
+
+# -- where they lie ---------------------------------------------------------------------------
+
+
+def test_artifacts_lie_where_the_environment_says(monkeypatch):
+    monkeypatch.setenv(ARTIFACTS_VARIABLE, "/big/disk")
+
+    assert cache_folder() == Path("/big/disk")
+
+
+@pytest.mark.parametrize(("cache", "folder"), [("/c", "/c"), ("", "/home/me/.cache")])
+def test_artifacts_lie_in_the_users_cache_otherwise(monkeypatch, cache, folder):
+    monkeypatch.delenv(ARTIFACTS_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", cache)
+    monkeypatch.setenv("HOME", "/home/me")
+
+    assert cache_folder() == Path(folder) / "querypulse" / "artifacts"
+
+
+# -- fetched once -----------------------------------------------------------------------------
+
+
+def lay(folder, packages, *names):
+    """As an earlier call has left it."""
+    jars = [folder / name for name in names]
+    for jar in jars:
+        jar.write_text("")
+    (folder / f"{packages.digest}.list").write_text("".join(f"{jar}\n" for jar in jars))
+    return jars
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """What would have been fetched."""
+    wanted = []
+
+    def resolve(packages, folder, say):
+        wanted.append(packages)
+        say("fetching")
+        return [folder / "new.jar"]
+
+    monkeypatch.setattr(artifacts, "_resolve", resolve)
+    return wanted
+
+
+def test_what_lies_there_is_not_fetched_again(tmp_path, asked):
+    jars = lay(tmp_path, PACKAGES, "a.jar", "b.jar")
+
+    assert (fetch([PACKAGES], tmp_path), asked) == (jars, [])
+
+
+def test_a_listing_of_which_a_jar_is_missing_counts_for_nothing(tmp_path, asked):
+    lay(tmp_path, PACKAGES, "a.jar", "b.jar")[1].unlink()
+
+    assert fetch([PACKAGES], tmp_path) == [tmp_path / "new.jar"]
+    assert asked == [PACKAGES]
+
+
+def test_other_exclusions_are_other_packages(tmp_path, asked):
+    lay(tmp_path, PACKAGES, "a.jar")
+    fetch([OTHERS], tmp_path)
+
+    assert asked == [OTHERS]
+
+
+def test_a_jar_of_two_packages_is_taken_once(tmp_path, asked):
+    lay(tmp_path, PACKAGES, "a.jar", "b.jar")
+    lay(tmp_path, OTHERS, "b.jar", "c.jar")
+
+    assert [jar.name for jar in fetch([PACKAGES, OTHERS], tmp_path)] == ["a.jar", "b.jar", "c.jar"]
+
+
+def test_who_asks_is_told_what_is_fetched(tmp_path, asked, capsys):
+    said = []
+    fetch([PACKAGES], tmp_path, said.append)
+
+    assert (said, capsys.readouterr().err) == (["fetching"], "")
+
+
+def test_nobody_who_listens_is_told_on_standard_error(tmp_path, asked, capsys):
+    fetch([PACKAGES], tmp_path)
+
+    assert capsys.readouterr().err == "querypulse: fetching\n"
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ArtifactsError, match=r"file/cache \(.*QUERYPULSE_ARTIFACTS"):
+        fetch([PACKAGES], tmp_path / "file" / "cache", lambda _: None)
+
+
+@pytest.mark.spark
+def test_a_registry_that_cannot_be_reached_is_said_with_what_was_wanted(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", NOBODY)
+    said = []
+    with pytest.raises(ArtifactsError) as told:
+        fetch([PACKAGES], tmp_path, said.append)
+
+    assert said == ["fetching org.example:thing:1.0 from Maven Central"]
+    message = str(told.value)
+    assert message.startswith(
+        f"cannot fetch org.example:thing:1.0 from Maven Central into {tmp_path}"
+    )
+    assert "Server access error" in message or "unresolved dependency" in message
+    assert message.endswith("A registry that can be reached is needed, once")
+    assert list(tmp_path.glob("*.list")) == []
+
+
+# -- what Ivy says ----------------------------------------------------------------------------
+
+
+def hear(text):
+    said = []
+    talk = IvyTalk(said.append)
+    os.write(talk.stderr, text.encode())
+    talk.close()
+    return said, talk.trouble
+
+
+def test_a_download_is_told_by_the_name_of_its_file():
+    said, _ = hear(
+        "\tfound io.delta#delta-storage;4.4.0 in central\n"
+        "downloading https://repo/io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar ...\n"
+        "\t[SUCCESSFUL ] io.delta#delta-storage;4.4.0!delta-storage.jar (56ms)\n"
+    )
+
+    assert said == ["fetching delta-storage-4.4.0.jar"]
+
+
+def test_a_download_is_told_when_it_begins():
+    said = []
+    talk = IvyTalk(said.append)
+    os.write(talk.stderr, b"downloading https://repo/a-1.jar ...\n")
+    until(lambda: said, "it is told")
+    talk.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "trouble"),
+    [
+        (
+            "Server access error at url https://r/a.pom (java.net.ConnectException: refused)\n"
+            'Exception in thread "main" java.lang.RuntimeException: '
+            "[unresolved dependency: a#b;1: not found]\n\tat org.apache.X.y(X.scala:1)\n",
+            "Server access error at url https://r/a.pom; [unresolved dependency: a#b;1: not found]",
+        ),
+        ("Host r not found. url=https://r/a.pom\n" * 3, "Host r not found"),
+        ("[download failed: a#b;1!b.jar]\n", "[download failed: a#b;1!b.jar]"),
+        ("Error: no Java\n\n", "Error: no Java"),
+        ("\xff\n", "\xff"),
+        ("", "nothing was said"),
+    ],
+)
+def test_trouble_is_what_ivy_says_of_it(text, trouble):
+    assert hear(text)[1] == trouble
+
+
+# -- which connectors -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spark", ["4.0.0", "4.1.3", "4.2.0"])
+def test_connectors_are_those_of_the_installed_spark(spark):
+    (connector, tokens), (delta,) = connectors.kafka(spark), connectors.delta(spark)
+
+    assert connector.coordinates == (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}",)
+    assert tokens == connectors.KAFKA_TOKENS
+    assert delta.coordinates[0].startswith(f"io.delta:delta-spark_{spark[:3]}_2.13:")
+
+
+@pytest.mark.parametrize("find", [connectors.kafka, connectors.delta, connectors.iceberg])
+@pytest.mark.parametrize("spark", ["4.3.0", "3.5.9", "5.0.0", "4"])
+def test_a_spark_without_a_connector_is_told_which_to_install(find, spark):
+    with pytest.raises(ArtifactsError, match=rf"connector is known for Spark {spark}.*pip install"):
+        find(spark)
+
+
+def test_a_pipeline_without_connectors_begins_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(connectors, "installed_spark", lambda: "9.9.0")
+    pipeline = PIPELINES["delta"](tmp_path, 2, print)
+    with pytest.raises(ArtifactsError, match=r"9\.9\.0"):
+        pipeline.prepare()
+    pipeline.stop()
+    pipeline.close()
+
+
+# -- the broker's process ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def java(tmp_path, monkeypatch):
+    """A program that stands for Java: it formats, and then does what is written."""
+
+    def write(script):
+        home = tmp_path / "jdk"
+        (home / "bin").mkdir(parents=True, exist_ok=True)
+        program = home / "bin" / "java"
+        program.write_text(f'#!/bin/sh\ncase "$*" in *StorageTool*) exit 0;; esac\n{script}\n')
+        program.chmod(0o755)
+        monkeypatch.setenv("JAVA_HOME", str(home))
+
+    return write
+
+
+def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(tmp_path, java):
+    java("echo port in use; exit 1")
+    with pytest.raises(BrokerError, match="does not start: port in use"):
+        Broker([], tmp_path).start()
+
+
+def test_a_broker_that_does_not_listen_in_time_is_ended(tmp_path, java, monkeypatch):
+    monkeypatch.setattr(broker, "START_SECONDS", 0.2)
+    java("exec sleep 60")
+    stuck = Broker([], tmp_path)
+    with pytest.raises(BrokerError, match="does not start"):
+        stuck.start()
+
+    assert stuck.pid is None
+
+
+def test_of_a_broker_that_said_much_the_end_is_told(tmp_path, java):
+    java("seq 100000; exit 1")
+    with pytest.raises(BrokerError) as told:
+        Broker([], tmp_path).start()
+
+    assert str(told.value).endswith("100000")
+    assert len(str(told.value)) < 2 * broker.WORDS_KEPT
+
+
+def test_a_storage_that_cannot_be_made_is_told(tmp_path, java):
+    java("")
+    (tmp_path / "jdk/bin/java").write_text("#!/bin/sh\necho disk is full; exit 1\n")
+    with pytest.raises(BrokerError, match="no storage for a Kafka broker: disk is full"):
+        Broker([], tmp_path)
+
+
+def test_a_broker_that_was_never_started_can_be_killed(tmp_path, java):
+    java("")
+    Broker([], tmp_path).kill()
+
+
+def test_the_guard_ends_what_it_guards_when_nobody_is_left_to(tmp_path):
+    guarded = broker.subprocess.Popen(["sleep", "60"])
+    guard = broker._guard(guarded.pid)
+    time.sleep(0.05)
+    assert guarded.poll() is None
+    guard.stdin.close()
+
+    assert guarded.wait(10) == -9
+    guard.wait(10)

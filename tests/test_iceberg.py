@@ -1,0 +1,135 @@
+"""Queries on real Iceberg tables: a commit that is stuck, a table that was changed, and calm."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.queries import commits, rate, shown, start, until
+from support.tables import IcebergTable
+
+pytestmark = [pytest.mark.spark, pytest.mark.iceberg]
+
+FLOOR = 4
+SOMEBODY_ELSE = "another writer"
+
+
+@pytest.fixture(scope="module")
+def table(spark):
+    """Makes tables in the catalog."""
+    spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
+    warehouse = spark.conf.get("spark.sql.catalog.ice.warehouse")
+    return lambda name: IcebergTable(spark, warehouse, name)
+
+
+@pytest.fixture
+def lock(spark):
+    """The locks that writers of tables without a catalog's own take before they commit."""
+    manager = getattr(spark._jvm, "org.apache.iceberg.util.LockManagers").defaultLockManager()
+    held = []
+
+    def hold(name):
+        assert manager.acquire(name, SOMEBODY_ELSE)
+        held.append(name)
+
+    def free():
+        while held:
+            assert manager.release(held.pop(), SOMEBODY_ELSE)
+
+    hold.free = free
+    yield hold
+    free()
+
+
+def append(stream, name, table, checkpoint):
+    writer = stream.writeStream.format("iceberg").queryName(name).outputMode("append")
+    writer = writer.option("checkpointLocation", str(checkpoint))
+    return writer.trigger(processingTime="500 milliseconds").toTable(table.name)
+
+
+def test_an_append_whose_commit_is_stuck_is_told_and_its_end_too(
+    table, lock, watch, pages, tmp_path
+):
+    facts = table("facts")
+    sidecar = watch(stall_floor_seconds=FLOOR, start_grace_seconds=60)
+    query = append(rate(facts.spark).selectExpr("value AS id"), "facts", facts, tmp_path / "cp")
+    commits(sidecar, "facts", 2)
+    # The very next commit may have its lock already.
+    for ahead in (1, 2, 3):
+        lock(facts.commit_file(ahead))
+    told = pages.wait_for("CommitStalled", "facts", timeout=60).annotations
+
+    assert "batch_hung" in told["reason"]
+    assert "LockManager" in told["stream_thread"]
+    assert query.isActive
+    lock.free()
+    pages.wait_for("CommitStalled", "facts", status="resolved", timeout=60)
+    assert shown(sidecar, "facts").state == "running"
+    rows = facts.rows()
+    until(lambda: facts.rows() > rows, "it appends again", timeout=60)
+
+
+def overwritten(table):
+    table.spark.sql(f"INSERT OVERWRITE {table.name} SELECT 1")
+
+
+def dropped(table):
+    table.spark.sql(f"DROP TABLE {table.name} PURGE")
+
+
+DEATHS = [
+    (overwritten, "IllegalStateException", "Cannot process overwrite snapshot"),
+    (dropped, "ValidationException", "is missing under"),
+]
+
+
+@pytest.mark.parametrize("death", DEATHS, ids=[change.__name__ for change, *_ in DEATHS])
+def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
+    change, error_class, words = death
+    read = table(change.__name__).write()
+    watch()
+    query = start(read.stream(), change.__name__)
+    query.processAllAvailable()
+    change(read)
+    page = pages.wait_for("QueryFailed", change.__name__, timeout=60)
+
+    assert page.annotations["error_class"] == error_class
+    assert words in page.annotations["error_message"]
+
+
+def test_a_query_whose_snapshots_have_expired_is_told_why(spark, table, watch, pages, tmp_path):
+    read, checkpoint = table("expired").write(), tmp_path / "cp"
+    watch()
+    query = start(read.stream(), "expired", checkpoint=checkpoint)
+    query.processAllAvailable()
+    query.stop()
+    read.write(2)
+    spark.sql(
+        "CALL ice.system.expire_snapshots(table => 'db.expired', retain_last => 1,"
+        " older_than => TIMESTAMP '2100-01-01 00:00:00')"
+    )
+    start(read.stream(), "expired", checkpoint=checkpoint)
+    page = pages.wait_for("QueryFailed", "expired", timeout=60)
+
+    assert "the snapshot was expired or removed" in page.annotations["error_message"]
+
+
+def test_healthy_queries_on_tables_are_left_alone(spark, table, watch, pages, tmp_path):
+    """Idle, the first snapshot after idleness, catching up file by file, and an append."""
+    idle, late, behind, out = (table(name) for name in ("idle", "late", "behind", "out"))
+    for one in (idle, late):
+        one.write()
+    behind.write(5)
+    sidecar = watch(stall_floor_seconds=FLOOR)
+    start(idle.stream(), "idle")
+    one_by_one = {"streaming-max-files-per-micro-batch": 1}
+    query = start(behind.stream(**one_by_one), "behind", trigger="1 second")
+    append(late.stream(), "late", out, tmp_path / "cp")
+    until(lambda: out.rows() == 3, "the first snapshot is appended", timeout=60)
+    time.sleep(3 * FLOOR)
+    late.write()
+    until(lambda: out.rows() == 6, "the second one is", timeout=60)
+    query.processAllAvailable()
+
+    assert pages.told == []
+    assert {one.name for one in sidecar.snapshot().queries} >= {"idle", "late", "behind"}

@@ -1,0 +1,133 @@
+"""On real Kafka: ``continuous``, ``realTime`` and async progress tracking, well, hung and dead.
+
+What they have committed is what their checkpoints say, which their events do not, or too early.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.kafka_cage import KafkaCage
+from support.kafka_modes import HOUR, POISON, FarBroker, Modes
+from support.queries import shown, until
+from support.zoo import Diary
+from support.zoo_sick import Storage
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
+
+FLOOR = 6
+SETTINGS = {"stall_floor_seconds": FLOOR, "start_grace_seconds": 40}
+WATCH_SECONDS = 2.5 * FLOOR
+HUNG = {
+    "continuous_hung": "commit_log_behind: no epoch committed for ",
+    "real_time_hung": "batch_hung: batch ",
+    "async_hung": "batch_hung: batch ",
+    "async_log_hung": "commit_log_behind: ",
+}
+PATIENCE_SECONDS = 60
+
+
+@pytest.fixture
+def cage(spark, kafka, watch, tmp_path):
+    """Depends on ``watch`` in order to be closed before its queries are stopped."""
+    cage = KafkaCage(spark, tmp_path, kafka)
+    yield cage
+    cage.close()
+
+
+@pytest.fixture
+def far(tmp_path):
+    folder = tmp_path / "far"
+    folder.mkdir()
+    broker = FarBroker(folder)
+    yield broker
+    broker.close()
+
+
+def test_each_mode_is_well_or_idle_and_is_told_when_its_work_or_its_log_hangs(
+    cage, far, watch, pages
+):
+    fed, silent, grown = cage.kafka.topic(), cage.kafka.topic(), cage.kafka.topic()
+    cage.feed(fed, every=0.5)
+    cage.feed(grown, 4, every=0.5)
+    well, sick = Modes(cage, cage.kafka), Modes(cage, far)
+    log_hung = well.asynchronous("async_log_hung", fed)
+    well.asynchronous("async_silent", silent, milliseconds=HOUR)
+    for mode in ("continuous", "real_time"):
+        getattr(well, mode)(f"{mode}_fed", fed)
+        getattr(well, mode)(f"{mode}_silent", silent)
+        getattr(sick, mode)(f"{mode}_hung", fed)
+    well.continuous("continuous_grown", grown)
+    well.asynchronous("async_fed", fed)
+    sick.asynchronous("async_hung", fed)
+    names = {query.name for query in cage.spark.streams.active}
+    until(lambda: all(cage.committed(name) >= 0 for name in names), "all commit", 120)
+    sidecar = watch(**SETTINGS)
+    diary = Diary(cage, sidecar)
+
+    cage.kafka.add_partitions(grown, 2)
+    cage.put(silent)
+    until(lambda: 1 in diary["async_silent"].commits, "a late batch")
+    cage.put(silent)
+    until(lambda: diary.seconds > WATCH_SECONDS, "the time is over", 60)
+    until(lambda: names - {"async_silent"} <= diary.in_state("running"), "they run")
+    until(lambda: diary["async_silent"].state == "idle", "it is idle")
+
+    assert pages.pages == []
+    # Its events tell of batch 2, and its log never will.
+    assert (max(diary["async_silent"].commits), cage.committed("async_silent")) == (2, 0)
+    for name in names - {"async_silent"}:
+        assert len(diary[name].commits) > 3, name
+        is_shown_as_logged(cage, sidecar, name)
+
+    storage = Storage()
+    cage.at_close(storage.free.set)
+    log_hung._jsq.streamingQuery().asyncWritesExecutorService().submit(storage)
+    far.freeze()
+    reasons = {
+        name: pages.wait_for("CommitStalled", name, timeout=PATIENCE_SECONDS).annotations["reason"]
+        for name in HUNG
+    }
+    far.thaw()
+    storage.free.set()
+    for name in HUNG:
+        pages.wait_for("CommitStalled", name, status="resolved", timeout=PATIENCE_SECONDS)
+
+    assert {n: why for n, why in reasons.items() if not why.startswith(HUNG[n])} == {}
+    assert {page.what for page in pages.pages} == {("CommitStalled", name) for name in HUNG}
+    assert {"0", "1"} == set(ends_of(cage, "continuous_grown"))
+
+
+def test_a_death_in_each_mode_is_told_with_its_cause(cage, watch, pages):
+    topic = cage.kafka.topic()
+    cage.put(topic)
+    modes = Modes(cage, cage.kafka)
+    queries = [modes.continuous("continuous", topic), modes.real_time("real_time", topic)]
+    queries.append(modes.asynchronous("async", topic))
+    names = [query.name for query in queries]
+    until(lambda: all(cage.committed(name) >= 0 for name in names), "all commit", 120)
+    watch(**SETTINGS)
+
+    cage.kafka.produce(topic, [POISON])
+    for name in names:
+        page = pages.wait_for("QueryFailed", name, timeout=PATIENCE_SECONDS)
+        assert "boom" in page.annotations["reason"]
+        assert page.annotations["error_class"] == "USER_RAISED_EXCEPTION"
+
+    assert {page.what for page in pages.pages} == {("QueryFailed", name) for name in names}
+
+
+def is_shown_as_logged(cage, sidecar, name):
+    """The commit that is shown comes to be the one on disk a moment ago, and is never ahead."""
+    logged = cage.committed(name)
+    until(lambda: shown(sidecar, name).last_commit_batch >= logged, f"{name} is seen to commit")
+    batch = shown(sidecar, name).last_commit_batch
+    until(lambda: cage.committed(name) >= batch, f"the log of {name} gets there", 5)
+
+
+def ends_of(cage, name):
+    """The partitions in a query's newest committed offsets."""
+    newest = cage.checkpoint(name) / "offsets" / str(cage.committed(name))
+    offsets = newest.read_text().splitlines()[-1]
+    return next(iter(json.loads(offsets).values()))
