@@ -37,7 +37,7 @@ def end_of(log: DeltaLog, known: int) -> int:
     """
     if log.has(known):
         return _first_missing(log, known)
-    if known == 0 or log.has(known - 1):
+    if known and log.has(known - 1):
         return known
     return max(log.versions(), default=-1) + 1
 

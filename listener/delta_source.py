@@ -28,17 +28,18 @@ class DeltaSource:
     """
 
     def __init__(self, jvm: Any, execution: Any, stream: Any) -> None:
+        self._jvm = jvm
         self._execution = execution
         self._stream = stream
         self._description = str(stream.toString())
-        self._log = StoredLog(jvm, stream.deltaLog())
+        self._opened: StoredLog | None = None
         self._end: int | None = None
         self._waiting: tuple[int, float] | None = None
 
     @property
     def address(self) -> str:
-        """The file system that the table lies on."""
-        return self._log.address
+        """The table: none shares another's silence."""
+        return self._description
 
     def look(self) -> SourceLook:
         """Ask the storage.
@@ -52,14 +53,14 @@ class DeltaSource:
             at, wall = time.monotonic(), time.time()
             if committed is None:
                 return SourceLook(self._description, {}, {}, {}, at=at, wall=wall)
-            known = committed if self._end is None else max(committed, self._end)
-            self._end = end_of(self._log, known)
+            log = self._log()
+            self._end = end_of(log, committed if self._end is None else max(committed, self._end))
             return SourceLook(
                 self._description,
                 {WHOLE: committed},
                 {},
                 {WHOLE: self._end},
-                waiting_since=self._waiting_since(committed, self._end),
+                waiting_since=self._waiting_since(log, committed, self._end),
                 at=at,
                 wall=wall,
             )
@@ -74,12 +75,18 @@ class DeltaSource:
             return None
         return first_unread(next(iter(positions.values())))
 
-    def _waiting_since(self, committed: int, end: int) -> dict[str, float]:
+    def _log(self) -> StoredLog:
+        """Opened by the first look, so that a refusal is told of this source alone."""
+        if self._opened is None:
+            self._opened = StoredLog(self._jvm, self._stream.deltaLog())
+        return self._opened
+
+    def _waiting_since(self, log: StoredLog, committed: int, end: int) -> dict[str, float]:
         """When the first version that waits was written; what is old may have been removed."""
-        if committed >= end or not self._log.has(committed):
+        if committed >= end or not log.has(committed):
             return {}
         if self._waiting is None or self._waiting[0] != committed:
-            self._waiting = committed, self._log.written_at(committed)
+            self._waiting = committed, log.written_at(committed)
         return {WHOLE: self._waiting[1]}
 
 
@@ -92,7 +99,6 @@ class StoredLog:
         self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
         self._root = delta_log.logPath()
         self._files = self._root.getFileSystem(delta_log.newDeltaHadoopConf())
-        self.address = str(self._files.getUri().toString())
 
     def has(self, version: int) -> bool:
         """Whether a version's commit is there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .checkpoint import StorageError, ids_in
+from .checkpoint import StorageError, ids_in, short_reason
 from .refusals import refusals
 
 
@@ -38,15 +38,22 @@ class SparkCheckpoint:
         self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
         self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
         self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
+        self._location = location
         self._root = self._path(location)
         self._files = self._root.getFileSystem(conf)
 
     def ids(self, log: str) -> list[int]:
-        """All batch ids in a log; none when its folder does not exist."""
+        """All batch ids in a log; none when its folder does not exist.
+
+        A run makes the checkpoint itself before anything else: where that is not to be seen, as a
+        local one without permission, nothing is known of its logs.
+        """
         with refusals(StorageError):
             folder = self._path(self._root, log)
             if not self._files.exists(folder):
-                return []
+                if self._files.exists(self._root):
+                    return []
+                raise StorageError(short_reason(f"{self._location} cannot be seen"))
             # One text for the whole array, not four commands for each of its elements.
             listing = self._to_text(self._to_paths(self._files.listStatus(folder)))
             return ids_in(listing, log)

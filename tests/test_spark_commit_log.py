@@ -119,6 +119,7 @@ def test_only_batches_are_counted_and_as_numbers(spark, tmp_path):
 
 
 def test_what_does_not_exist_yet_is_empty(spark, tmp_path):
+    (tmp_path / "cp").mkdir()
     one = logs(spark, tmp_path / "cp")
     assert one.read(0) == LoggedBatches(None, None)
     fill(tmp_path / "cp" / "offsets", 0)

@@ -43,14 +43,29 @@ class Handler(BaseHTTPRequestHandler):
             self.request.close()  # the server closes the socket that it knows: the one below
 
     def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length", 0))
-        request = Request(self.command, self.path, self.headers, self.rfile.read(length))
+        request = Request(self.command, self.path, self.headers, self._body())
         self.double.handle(request, self)
+
+    def _body(self) -> bytes:
+        if self.headers.get("Transfer-Encoding") != "chunked":
+            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        parts = []
+        while size := int(self.rfile.readline(), 16):
+            parts.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(parts)
 
     def do_GET(self) -> None:
         self.do_POST()
 
     def do_CONNECT(self) -> None:
+        self.do_POST()
+
+    def do_PUT(self) -> None:
+        self.do_POST()
+
+    def do_DELETE(self) -> None:
         self.do_POST()
 
     def log_message(self, *_: object) -> None:

@@ -239,6 +239,8 @@ def restarted(*, read):
     at_work = {"run": 2, "committed": lambda at: end(at - 60), "since": lambda at: at - 60}
     story.commit(run=2, batch=10, at=940).commit(run=2, batch=11, at=980)
     return asked(story, 945, 990, **BY_TIME, **at_work)
+
+
 def delta(version, index=-1, table="r"):
     """Where Delta says a batch ended."""
     return {"reservoirId": table, "reservoirVersion": version, "index": index}

@@ -1,0 +1,91 @@
+"""How far a Delta table's log reaches is found out with few questions, whatever became of it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from querypulse.listener.delta_log import END_INDEX, commit_name, end_of, first_unread, versions_in
+
+
+class Log:
+    """The log of a table that holds these versions; counts what it is asked."""
+
+    def __init__(self, versions):
+        self.there = set(versions)
+        self.asked = 0
+        self.listed = 0
+
+    def has(self, version):
+        self.asked += 1
+        return version in self.there
+
+    def versions(self):
+        self.listed += 1
+        return list(self.there)
+
+
+@given(oldest=st.integers(0, 50), count=st.integers(1, 3000), known=st.integers(0, 3100))
+def test_the_end_is_found_from_wherever_it_was_known_last(oldest, count, known):
+    log = Log(range(oldest, oldest + count))
+
+    assert end_of(log, known) == oldest + count
+
+
+@pytest.mark.parametrize(("new", "most"), [(0, 2), (1, 3), (7, 8), (1000, 25), (100_000, 40)])
+def test_it_costs_few_questions_and_no_listing(new, most):
+    log = Log(range(1000 + new))
+
+    assert end_of(log, 1000) == 1000 + new
+    assert log.asked <= most
+    assert log.listed == 0
+
+
+def test_a_table_that_was_replaced_by_a_shorter_one_is_listed():
+    log = Log(range(2))
+
+    assert end_of(log, 5) == 2
+    assert log.listed == 1
+
+
+def test_a_table_whose_log_begins_after_what_was_known_is_listed():
+    assert end_of(Log(range(40, 60)), 5) == 60
+
+
+def test_a_table_without_any_version_ends_at_0():
+    assert (end_of(Log(()), 0), end_of(Log(()), 7)) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("position", "version"),
+    [
+        ((5, -1), 5),
+        ((5, -100), 5),
+        ((3, 0), 3),
+        ((3, 17), 3),
+        ((3, END_INDEX), 4),
+        ((3, 2**63 - 101), 4),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_a_version_is_read_when_no_file_of_it_is_left(position, version):
+    assert first_unread(position) == version
+
+
+def test_only_commits_are_versions():
+    """As ``FileUtil.stat2Paths`` and ``ScalaRunTime.stringOf`` list the log of a real table."""
+    log = "file:/t/_delta_log"
+    names = [
+        commit_name(7), commit_name(8), f"{10:020d}.crc", f"{10:020d}.checkpoint.parquet", "_last_checkpoint",
+        "_staged_commits", f".{9:020d}.json.crc", f"{9:020d}.json.tmp", "7.json",
+    ]  # fmt: skip
+    staged = (
+        f"file:/t/_delta_log/_staged_commits/{9:020d}.0a1b2c3d-0000-4000-8000-00000000000f.json"
+    )
+
+    assert versions_in(f"Array({', '.join(f'{log}/{name}' for name in names)})") == [7, 8]
+    assert versions_in(f"Array({staged})") == [9]
+    assert versions_in("Array()") == []
+    assert commit_name(7) == "00000000000000000007.json"

@@ -1,0 +1,141 @@
+"""What batches on files and tables report, as real Spark and real connectors wrote it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.exporter_boards import board
+from support.exporter_exposition import samples
+from support.recorded import FIXTURES
+from support.story import Story, policy, source
+
+from querypulse.alerting.evaluate import case_of
+from querypulse.alerting.evidence import evidence
+from querypulse.listener.decode import decode
+from querypulse.listener.events import EventKind
+from querypulse.listener.shortfall import follow_shortfalls
+from querypulse.listener.source_report import SourceLook
+
+KINDS = ("file", "delta", "iceberg")
+
+
+def reported(kind):
+    """The sources of all recorded batches on that kind of source."""
+    lines = [
+        json.loads(line)
+        for path in sorted(FIXTURES.glob("sources-spark-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
+    texts = [line["text"] for line in lines if line["source"] == kind]
+    assert len(texts) > 5
+    return [one for text in texts for one in _decoded(text).sources]
+
+
+def _decoded(text):
+    return decode(EventKind.PROGRESS, json.dumps({"progress": json.loads(text)}))
+
+
+def with_metrics(metrics):
+    told = {"description": "DeltaSource[/t]", "metrics": metrics}
+    text = json.dumps({"progress": {"id": "q", "runId": "r", "batchId": 7, "sources": [told]}})
+    return decode(EventKind.PROGRESS, text).sources[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_open_source_tells_no_latest_offset_and_no_backlog(kind):
+    """Should a later version tell more, this is where it is noticed first."""
+    for one in reported(kind):
+        assert (one.latest, one.lag_offsets) == (None, None)
+        assert (one.backlog_files, one.backlog_bytes) == (None, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_where_a_batch_ended_is_known(kind):
+    assert all(isinstance(one.end, dict) and len(one.end) == 1 for one in reported(kind))
+
+
+def test_deltas_positions_grow_file_by_file_and_then_by_version():
+    ends = [next(iter(one.end.values())) for one in reported("delta")]
+
+    assert ends == sorted(ends)
+    assert {index for _, index in ends} > {-1, 0}
+
+
+def test_icebergs_source_has_one_name_in_all_runs():
+    """Java's own would be another in each run, and nothing could be followed over a restart."""
+    names = {one.description for one in reported("iceberg")}
+
+    assert names == {"org.apache.iceberg.spark.source.SparkMicroBatchStream"}
+
+
+def test_a_name_that_holds_an_at_is_left_alone():
+    text = '{"progress": {"id": "q", "runId": "r", "batchId": 7, "sources": [{"description": "abfss://c@lake/x"}]}}'
+
+    assert decode(EventKind.PROGRESS, text).sources[0].description == "abfss://c@lake/x"
+
+
+# -- backlog, where it is told ------------------------------------------------------------------
+
+
+def test_files_and_bytes_that_wait_are_read_from_databricks_metrics():
+    told = with_metrics({"numFilesOutstanding": "8", "numBytesOutstanding": "3456", "other": "x"})
+
+    assert (told.backlog_files, told.backlog_bytes) == (8, 3456)
+
+
+@pytest.mark.parametrize("value", ["NaN", "many", "-1", None, [], {}, "", "Infinity"])
+def test_a_backlog_that_is_no_number_is_unknown(value):
+    assert with_metrics({"numFilesOutstanding": value}).backlog_files is None
+
+
+@pytest.mark.parametrize("metrics", [None, [], "text", 5, {}])
+def test_a_source_without_metrics_tells_none(metrics):
+    assert with_metrics(metrics).backlog_files is None
+
+
+def behind():
+    told = with_metrics({"numFilesOutstanding": "8", "numBytesOutstanding": "3456"})
+    return Story().started(at=0).commit(batch=7, at=10, sources=(source({"logOffset": 1}), told))
+
+
+def test_a_backlog_is_served_by_the_sources_place_in_the_query():
+    shown = [
+        (one.labels["source"], one.value)
+        for one in samples(board(behind()))
+        if one.name == "spark_streaming_source_backlog_files"
+    ]
+
+    assert shown == [("1", 8)]
+    assert "spark_streaming_source_backlog_files" not in {
+        one.name for one in samples(board(Story().commit(batch=0, at=1)))
+    }
+
+
+def test_a_backlog_is_evidence():
+    snapshot = behind().state.snapshot(12)
+    case = case_of("a", snapshot.queries[0], snapshot, 12, policy())
+
+    assert evidence(case)["backlog"] == "DeltaSource[/t]: 8 files, 3456 bytes"
+
+
+# -- sources that end before what was read --------------------------------------------------------
+
+
+def look(at, committed, latest):
+    return SourceLook("s", committed, {}, latest, at=at, wall=at)
+
+
+def test_a_shortfall_counts_each_look_once_and_ends_with_it():
+    first = follow_shortfalls({}, {0: look(1, {"": 5}, {"": 2})})
+    assert follow_shortfalls(first, {0: look(1, {"": 5}, {"": 2})}) == first
+    second = follow_shortfalls(first, {0: look(9, {"": 5}, {"": 3})})
+
+    assert (second[0][""].since, second[0][""].looks, second[0][""].looked_at) == (1, 2, 9)
+    assert (second[0][""].committed, second[0][""].end) == (5, 3)
+    assert follow_shortfalls(second, {0: look(10, {"": 5}, {"": 5})}) == {}
+    assert follow_shortfalls(second, {}) == {}
+
+
+def test_a_partition_that_is_gone_or_not_read_yet_is_no_shortfall():
+    assert follow_shortfalls({}, {0: look(1, {"t/0": 5}, {"t/1": 2})}) == {}

@@ -1,0 +1,100 @@
+"""Checkpoints of other places: whatever file system Hadoop has, and what refuses."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from support.queries import Trap, commits, rate, start, until
+from support.webhdfs import WebHdfs
+
+from querypulse.listener.checkpoint import CheckpointLogs, StorageError
+from querypulse.listener.spark_commit_log import SparkStorage
+
+pytestmark = pytest.mark.spark
+
+FLOOR = 4
+
+
+@pytest.fixture
+def hdfs(tmp_path):
+    """A file system on loopback."""
+    with WebHdfs(tmp_path / "hdfs") as system:
+        yield system
+
+
+def read(spark, place):
+    return CheckpointLogs(SparkStorage(spark).open(str(place)), gaps=False).read(0)
+
+
+def committed(spark, query):
+    """How far its checkpoint says that it has come."""
+    return read(spark, query._jsq.streamingQuery().resolvedCheckpointRoot()).committed
+
+
+def stopped(query):
+    query.stop()
+    assert query.exception() is None
+
+
+def test_a_checkpoint_on_another_system_of_files_is_read(spark, hdfs):
+    query = start(rate(spark), "remote", checkpoint=f"{hdfs.uri}/a folder/cp")
+    until(lambda: (committed(spark, query) or 0) >= 1, "commits are seen")
+    stopped(query)
+    assert committed(spark, query) == max(int(p.name) for p in hdfs.folder.glob("*/cp/commits/*"))
+
+
+def test_a_checkpoint_behind_a_table_of_mounts_is_read(spark, tmp_path):
+    """``viewfs:``, with settings that belong to one session."""
+    (tmp_path / "cp").mkdir()
+    spark.conf.set("fs.viewfs.mounttable.pulse.link./jobs", f"file://{tmp_path}")
+    try:
+        query = start(rate(spark), "mounted", checkpoint="viewfs://pulse/jobs/cp")
+        until(lambda: (committed(spark, query) or 0) >= 1, "commits are seen")
+        stopped(query)
+    finally:
+        spark.conf.unset("fs.viewfs.mounttable.pulse.link./jobs")
+
+
+def test_who_may_not_read_a_checkpoint_is_told_so_and_nothing_else_is_lost(
+    spark, hdfs, watch, pages, caplog
+):
+    caplog.set_level(logging.WARNING, "querypulse")
+    sidecar, trap = watch(stall_floor_seconds=FLOOR), Trap()
+    start(rate(spark), "closed", trap, checkpoint=f"{hdfs.uri}/cp")
+    commits(sidecar, "closed", 2)
+    trap.hold.set()
+    assert trap.held.wait(20)
+    hdfs.refuses = True
+    try:
+        told = pages.wait_for("CommitStalled", "closed", timeout=60).annotations
+        until(lambda: "cannot read the checkpoint of closed" in caplog.text, "it says so")
+    finally:
+        hdfs.refuses = False
+        trap.hold.clear()
+        trap.free.set()
+    pages.wait_for("CommitStalled", "closed", status="resolved", timeout=60)
+
+    assert "AccessControlException: Permission denied: user=etl" in caplog.text
+    assert "batch_hung" in told["reason"]
+    assert "commit_log" not in told
+    assert {what for _, what, _ in pages.told} == {"CommitStalled"}
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        ("s3a://bucket/cp", "S3AFileSystem not found"),
+        ("abfss://jobs@lake.dfs.core.windows.net/cp", "SecureAzureBlobFileSystem not found"),
+        ("gs://bucket/cp", "GoogleHadoopFileSystem not found|No FileSystem for scheme"),
+        ("webhdfs://127.0.0.1:1/cp", "Connection refused"),
+        ("file:/dev/null/cp", "file:/dev/null/cp cannot be seen"),
+    ],
+    ids=["s3a", "abfss", "gs", "nobody there", "below a file"],
+)
+def test_a_place_that_cannot_be_read_is_refused_in_a_few_words(spark, place, reason):
+    with pytest.raises(StorageError, match=reason) as refused:
+        read(spark, place)
+
+    assert len(str(refused.value)) <= 200
+    assert "\n" not in str(refused.value)

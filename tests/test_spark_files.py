@@ -1,0 +1,78 @@
+"""Queries on folders of files: on real Spark, what is told of them and what is not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+
+import pytest
+from support.queries import Trap, start, until
+
+pytestmark = pytest.mark.spark
+
+FLOOR = 4
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder with some files of one row each."""
+    path = tmp_path / "in"
+    path.mkdir()
+    for number in range(6):
+        put(path, number)
+    return path
+
+
+def put(folder, number):
+    path = folder / f"{number}.json"
+    path.with_suffix(".tmp").write_text(json.dumps({"a": number}))
+    path.with_suffix(".tmp").rename(path)
+
+
+def stream(spark, folder):
+    reader = spark.readStream.schema("a long").option("maxFilesPerTrigger", 1)
+    return reader.option("pathGlobFilter", "*.json").json(str(folder))
+
+
+def test_a_file_that_is_gone_before_it_is_read_is_told(spark, folder, watch, pages):
+    watch()
+    trap = Trap()
+    trap.hold.set()
+    start(stream(spark, folder), "files", trap)
+    assert trap.held.wait(30)
+    trap.work = lambda batch: batch.collect()
+    for path in folder.iterdir():
+        path.unlink()
+    trap.hold.clear()
+    trap.free.set()
+    told = pages.wait_for("QueryFailed", "files", timeout=60).annotations
+
+    assert told["error_class"] == "FAILED_READ_FILE.FILE_NOT_EXIST"
+    assert "File does not exist" in told["error_message"]
+
+
+def test_catching_up_then_idle_then_the_first_file_again_is_left_alone(spark, folder, watch, pages):
+    watch(stall_floor_seconds=FLOOR)
+    query = start(stream(spark, folder), "files")
+    query.processAllAvailable()
+    time.sleep(2 * FLOOR)
+    put(folder, 7)
+    query.processAllAvailable()
+    time.sleep(1)
+
+    assert pages.told == []
+    assert query.isActive
+
+
+def test_a_folder_that_is_gone_looks_like_one_without_news(spark, folder, watch, pages):
+    """Spark says nothing, and neither do we: docs/sources.md says so."""
+    sidecar = watch(stall_floor_seconds=FLOOR)
+    query = start(stream(spark, folder), "files")
+    query.processAllAvailable()
+    shutil.rmtree(folder)
+    state = lambda: next(one.state for one in sidecar.snapshot().queries)
+    until(lambda: state() == "idle", "it idles", timeout=60)
+
+    assert pages.told == []
+    assert query.isActive
