@@ -22,7 +22,7 @@ GENERATORS := rules grafana stack
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
-.PHONY: help demo test test-fast test-oldest lint bench dashboards pictures stack test-connectors java system-packages clean
+.PHONY: help demo demo-delta test test-fast test-oldest lint bench dashboards pictures stack test-connectors java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -30,6 +30,10 @@ help:
 ## make demo       eight queries in one driver; one dies; watch the page arrive
 demo: java $(VENV)/.spark
 	@$(BIN)/querypulse demo $(ARGS)
+
+## make demo-delta the same on a Kafka broker and Delta Lake, fetched from Maven Central
+demo-delta: java $(CONNECTORS)/.spark
+	@$(CONNECTORS)/bin/querypulse demo --pipeline delta $(ARGS)
 
 ## make test       all tests, real Spark and real Prometheus tools included
 test: system-packages $(VENV)/.tests
@@ -120,16 +124,25 @@ $(VENV)/.tests: $(VENV)/.spark
 	$(PIP) --group tests
 	@touch $@
 
-$(OLDEST)/.tests: SPARK := $(OLDEST_SPARK)
-$(CONNECTORS)/.tests: SPARK := $(CONNECTORS_SPARK)
-$(ICEBERG)/.tests: SPARK := $(ICEBERG_SPARK)
+$(OLDEST)/.%: SPARK := $(OLDEST_SPARK)
+$(CONNECTORS)/.%: SPARK := $(CONNECTORS_SPARK)
+$(ICEBERG)/.%: SPARK := $(ICEBERG_SPARK)
 
-$(OLDEST)/.tests $(CONNECTORS)/.tests $(ICEBERG)/.tests: pyproject.toml constraints.txt
+# Environments beside ours, each with a Spark of its own.
+OTHERS := $(OLDEST) $(CONNECTORS) $(ICEBERG)
+OTHER_PIP = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+  --constraint build/constraints-$(SPARK).txt
+
+$(OTHERS:%=%/.spark): pyproject.toml constraints.txt
+	@echo "installing querypulse with PySpark $(SPARK) into $(@D) (the first time takes a while)"
 	$(PYTHON) -m venv $(@D)
 	@mkdir -p build && grep -v '^pyspark==\|^py4j==' constraints.txt > build/constraints-$(SPARK).txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
-	  --constraint build/constraints-$(SPARK).txt --editable . --group tests pyspark==$(SPARK)
+	$(OTHER_PIP) --editable . pyspark==$(SPARK)
+	@touch $@
+
+$(OTHERS:%=%/.tests): %/.tests: %/.spark
+	$(OTHER_PIP) --group tests pyspark==$(SPARK)
 	@touch $@
 
 # mypy reads what the code imports, so the packages must be there too.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from ..listener.offsets import behind
 from ..listener.probing import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
@@ -145,7 +144,7 @@ def _calm_state(case: Case) -> State:
         return State.STARTING
     if not _is_idle(case):
         return State.RUNNING
-    return State.WAITING if _data_waits(query) else State.IDLE
+    return State.WAITING if query.holds_back else State.IDLE
 
 
 def _is_idle(case: Case) -> bool:
@@ -156,12 +155,6 @@ def _is_idle(case: Case) -> bool:
     if idle_at is None or commit_at is None:
         return idle_at is not None
     return idle_at > commit_at and case.now - commit_at >= IDLE_AFTER_SECONDS
-
-
-def _data_waits(query: Query) -> bool:
-    """Whether the source has data and holds it back (``minOffsetsPerTrigger``)."""
-    idle = query.probed.idle_progress if query.probed is not None else None
-    return idle is not None and any(behind(source.end, source.latest) for source in idle.sources)
 
 
 def _absent(finding: Finding | None, limits: Limits) -> Verdict:

@@ -9,6 +9,7 @@ import msgspec
 from .commit_log import LoggedBatches
 from .events import Progress
 from .failure import Failure
+from .offsets import behind
 from .probing import ProbedRun, RunFacts
 from .retention import SourceEdges
 from .shortfall import Shortfalls
@@ -167,6 +168,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         if self.ended is not None and self.ended.outcome is Outcome.FAILED:
             return self.ended
         return self.unrecovered
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether a source has data and the last trigger left it (``minOffsetsPerTrigger``)."""
+        idle = self.probed.idle_progress if self.probed is not None else None
+        return idle is not None and any(
+            behind(source.end, source.latest) for source in idle.sources
+        )
 
     @property
     def base_name(self) -> str:

@@ -39,7 +39,7 @@ ENDED_BY_FAILURE = 3
                 "alertname    CommitStalled",
                 "query        alert_resolution",
                 "reason       batch_hung: batch ",
-                "in _wait_for_lock",
+                "writer_lock.py:",
                 "7 of 8 queries well (alert_resolution stalled)",
                 "verdict            as it should be",
             ],

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...listener.offsets import WHOLE
+from ...listener.trends import Rewind
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
@@ -42,9 +43,16 @@ def _went_back(case: Case) -> Iterator[str]:
     for trend in case.query.trends.sources:
         for partition, rewind in sorted(trend.rewound.items()):
             stands = case.watched_since(rewind.since) > case.window.seconds
-            if rewind.batches >= MIN_BATCHES and stands:
+            if stands and _stays(case, rewind):
                 where = _named(trend.description, partition)
                 yield f"{where}: from {rewind.was} back to {rewind.now}"
+
+
+def _stays(case: Case, rewind: Rewind) -> bool:
+    """Whether more batches ended there too, or it has been idle since and holds nothing back."""
+    idle_at = case.query.last_idle_at
+    idle = idle_at is not None and idle_at > rewind.since and not case.query.holds_back
+    return idle or rewind.batches >= MIN_BATCHES
 
 
 def _ends_before(case: Case) -> Iterator[str]:

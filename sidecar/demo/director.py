@@ -67,7 +67,8 @@ class Director:
 
     def _play(self) -> None:
         if not self._watch(self._pipeline.startup_seconds, self._all_committing):
-            self._narrator.say("not every query came to commit")
+            if not self._interrupted.is_set():
+                self._narrator.say("not every query came to commit")
             return
         began = time.monotonic()
         self._watch(self._script.after, self._over.is_set)

@@ -1,0 +1,75 @@
+"""Where the demo's main thread waits: in the trap of the incident, or out of it."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from querypulse.sidecar import QueryFailure
+from querypulse.sidecar.demo.pipelines.pipeline import BRONZE
+from querypulse.sidecar.demo.run import _exit_code
+from querypulse.sidecar.demo.waiting import Blocked, Supervised, main_thread_stands_in
+
+PATIENCE_SECONDS = 10.0
+
+
+class Job:
+    """Stands for a query, which is waited for, and for a sidecar, which is asked."""
+
+    def __init__(self, failure=None):
+        self.failure = failure
+        self.over = threading.Event()
+
+    def awaitTermination(self):
+        assert self.over.wait(PATIENCE_SECONDS)
+
+    def await_any_failure(self):
+        if self.failure is not None:
+            raise self.failure
+        assert self.over.wait(PATIENCE_SECONDS)
+
+    def stop(self):
+        self.over.set()
+
+    close = stop
+
+
+def blocked(job):
+    return Blocked(SimpleNamespace(queries={BRONZE: job}))
+
+
+@pytest.mark.parametrize("waiting", [blocked, Supervised])
+def test_a_job_in_which_nothing_is_told_waits_until_it_is_let_go(waiting):
+    job = Job()
+    here = waiting(job)
+    looked = []
+
+    def look():
+        while not main_thread_stands_in(here.where):
+            job.over.wait(0.01)
+        looked.append(job.over.is_set())
+        here.let_go()
+
+    looker = threading.Thread(target=look)
+    looker.start()
+
+    assert here.wait() is None
+    looker.join(PATIENCE_SECONDS)
+    assert looked == [False]
+    assert not main_thread_stands_in(here.where)
+
+
+def test_a_failure_ends_the_wait_of_a_supervised_job():
+    failure = QueryFailure("alerts", "boom")
+
+    assert Supervised(Job(failure)).wait() is failure
+
+
+@pytest.mark.parametrize(
+    ("as_fated", "failed", "code"),
+    [(True, False, 0), (True, True, 3), (False, False, 1), (False, True, 1)],
+)
+def test_the_exit_code_says_whether_it_was_told_and_whether_the_job_failed(as_fated, failed, code):
+    assert _exit_code(as_fated, failed=failed) == code

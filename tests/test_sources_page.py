@@ -1,0 +1,43 @@
+"""The page of sources, sinks and triggers claims nothing that no test shows."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+import pytest
+from support.repository import ROOT
+
+PAGE = (ROOT / "docs" / "sources.md").read_text()
+SHOWN_BY = dict(re.findall(r"^(\d+)\. `([\w./:]+)`$", PAGE, re.MULTILINE))
+
+
+def rows():
+    """The cells of each row of a table that says which tests show it."""
+    tables = re.findall(r"^\|.*shown by \|\n\|[-|]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for table in tables
+        for line in table.splitlines()
+    ]
+
+
+@pytest.mark.parametrize("number", SHOWN_BY)
+def test_each_test_that_is_named_exists(number):
+    name, _, function = SHOWN_BY[number].partition("::")
+    tree = ast.parse((ROOT / "tests" / name).read_text())
+
+    assert function in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
+def test_each_row_is_shown_by_a_test_that_is_named(row):
+    numbers = re.findall(r"\d+", row[-1])
+
+    assert numbers
+    assert set(numbers) <= set(SHOWN_BY)
+
+
+def test_each_test_that_is_named_shows_something():
+    assert {number for row in rows() for number in re.findall(r"\d+", row[-1])} == set(SHOWN_BY)
+    assert len(rows()) == 19
