@@ -174,7 +174,7 @@ class Parts:
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:
         return Worker(
             self._arrived,
-            wiring.policy(self._settings, probe_expected=True),
+            self._outfit.policy,
             lifecycle,
             self._telling,
             latest_report=lambda: self._prober.latest,

@@ -42,7 +42,7 @@ class Sidecar:
     the same in one call. Until then nothing runs and no port is taken.
 
     Raises:
-        SettingsError: a receiver, key or certificate cannot be used as set.
+        SettingsError: a limit, receiver, key or certificate cannot be used as set.
 
     """
 

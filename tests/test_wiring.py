@@ -10,7 +10,7 @@ import pytest
 from querypulse.alerting.lifecycle.lifecycle import Terms
 from querypulse.alerting.policy import Limits
 from querypulse.listener.guard import Guard
-from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar import Settings, SettingsError, Sidecar
 from querypulse.sidecar.configuration import wiring
 from querypulse.sidecar.configuration.secret_files import read_secret
 from querypulse.sidecar.configuration.settings import QuerySettings
@@ -94,6 +94,10 @@ def test_a_warning_that_would_come_after_what_is_critical_is_refused():
     )
     assert "of queries 'nightly*' (0.7)" in refused(wiring.policy, queries=own)
     assert wiring.policy(Settings(data_loss_warning_ratio=0.5, queries=own)).overrides
+
+
+def test_limits_that_contradict_each_other_are_told_on_the_users_own_line():
+    assert "data_loss_warning_ratio" in refused(Sidecar, data_loss_warning_ratio=0.95)
 
 
 @pytest.mark.parametrize("name", ["Nightly_x", "my_nightly", ""])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...alerting.policy import Policy
 from ...alerting.receivers.heartbeat import Heartbeat
 from ...alerting.receivers.receiver import Receiver
 from ...listener.guard import Guard
@@ -14,8 +15,12 @@ from .settings import Settings
 
 
 class Outfit(msgspec.Struct, frozen=True):
-    """Whom to tell, of what not, without which words, and who may read; nothing runs yet."""
+    """What is allowed, whom to tell, of what not, without which words, and who may read.
 
+    Nothing runs yet.
+    """
+
+    policy: Policy
     receivers: list[Receiver]
     heartbeat: Heartbeat | None
     access: wiring.HttpAccess
@@ -27,10 +32,11 @@ def outfit(settings: Settings, guard: Guard) -> Outfit:
     """Make all of it.
 
     Raises:
-        SettingsError: a receiver, key, certificate or pattern cannot be used as set.
+        SettingsError: a limit, receiver, key, certificate or pattern cannot be used as set.
 
     """
     return Outfit(
+        policy=wiring.policy(settings, probe_expected=True),
         receivers=receivers_from_settings.receivers(settings),
         heartbeat=receivers_from_settings.heartbeat(settings, guard),
         access=wiring.http_access(settings),
