@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from prometheus_client.core import Metric
 
-from ..listener.exposure import exposures
 from ..listener.source_report import topic_of
 from .families import Figures
 from .row import Row
@@ -49,11 +48,14 @@ def _by_topic(row: Row) -> dict[tuple[str, str], TopicRetention]:
     found: dict[tuple[str, str], TopicRetention] = {}
     if row.query is None:
         return found
-    for index, look in row.query.looks.items():
+    now = row.board.snapshot.at
+    for index in row.query.looks:
         known = row.query.retention.get(index)
-        for one in exposures(look, known, row.board.snapshot.at) if known is not None else ():
+        for one in known.exposures.values() if known is not None else ():
             key = str(index), topic_of(one.partition)
             before = found.get(key, TopicRetention(0.0, None))
-            lefts = [s for s in (before.left_seconds, one.left_seconds) if s is not None]
-            found[key] = TopicRetention(max(before.used_ratio, one.used), min(lefts, default=None))
+            lefts = [s for s in (before.left_seconds, one.left_seconds(now)) if s is not None]
+            found[key] = TopicRetention(
+                max(before.used_ratio, one.used(now)), min(lefts, default=None)
+            )
     return found

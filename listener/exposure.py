@@ -2,82 +2,78 @@
 
 By time where time alone decides: the age of the first waiting record against ``retention.ms``. By
 offsets where size may decide, or where nobody knows what does: what waits against all that is
-kept, once the edge has been seen to move.
+kept, once the edge has been seen to move. Times are monotonic seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 
-from .retention import Edge, SourceEdges
+from .edge import Edge
 from .source_report import SourceLook, topic_of
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition before its source's retention edge."""
+    """One partition before its source's retention edge, as of one look.
+
+    Records grow old after it too.
+    """
 
     partition: str
-    used_by_time: float | None = None
-    """Age of the first waiting record over the retention time; from 1 on it may be deleted."""
+    keeps_seconds: float | None = None
+    """The retention time, where time tells."""
+    written_at: float | None = None
+    """When the first waiting record was written."""
     used_by_offsets: float | None = None
-    """What waits over what is kept; at 1 the edge is there."""
-    left_seconds: float | None = None
-    """How long until the first waiting record is deleted if the query reads nothing: at least,
-    for whole segments are deleted at once."""
+    """What waits over what is kept, where offsets tell; at 1 the edge is there."""
+    passed_at: float | None = None
+    """When the edge will be there, at its present speed."""
     lost: int = 0
     """Offsets that were deleted before the query had read them."""
 
-    @property
-    def used(self) -> float:
+    def used_by_time(self, now: float) -> float:
+        """Age of the first waiting record over the retention time; from 1 on it may go."""
+        if self.keeps_seconds is None or self.written_at is None:
+            return 0.0
+        return (now - self.written_at) / max(self.keeps_seconds, 1e-3)
+
+    def used(self, now: float) -> float:
         """The worse of both, from 0 (nothing waits) to 1 (at the edge, or beyond)."""
         if self.lost:
             return 1.0
-        return min(1.0, max(self.used_by_time or 0.0, self.used_by_offsets or 0.0))
+        return min(1.0, max(0.0, self.used_by_time(now), self.used_by_offsets or 0.0))
+
+    def left_seconds(self, now: float) -> float | None:
+        """How long until the first waiting record is deleted if the query reads nothing.
+
+        At least, for whole segments are deleted at once; None where no time is known.
+        """
+        if self.lost:
+            return 0.0
+        ends = [] if self.passed_at is None else [self.passed_at]
+        if self.keeps_seconds is not None:
+            born = now if self.written_at is None else min(now, self.written_at)
+            ends.append(born + self.keeps_seconds)
+        return max(0.0, min(ends) - now) if ends else None
 
 
-def exposures(look: SourceLook, known: SourceEdges, now: float) -> Iterator[Exposure]:
-    """All partitions of a source of which anything can be said at ``now`` (monotonic seconds).
-
-    A record that waits grows old after the look too.
-    """
-    lags, wall = look.lag_by_partition, look.wall + now - look.at
-    for partition, edge in known.edges.items():
-        committed, end = look.committed.get(partition), look.latest.get(partition)
-        if committed is None or end is None or partition not in lags:
-            continue
-        if committed < edge.earliest:
-            lost = edge.earliest - committed
-            yield Exposure(partition=partition, left_seconds=0.0, lost=lost)
-            continue
-        waiting, kept = lags[partition], end - edge.earliest
-        by_time = _by_time(look, partition, waiting, wall)
-        by_offsets = _offsets_tell(edge, kept) and (
-            by_time is None or topic_of(partition) in look.bounded_by_size
-        )
-        if by_time is not None or by_offsets:
-            yield Exposure(
-                partition=partition,
-                used_by_time=by_time[0] if by_time is not None else None,
-                used_by_offsets=waiting / kept if by_offsets else None,
-                left_seconds=_least(
-                    by_time[1] if by_time is not None else None,
-                    _until_the_edge(edge, committed, now) if by_offsets and waiting else None,
-                ),
-            )
-
-
-def _by_time(
-    look: SourceLook, partition: str, waiting: int, wall: float
-) -> tuple[float, float] | None:
-    """The share of the retention time that is used, and the seconds left."""
-    keeps = look.retention_seconds.get(topic_of(partition))
-    since = look.waiting_since.get(partition, wall if not waiting else None)
-    if keeps is None or since is None:
+def exposure_of(look: SourceLook, partition: str, edge: Edge, waiting: int) -> Exposure | None:
+    """What can be said of a partition in which ``waiting`` offsets wait; None where nothing can."""
+    committed, kept = look.committed[partition], look.latest[partition] - edge.earliest
+    if committed < edge.earliest:
+        return Exposure(partition=partition, lost=edge.earliest - committed)
+    topic, since = topic_of(partition), look.waiting_since.get(partition)
+    keeps = look.retention_seconds.get(topic) if since is not None or not waiting else None
+    by_offsets = _offsets_tell(edge, kept) and (keeps is None or topic in look.bounded_by_size)
+    if keeps is None and not by_offsets:
         return None
-    age = max(0.0, wall - since) if waiting else 0.0
-    return age / max(keeps, 1e-3), max(0.0, keeps - age)
+    return Exposure(
+        partition=partition,
+        keeps_seconds=keeps,
+        written_at=since - look.wall + look.at if since is not None and waiting else None,
+        used_by_offsets=waiting / kept if by_offsets else None,
+        passed_at=_passed_at(edge, committed, look.at) if by_offsets and waiting else None,
+    )
 
 
 def _offsets_tell(edge: Edge, kept: int) -> bool:
@@ -85,12 +81,6 @@ def _offsets_tell(edge: Edge, kept: int) -> bool:
     return bool(edge.moves) and kept > edge.moves[-1].leap
 
 
-def _until_the_edge(edge: Edge, committed: int, now: float) -> float | None:
+def _passed_at(edge: Edge, committed: int, now: float) -> float | None:
     speed = edge.speed(now)
-    if not speed:
-        return None
-    return max(0.0, (committed - edge.earliest) / speed - (now - edge.moves[-1].at))
-
-
-def _least(*seconds: float | None) -> float | None:
-    return min((one for one in seconds if one is not None), default=None)
+    return edge.moves[-1].at + (committed - edge.earliest) / speed if speed else None

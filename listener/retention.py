@@ -1,9 +1,4 @@
-"""How a source's retention edge moves, look by look: what is deleted, and what still waits.
-
-Kafka deletes whole segments from a partition's beginning, by age or by size, whoever has read
-them. The first offset that is still kept is the edge; the run's committed offset runs ahead of
-it, or is overtaken. Pure; times are monotonic seconds, unless they are records' own (Unix).
-"""
+"""What a run's sources keep, and what of it waits: every partition's edge, look by look. Pure."""
 
 from __future__ import annotations
 
@@ -12,98 +7,48 @@ from collections.abc import Mapping
 
 import msgspec
 
+from .edge import Edge, Point, follow_edge
+from .exposure import Exposure, exposure_of
 from .source_report import SourceLook
-
-MAX_POINTS = 16
-MAX_MOVES = 8
-
-
-class Point(msgspec.Struct, frozen=True):
-    """Where the query stood in a partition in which something waited."""
-
-    at: float
-    committed: int
-    waiting_since: float | None
-    """Unix seconds: the time of the first record that waited."""
-
-
-class Move(msgspec.Struct, frozen=True):
-    """The edge was seen to have moved to ``earliest``, by ``leap`` offsets."""
-
-    at: float
-    earliest: int
-    leap: int
-
-
-class Edge(msgspec.Struct, frozen=True):
-    """One partition: its edge, and the query before it.
-
-    ``points`` are the looks since something waits without a break, thinned when many;
-    ``moves`` the last moves of the edge. A topic made anew begins anew.
-    """
-
-    earliest: int
-    points: tuple[Point, ...] = ()
-    moves: tuple[Move, ...] = ()
-
-    def speed(self, now: float) -> float | None:
-        """Offsets a second at which the edge moves; None until two moves tell.
-
-        It moves in leaps: one that is overdue slows it down, one that is not does not.
-        """
-        if len(self.moves) < 2:  # noqa: PLR2004 - a speed has two ends
-            return None
-        first, last = self.moves[0], self.moves[-1]
-        leap = (last.at - first.at) / (len(self.moves) - 1)
-        return (last.earliest - first.earliest) / (max(last.at, now - leap) - first.at)
 
 
 class SourceEdges(msgspec.Struct, frozen=True):
-    """The edges of one source's partitions, named as in ``offsets.py``, as of the look ``at``."""
+    """One source's partitions, named as in ``offsets.py``, as of the look ``at`` (monotonic).
+
+    ``exposures`` are of those that this look told of.
+    """
 
     description: str
     at: float
-    edges: dict[str, Edge]
+    edges: dict[str, Edge] = {}
+    exposures: dict[str, Exposure] = {}
 
 
 def follow_edges(
     known: Mapping[int, SourceEdges], looks: Mapping[int, SourceLook]
 ) -> dict[int, SourceEdges]:
     """Take in one look at each of a run's sources, by index; one that was seen says no more."""
-    return {
-        **known,
-        **{index: _follow_look(known.get(index), look) for index, look in looks.items()},
-    }
+    news = {index: _follow_look(known.get(index), look) for index, look in looks.items()}
+    return {**known, **news}
 
 
 def _follow_look(known: SourceEdges | None, look: SourceLook) -> SourceEdges:
     if known is None or known.description != look.description:
-        known = SourceEdges(look.description, -math.inf, {})
+        known = SourceEdges(look.description, -math.inf)
     if look.at <= known.at:
         return known
-    lags, edges = look.lag_by_partition, {}
+    lags = look.lag_by_partition
+    edges: dict[str, Edge] = {}
+    exposures: dict[str, Exposure] = {}
     for partition, committed in look.committed.items():
         before, earliest = known.edges.get(partition), look.earliest.get(partition)
-        if earliest is not None and partition in lags:
-            point = Point(look.at, committed, look.waiting_since.get(partition))
-            edges[partition] = _follow(before, point, earliest, waits=lags[partition] > 0)
-        elif before is not None:
+        if earliest is None or partition not in lags:
             # Not found out this time: what was known stays.
-            edges[partition] = before
-    return SourceEdges(look.description, look.at, edges)
-
-
-def _follow(before: Edge | None, point: Point, earliest: int, *, waits: bool) -> Edge:
-    news = (point,) if waits else ()
-    if before is None or earliest < before.earliest:
-        return Edge(earliest, news)
-    went_back = before.points and point.committed < before.points[-1].committed
-    known = before.points if waits and not went_back else ()
-    leap = earliest - before.earliest
-    moved = (Move(point.at, earliest, leap),) if leap else ()
-    return Edge(earliest, _thinned((*known, *news)), (*before.moves, *moved)[-MAX_MOVES:])
-
-
-def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
-    """Every other one of too many: fewer of what is long ago, all of what is recent."""
-    return points if len(points) <= MAX_POINTS else (*points[:-1:2], points[-1])
+            edges |= {} if before is None else {partition: before}
+            continue
+        point = Point(look.at, committed, look.waiting_since.get(partition))
+        edge = follow_edge(before, point, earliest, waits=lags[partition] > 0)
+        edges[partition] = edge
+        exposure = exposure_of(look, partition, edge, lags[partition])
+        exposures |= {} if exposure is None else {partition: exposure}
+    return SourceEdges(look.description, look.at, edges, exposures)

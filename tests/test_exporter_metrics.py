@@ -38,13 +38,14 @@ SOURCE_METRICS = {
     "lag_offsets", "lag_reported_offsets", "lag_seconds", "asked_timestamp_seconds",
     "backlog_files", "backlog_bytes",
 }  # fmt: skip
-TOPIC_METRICS = {"lag_offsets", "lag_seconds"}
+TOPIC_METRICS = {
+    "lag_offsets", "lag_seconds", "retention_used_ratio", "retention_left_seconds",
+}  # fmt: skip
 CATALOGUE = (
     {f"spark_streaming_query_{name}" for name in QUERY_METRICS}
     | {f"spark_streaming_source_{name}" for name in SOURCE_METRICS}
     | {f"spark_streaming_topic_{name}" for name in TOPIC_METRICS}
     | {"spark_streaming_partition_lag_offsets"}
-    | {f"spark_streaming_topic_retention_{name}" for name in ("used_ratio", "left_seconds")}
     | {f"querypulse_{name}" for name in MONITOR_METRICS}
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 
@@ -297,7 +298,7 @@ def test_a_broker_that_is_away_costs_a_few_seconds_and_is_asked_again(spark, tmp
         assert one.look().lag_offsets == 1
         own.broker.kill()
         began = time.monotonic()
-        with pytest.raises(SourceSilentError, match="TimeoutException|Timeout") as silent:
+        with pytest.raises(SourceSilentError, match="Timeout") as silent:
             one.look()
         assert time.monotonic() - began < 8
         assert len(str(silent.value)) < 250
@@ -380,13 +381,14 @@ def test_after_its_death_lag_grows_as_the_brokers_own_figure(spark, kafka, watch
     until(lambda: shown(sidecar, "dead").state == "failed", "it died")
     for number in (1, 2):
         kafka.produce(topic, ["c"] * 5, partition=0)
-        until(lambda: shown(sidecar, "dead").lag_offsets == 3 + 5 * number, "the lag grows")
+        waiting = 3 + 5 * number
+        until(lambda: shown(sidecar, "dead").lag_offsets == waiting, "the lag grows")  # noqa: B023
 
-    committed = query.lastProgress["sources"][0]["endOffset"][topic]
+    committed = json.loads(query.lastProgress["sources"][0]["endOffset"])[topic]
     own = ends(kafka, {f"{topic}/{number}": offset for number, offset in committed.items()})
     figures = metrics(sidecar, "dead")
     assert figures["spark_streaming_source_lag_offsets", "0"] == 13
-    assert 13 == sum(end for _, end in own.values()) - sum(committed.values())
+    assert sum(end for _, end in own.values()) - sum(committed.values()) == 13
     assert figures["spark_streaming_source_lag_reported_offsets", "0"] == 0
     assert figures["spark_streaming_topic_lag_offsets", "0", topic] == 13
     by_partition = {number: own[f"{topic}/{number}"][1] - committed[number] for number in committed}

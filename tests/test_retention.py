@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.story import look
 
-from querypulse.listener.exposure import exposures
-from querypulse.listener.retention import MAX_MOVES, MAX_POINTS, follow_edges
+from querypulse.listener.edge import MAX_MOVES, MAX_POINTS
+from querypulse.listener.retention import follow_edges
 
 DAY = 86_400.0
 
@@ -28,14 +29,23 @@ def moving(*edges, every=10, committed=10_000, latest=20_000):
     ]
 
 
-def exposed(*looks, now=None):
-    known = {}
-    for one in looks:
-        known = follow_edges(known, {0: one})
-    last = looks[-1]
-    return {
-        one.partition: one for one in exposures(last, known[0], last.at if now is None else now)
-    }
+class Exposed:
+    """What can be said of the only partition after the looks, at ``now``."""
+
+    def __init__(self, *looks, now=None):
+        known = {}
+        for one in looks:
+            known = follow_edges(known, {0: one})
+        self.now = looks[-1].at if now is None else now
+        self.known = known[0].exposures.get("t/0")
+
+    @property
+    def used(self):
+        return self.known.used(self.now)
+
+    @property
+    def left(self):
+        return self.known.left_seconds(self.now)
 
 
 # -- the edge ---------------------------------------------------------------------------------
@@ -73,10 +83,7 @@ def test_an_edge_that_goes_back_is_another_topic():
 
 
 def test_another_source_under_the_same_index_begins_anew():
-    other = look(at=30, committed=5, earliest=300)
-    other = type(other)(
-        **{**{f: getattr(other, f) for f in other.__struct_fields__}, "description": "o"}
-    )
+    other = replace(look(at=30, committed=5, earliest=300), description="o")
 
     assert followed(*moving(0, 100, 200), other).moves == ()
 
@@ -146,17 +153,17 @@ def test_the_first_look_at_what_waits_is_never_thinned_away():
 def test_a_record_grows_old_and_goes_on_after_the_look():
     looks = [look(at=at, committed=500, since=0, keeps=7 * DAY) for at in (DAY, 2 * DAY)]
 
-    assert exposed(*looks)["t/0"].used == pytest.approx(2 / 7)
-    assert exposed(*looks)["t/0"].left_seconds == 5 * DAY
-    assert exposed(*looks, now=6 * DAY)["t/0"].left_seconds == DAY
-    assert exposed(*looks, now=9 * DAY)["t/0"].used == 1.0
-    assert exposed(*looks, now=9 * DAY)["t/0"].left_seconds == 0.0
+    assert Exposed(*looks).used == pytest.approx(2 / 7)
+    assert Exposed(*looks).left == 5 * DAY
+    assert Exposed(*looks, now=6 * DAY).left == DAY
+    assert Exposed(*looks, now=9 * DAY).used == 1.0
+    assert Exposed(*looks, now=9 * DAY).left == 0.0
 
 
 def test_where_nothing_waits_all_of_the_retention_is_left():
-    (one,) = exposed(look(at=5, committed=1000, keeps=DAY)).values()
+    one = Exposed(look(at=5, committed=1000, keeps=DAY))
 
-    assert (one.used, one.left_seconds, one.lost) == (0.0, DAY, 0)
+    assert (one.used, one.left, one.known.lost) == (0.0, DAY, 0)
 
 
 def test_time_alone_counts_where_size_has_no_bound():
@@ -165,50 +172,70 @@ def test_time_alone_counts_where_size_has_no_bound():
     by_time = look(at=20, committed=200, earliest=200, latest=1000, **sized)
     by_both = look(at=20, committed=200, earliest=200, latest=1000, sized=True, **sized)
 
-    assert exposed(*looks[:2], by_time)["t/0"].used_by_offsets is None
-    assert exposed(*looks[:2], by_both)["t/0"].used_by_offsets == 1.0
-    assert exposed(*looks[:2], by_both)["t/0"].used_by_time == pytest.approx(1 / DAY)
-    assert exposed(*looks[:2], by_both)["t/0"].left_seconds == 0.0
+    assert Exposed(*looks[:2], by_time).known.used_by_offsets is None
+    assert Exposed(*looks[:2], by_both).known.used_by_offsets == 1.0
+    assert Exposed(*looks[:2], by_both).known.used_by_time(20) == pytest.approx(1 / DAY)
+    assert Exposed(*looks[:2], by_both).left == 0.0
 
 
 def test_by_offsets_it_is_what_waits_of_what_is_kept():
-    (one,) = exposed(*moving(0, 100, 200, committed=1200, latest=2200)).values()
+    one = Exposed(*moving(0, 100, 200, committed=1200, latest=2200))
 
-    assert one.used_by_offsets == 0.5
-    assert one.left_seconds == pytest.approx(100)
+    assert one.known.used_by_offsets == 0.5
+    assert one.left == pytest.approx(100)
 
 
 def test_the_time_left_runs_down_between_the_leaps_of_the_edge():
     looks = moving(0, 100, 200, committed=1200, latest=2200)
 
-    assert exposed(*looks, now=25)["t/0"].left_seconds == pytest.approx(95)
+    assert Exposed(*looks, now=25).left == pytest.approx(95)
 
 
 def test_nothing_is_known_by_offsets_before_the_edge_has_moved():
-    assert exposed(*moving(0, 0, 0)) == {}
+    assert Exposed(*moving(0, 0, 0)).known is None
 
 
 def test_nothing_is_known_by_offsets_where_all_that_is_kept_goes_at_once():
-    assert exposed(*moving(0, 100, 200, committed=250, latest=300)) == {}
+    assert Exposed(*moving(0, 100, 200, committed=250, latest=300)).known is None
 
 
 def test_what_the_edge_has_passed_is_counted():
-    (one,) = exposed(look(at=5, committed=100, earliest=130)).values()
+    one = Exposed(look(at=5, committed=100, earliest=130))
 
-    assert (one.lost, one.used, one.left_seconds) == (30, 1.0, 0.0)
+    assert (one.known.lost, one.used, one.left) == (30, 1.0, 0.0)
+
+
+def test_where_the_time_of_a_record_is_not_known_offsets_tell():
+    one = Exposed(*moving(0, 100, 200), look(at=30, committed=600, earliest=200, keeps=DAY))
+
+    assert (one.used, one.known.keeps_seconds) == (0.5, None)
+
+
+def test_where_nothing_waits_no_edge_comes_near():
+    one = Exposed(*moving(0, 100, 200), look(at=30, committed=900, earliest=300, latest=900))
+
+    assert (one.used, one.left) == (0.0, None)
+
+
+def test_the_times_of_records_are_unix_times():
+    seen = replace(
+        look(at=5, committed=100, since=1_700_000_000.0, keeps=DAY), wall=1_700_000_600.0
+    )
+
+    assert Exposed(seen).left == DAY - 600
 
 
 def test_a_record_of_the_future_is_not_old():
-    (one,) = exposed(look(at=5, committed=100, since=500, keeps=DAY)).values()
+    one = Exposed(look(at=5, committed=100, since=500, keeps=DAY))
 
-    assert (one.used, one.left_seconds) == (0.0, DAY)
+    assert (one.used, one.left) == (0.0, DAY)
 
 
 def test_of_a_partition_that_did_not_answer_nothing_is_said():
     looks = moving(0, 100, 200, committed=1200, latest=2200)
 
-    assert exposed(*looks, look(at=30, committed=1200, earliest=None, latest=None)) == {}
+    assert Exposed(*looks, look(at=30, committed=1200, earliest=None, latest=None)).known is None
 
 
 def test_a_topic_made_anew_has_lost_nothing():
-    assert exposed(look(at=5, committed=900, earliest=0, latest=10)) == {}
+    assert Exposed(look(at=5, committed=900, earliest=0, latest=10)).known is None

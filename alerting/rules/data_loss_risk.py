@@ -12,10 +12,10 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ...listener.exposure import Exposure, exposures
+from ...listener.edge import Edge, Point
+from ...listener.exposure import Exposure
 from ...listener.probing import Context
 from ...listener.query import Outcome
-from ...listener.retention import Edge, Point
 from ...listener.source_report import SourceLook
 from ..case import Case
 from ..evidence import evidence
@@ -27,23 +27,24 @@ MAX_TOLD = 10
 
 
 class _Risk(msgspec.Struct, frozen=True):
-    """A partition that the edge is gaining on."""
+    """A partition that the edge is gaining on, and how much of its retention is used up."""
 
     exposure: Exposure
+    used: float
     look: SourceLook
     edge: Edge
 
 
 def check(case: Case) -> Finding | None:
     """Fire when the edge gains on a query and has used up the allowed share of its retention."""
-    risks = sorted(_risks(case), key=lambda risk: (-risk.exposure.lost, -risk.exposure.used))
+    risks = sorted(_risks(case), key=lambda risk: (-risk.exposure.lost, -risk.used))
     if not risks:
         return None
-    worst = risks[0].exposure
+    worst = risks[0]
     critical = worst.used >= case.limits.data_loss_critical_ratio
     others = f"; {len(risks)} partitions in all" if len(risks) > 1 else ""
-    reason = _told(risks[0], case) + others
-    fate = "has lost data" if worst.lost else "is about to lose data"
+    reason = _told(worst, case) + others
+    fate = "has lost data" if worst.exposure.lost else "is about to lose data"
     return Finding(
         alertname=NAME,
         query=case.label,
@@ -59,18 +60,21 @@ def check(case: Case) -> Finding | None:
 
 
 def _risks(case: Case) -> Iterator[_Risk]:
-    query = case.query
+    query, allowed = case.query, case.limits.data_loss_warning_ratio
     if not _should_read_on(case):
         return
     for index, look in query.looks.items():
         known = query.retention.get(index)
         if known is None or _committed_since(case, look):
             continue
-        for exposure in exposures(look, known, case.now):
+        for exposure in known.exposures.values():
+            if exposure.used(case.now) < allowed:
+                continue
             edge = known.edges[exposure.partition]
             danger = _danger(case, exposure, edge, look)
-            if danger is not None and danger.used >= case.limits.data_loss_warning_ratio:
-                yield _Risk(danger, look, edge)
+            used = danger.used(case.now) if danger is not None else 0.0
+            if danger is not None and used >= allowed:
+                yield _Risk(danger, used, look, edge)
 
 
 def _should_read_on(case: Case) -> bool:
@@ -100,13 +104,11 @@ def _danger(case: Case, exposure: Exposure, edge: Edge, look: SourceLook) -> Exp
     then, now = _window_ago(case, edge), edge.points[-1]
     if then is None:
         return None
-    return replace(
-        exposure,
-        used_by_time=exposure.used_by_time if _grows_old(then, now) else None,
-        used_by_offsets=(
-            exposure.used_by_offsets if _is_overtaken(then, now, edge.speed(look.at)) else None
-        ),
-    )
+    if not _grows_old(then, now):
+        exposure = replace(exposure, keeps_seconds=None)
+    if not _is_overtaken(then, now, edge.speed(look.at)):
+        exposure = replace(exposure, used_by_offsets=None, passed_at=None)
+    return exposure
 
 
 def _stands(case: Case) -> bool:
@@ -116,8 +118,10 @@ def _stands(case: Case) -> bool:
 
 def _window_ago(case: Case, edge: Edge) -> Point | None:
     """The newest look before the window began; something has waited ever since."""
-    points = [one for one in edge.points if case.watched_since(one.at) >= case.window.seconds]
-    return points[-1] if points else None
+    begin = case.now - case.window.seconds
+    point = next((one for one in reversed(edge.points) if one.at <= begin), None)
+    watched = point is not None and case.watched_since(point.at) >= case.window.seconds
+    return point if watched else None
 
 
 def _grows_old(then: Point, now: Point) -> bool:
@@ -139,31 +143,25 @@ def _is_overtaken(then: Point, now: Point, edge_speed: float | None) -> bool:
 
 
 def _told(risk: _Risk, case: Case) -> str:
-    exposure, edge = risk.exposure, risk.edge
+    exposure, earliest = risk.exposure, risk.edge.earliest
     name, committed = exposure.partition, risk.look.committed[exposure.partition]
     if exposure.lost:
         return (
             f"{name}: {exposure.lost} offsets were deleted before they were read "
-            f"(committed {committed}, kept from {edge.earliest})"
+            f"(committed {committed}, kept from {earliest})"
         )
-    left = exposure.left_seconds
+    left = exposure.left_seconds(case.now)
     rest = "" if left is None else f", {span(left)} left at least"
-    if (exposure.used_by_time or 0.0) >= (exposure.used_by_offsets or 0.0):
+    written_at = exposure.written_at
+    if written_at is None or exposure.used_by_time(case.now) < (exposure.used_by_offsets or 0.0):
         return (
-            f"{name}: {exposure.used:.0%} of its retention time is used up{_age(risk, case)}{rest}"
+            f"{name}: {risk.used:.0%} of all that is kept waits, "
+            f"the edge is {committed - earliest} offsets behind{rest}"
         )
     return (
-        f"{name}: {exposure.used:.0%} of all that is kept waits, "
-        f"the edge is {committed - edge.earliest} offsets behind{rest}"
+        f"{name}: {risk.used:.0%} of its retention time is used up, "
+        f"the first waiting record is {span(case.now - written_at)} old{rest}"
     )
-
-
-def _age(risk: _Risk, case: Case) -> str:
-    look, name = risk.look, risk.exposure.partition
-    since = look.waiting_since.get(name)
-    if since is None:
-        return ""
-    return f", the first waiting record is {span(look.wall + case.now - look.at - since)} old"
 
 
 def span(seconds: float) -> str:
