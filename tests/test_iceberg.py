@@ -54,7 +54,7 @@ def test_an_append_whose_commit_is_stuck_is_told_and_its_end_too(
     facts = table("facts")
     sidecar = watch(stall_floor_seconds=FLOOR, start_grace_seconds=60)
     query = append(rate(facts.spark).selectExpr("value AS id"), "facts", facts, tmp_path / "cp")
-    commits(sidecar, "facts", 2)
+    commits(sidecar, "facts", 2, PATIENCE)
     # The very next commit may have its lock already.
     for ahead in (1, 2, 3):
         lock(facts.commit_file(ahead))

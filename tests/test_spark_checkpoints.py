@@ -54,7 +54,7 @@ def test_a_checkpoint_is_read_with_the_settings_of_its_querys_own_session(
     (tmp_path / "cp").mkdir()
     sidecar = watch(stall_floor_seconds=FLOOR)
     start(rate(theirs), "mounted", trap, checkpoint="viewfs://pulse/jobs/cp")
-    commits(sidecar, "mounted", 2)
+    commits(sidecar, "mounted", 2, PATIENCE)
     trap.hold.set()
     assert trap.held.wait(PATIENCE)
     try:
@@ -72,7 +72,7 @@ def test_who_may_not_read_a_checkpoint_is_told_so_and_nothing_else_is_lost(
     caplog.set_level(logging.WARNING, "querypulse")
     sidecar, trap = watch(stall_floor_seconds=FLOOR), Trap()
     start(rate(spark), "closed", trap, checkpoint=f"{hdfs.uri}/cp")
-    commits(sidecar, "closed", 2)
+    commits(sidecar, "closed", 2, PATIENCE)
     trap.hold.set()
     assert trap.held.wait(PATIENCE)
     hdfs.refuses = True
