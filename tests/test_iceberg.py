@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.queries import commits, rate, shown, start, until
+from support.queries import commits, rate, shown, start, until, warm
 from support.tables import IcebergTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.iceberg]
@@ -52,8 +52,9 @@ def test_an_append_whose_commit_is_stuck_is_told_and_its_end_too(
     table, lock, watch, pages, tmp_path
 ):
     facts = table("facts")
-    sidecar = watch(stall_floor_seconds=FLOOR, start_grace_seconds=60)
     query = append(rate(facts.spark).selectExpr("value AS id"), "facts", facts, tmp_path / "cp")
+    warm(query, PATIENCE)
+    sidecar = watch(stall_floor_seconds=FLOOR)
     commits(sidecar, "facts", 2, PATIENCE)
     # The very next commit may have its lock already.
     for ahead in (1, 2, 3):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from support.queries import Trap, commits, rate, start, until
+from support.queries import Trap, commits, rate, start, until, warm
 from support.webhdfs import WebHdfs
 
 from querypulse.listener.checkpoint import CheckpointLogs, StorageError
@@ -52,8 +52,8 @@ def test_a_checkpoint_is_read_with_the_settings_of_its_querys_own_session(
     theirs, trap = spark.newSession(), Trap()
     theirs.conf.set("fs.viewfs.mounttable.pulse.link./jobs", f"file://{tmp_path}")
     (tmp_path / "cp").mkdir()
+    warm(start(rate(theirs), "mounted", trap, checkpoint="viewfs://pulse/jobs/cp"), PATIENCE)
     sidecar = watch(stall_floor_seconds=FLOOR)
-    start(rate(theirs), "mounted", trap, checkpoint="viewfs://pulse/jobs/cp")
     commits(sidecar, "mounted", 2, PATIENCE)
     trap.hold.set()
     assert trap.held.wait(PATIENCE)
@@ -70,8 +70,9 @@ def test_who_may_not_read_a_checkpoint_is_told_so_and_nothing_else_is_lost(
     spark, hdfs, watch, pages, caplog
 ):
     caplog.set_level(logging.WARNING, "querypulse")
-    sidecar, trap = watch(stall_floor_seconds=FLOOR), Trap()
-    start(rate(spark), "closed", trap, checkpoint=f"{hdfs.uri}/cp")
+    trap = Trap()
+    warm(start(rate(spark), "closed", trap, checkpoint=f"{hdfs.uri}/cp"), PATIENCE)
+    sidecar = watch(stall_floor_seconds=FLOOR)
     commits(sidecar, "closed", 2, PATIENCE)
     trap.hold.set()
     assert trap.held.wait(PATIENCE)

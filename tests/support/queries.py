@@ -60,6 +60,11 @@ def until(condition, what, timeout=30.0):
     return found
 
 
+def warm(query, timeout):
+    """Wait for some batches, before anybody watches: the first are slow, and no baseline."""
+    until(lambda: len(query.recentProgress) > 2, "it gets going", timeout)
+
+
 def commits(sidecar, name, batches=1, timeout=30.0):
     """Wait until a query is known to have committed that many batches."""
 
