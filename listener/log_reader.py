@@ -19,6 +19,9 @@ log = logging.getLogger("querypulse")
 READ_EVERY_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 
+OpenCheckpoint = Callable[[str, str], Checkpoint]
+"""Opens a place for the query of an id; may raise StorageError."""
+
 
 class LogReader:
     """Reads every ``interval_seconds``; every report is complete, so the newest wins.
@@ -29,7 +32,7 @@ class LogReader:
 
     def __init__(
         self,
-        open_checkpoint: Callable[[str], Checkpoint],
+        open_checkpoint: OpenCheckpoint,
         latest_probe: Callable[[], ProbeReport | None],
         on_report: Callable[[], None],
         *,
@@ -87,14 +90,14 @@ class _Run:
         self._retry_at: float | None = None
 
     def read(
-        self, open_checkpoint: Callable[[str], Checkpoint], clock: Callable[[], float]
+        self, open_checkpoint: OpenCheckpoint, clock: Callable[[], float]
     ) -> LoggedBatches | None:
         """None while the storage refuses; ``trouble`` tells why."""
         if self._retry_at is not None and clock() < self._retry_at:
             return None
         try:
             if self._logs is None:
-                checkpoint = open_checkpoint(self._facts.checkpoint)
+                checkpoint = open_checkpoint(self._facts.checkpoint, self._facts.query_id)
                 self._logs = CheckpointLogs(checkpoint, gaps=self._facts.async_progress)
             logged = self._logs.read(clock())
         except StorageError as error:

@@ -19,16 +19,27 @@ class SparkStorage:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
         self._java_session = spark._jsparkSession  # noqa: SLF001 - no public way to its conf
 
-    def open(self, location: str) -> SparkCheckpoint:
+    def open(self, location: str, query_id: str = "") -> SparkCheckpoint:
         """Open a checkpoint by ``StreamExecution.resolvedCheckpointRoot``; it need not exist.
+
+        With the settings of the query's own session: credentials may be there only, and a file
+        system that was opened without them would stay in Hadoop's cache, for the job too.
 
         Raises:
             StorageError: no file system answers there.
 
         """
         with refusals(StorageError):
-            conf = self._java_session.sessionState().newHadoopConf()
+            conf = self._session_of(query_id).sessionState().newHadoopConf()
             return SparkCheckpoint(self._jvm, location, conf)
+
+    def _session_of(self, query_id: str) -> Any:
+        if not query_id:
+            return self._java_session
+        active = self._java_session.sharedState().activeStreamingQueries()
+        identity = getattr(self._jvm, "java.util.UUID").fromString(query_id)
+        execution = active.get(identity)
+        return self._java_session if execution is None else execution.sparkSession()
 
 
 class SparkCheckpoint:

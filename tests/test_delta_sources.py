@@ -11,6 +11,7 @@ from support.tables import DeltaTable
 pytestmark = [pytest.mark.spark, pytest.mark.delta]
 
 FLOOR = 4
+PATIENCE = 90
 
 
 @pytest.fixture
@@ -31,22 +32,26 @@ def test_versions_that_wait_are_counted_while_a_query_hangs_and_after_its_death(
     orders, trap = table("orders").write(3), Trap()
     sidecar = watch(source_interval_seconds=0.2)
     query = start(orders.stream(), "orders", trap)
-    until(lambda: lag(sidecar, "orders") == 0, "all is read")
+    until(lambda: lag(sidecar, "orders") == 0, "all is read", timeout=PATIENCE)
     trap.hold.set()
     orders.write()
-    assert trap.held.wait(10)
+    assert trap.held.wait(PATIENCE)
     orders.write(2)
     try:
-        until(lambda: lag(sidecar, "orders") == len(orders.history()) - 3 == 3, "three wait")
+        until(
+            lambda: lag(sidecar, "orders") == len(orders.history()) - 3 == 3,
+            "three wait",
+            timeout=PATIENCE,
+        )
     finally:
         trap.die.set()
         trap.hold.clear()
         trap.free.set()
-    until(lambda: not query.isActive or query.exception(), "it dies")
+    until(lambda: not query.isActive or query.exception(), "it dies", timeout=PATIENCE)
     orders.write(2)
     waits = len(orders.history()) - 4
     assert waits == 4
-    until(lambda: lag(sidecar, "orders") == waits, "more wait, though it is dead")
+    until(lambda: lag(sidecar, "orders") == waits, "more wait, though it is dead", timeout=PATIENCE)
 
 
 def test_no_version_waits_after_whatever_commit_delta_knows(table, watch):
@@ -62,7 +67,11 @@ def test_no_version_waits_after_whatever_commit_delta_knows(table, watch):
         facts.sql(statement)
         query.processAllAvailable()
         beyond = facts.history()[-1] + 1
-        until(lambda beyond=beyond: read_up_to(sidecar, "facts") == beyond, f"beyond {statement}")
+        until(
+            lambda beyond=beyond: read_up_to(sidecar, "facts") == beyond,
+            f"beyond {statement}",
+            timeout=PATIENCE,
+        )
         assert lag(sidecar, "facts") == 0
 
 
@@ -86,10 +95,10 @@ def test_a_table_that_grows_faster_than_it_is_read_shows_its_lag_in_versions_and
     trap = Trap()
     trap.work = lambda batch: time.sleep(0.3)
     start(busy.stream(startingVersion=0, maxFilesPerTrigger=1), "busy", trap)
-    until(lambda: lag(sidecar, "busy"), "some wait")
+    until(lambda: lag(sidecar, "busy"), "some wait", timeout=PATIENCE)
     look = known(sidecar, "busy").looks[0]
     assert 0 < time.time() - look.waiting_since[""] < 60
-    until(lambda: lag(sidecar, "busy") == 0, "all is read")
+    until(lambda: lag(sidecar, "busy") == 0, "all is read", timeout=PATIENCE)
     assert known(sidecar, "busy").looks[0].waiting_since == {}
 
 
@@ -100,9 +109,9 @@ def test_a_replaced_table_is_told_though_its_query_idles_without_a_word(table, w
     old, new = table("replaced").write(5), table("new").write(2)
     sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
     query = start(old.stream(), "replaced")
-    until(lambda: lag(sidecar, "replaced") == 0, "all is read")
+    until(lambda: lag(sidecar, "replaced") == 0, "all is read", timeout=PATIENCE)
     old.replace_by(new)
-    reason = pages.wait_for("OffsetRewound", "replaced", timeout=40).annotations["reason"]
+    reason = pages.wait_for("OffsetRewound", "replaced", timeout=PATIENCE).annotations["reason"]
 
     assert "ends at 2, but was read up to 5: it was replaced" in reason
     assert query.isActive
@@ -123,7 +132,7 @@ def vacuumed(table):
     trap = Trap()
     trap.hold.set()
     start(table.stream(maxFilesPerTrigger=1), "vacuumed", trap)
-    assert trap.held.wait(30)
+    assert trap.held.wait(PATIENCE)
     trap.work = lambda batch: batch.collect()
     table.write(mode="overwrite").vacuum()
     trap.hold.clear()
@@ -176,7 +185,7 @@ def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
     kill, error_class, words = death
     watch()
     kill(table(kill.__name__).write(3))
-    page = pages.wait_for("QueryFailed", kill.__name__, timeout=60)
+    page = pages.wait_for("QueryFailed", kill.__name__, timeout=PATIENCE)
 
     assert page.annotations["error_class"] == error_class
     assert words in page.annotations["error_message"]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.queries import commits, rate, shown, start, until
+from support.queries import commits, rate, shown, start, until, warm
 from support.tables import IcebergTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.iceberg]
 
 FLOOR = 4
+PATIENCE = 90
 SOMEBODY_ELSE = "another writer"
 
 
@@ -51,22 +52,23 @@ def test_an_append_whose_commit_is_stuck_is_told_and_its_end_too(
     table, lock, watch, pages, tmp_path
 ):
     facts = table("facts")
-    sidecar = watch(stall_floor_seconds=FLOOR, start_grace_seconds=60)
     query = append(rate(facts.spark).selectExpr("value AS id"), "facts", facts, tmp_path / "cp")
-    commits(sidecar, "facts", 2)
+    warm(query, PATIENCE)
+    sidecar = watch(stall_floor_seconds=FLOOR)
+    commits(sidecar, "facts", 2, PATIENCE)
     # The very next commit may have its lock already.
     for ahead in (1, 2, 3):
         lock(facts.commit_file(ahead))
-    told = pages.wait_for("CommitStalled", "facts", timeout=60).annotations
+    told = pages.wait_for("CommitStalled", "facts", timeout=PATIENCE).annotations
 
     assert "batch_hung" in told["reason"]
     assert "LockManager" in told["stream_thread"]
     assert query.isActive
     lock.free()
-    pages.wait_for("CommitStalled", "facts", status="resolved", timeout=60)
+    pages.wait_for("CommitStalled", "facts", status="resolved", timeout=PATIENCE)
     assert shown(sidecar, "facts").state == "running"
     rows = facts.rows()
-    until(lambda: facts.rows() > rows, "it appends again", timeout=60)
+    until(lambda: facts.rows() > rows, "it appends again", timeout=PATIENCE)
 
 
 def overwritten(table):
@@ -91,7 +93,7 @@ def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
     query = start(read.stream(), change.__name__)
     query.processAllAvailable()
     change(read)
-    page = pages.wait_for("QueryFailed", change.__name__, timeout=60)
+    page = pages.wait_for("QueryFailed", change.__name__, timeout=PATIENCE)
 
     assert page.annotations["error_class"] == error_class
     assert words in page.annotations["error_message"]
@@ -109,7 +111,7 @@ def test_a_query_whose_snapshots_have_expired_is_told_why(spark, table, watch, p
         " older_than => TIMESTAMP '2100-01-01 00:00:00')"
     )
     start(read.stream(), "expired", checkpoint=checkpoint)
-    page = pages.wait_for("QueryFailed", "expired", timeout=60)
+    page = pages.wait_for("QueryFailed", "expired", timeout=PATIENCE)
 
     assert "the snapshot was expired or removed" in page.annotations["error_message"]
 
@@ -125,10 +127,10 @@ def test_healthy_queries_on_tables_are_left_alone(spark, table, watch, pages, tm
     one_by_one = {"streaming-max-files-per-micro-batch": 1}
     query = start(behind.stream(**one_by_one), "behind", trigger="1 second")
     append(late.stream(), "late", out, tmp_path / "cp")
-    until(lambda: out.rows() == 3, "the first snapshot is appended", timeout=60)
+    until(lambda: out.rows() == 3, "the first snapshot is appended", timeout=PATIENCE)
     time.sleep(3 * FLOOR)
     late.write()
-    until(lambda: out.rows() == 6, "the second one is", timeout=60)
+    until(lambda: out.rows() == 6, "the second one is", timeout=PATIENCE)
     query.processAllAvailable()
 
     assert pages.told == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
-from support.queries import Trap, commits, rate, start, until
+from support.queries import Trap, commits, rate, start, until, warm
 from support.webhdfs import WebHdfs
 
 from querypulse.listener.checkpoint import CheckpointLogs, StorageError
@@ -14,6 +14,7 @@ from querypulse.listener.spark_commit_log import SparkStorage
 pytestmark = pytest.mark.spark
 
 FLOOR = 4
+PATIENCE = 90
 
 
 @pytest.fixture
@@ -39,41 +40,55 @@ def stopped(query):
 
 def test_a_checkpoint_on_another_system_of_files_is_read(spark, hdfs):
     query = start(rate(spark), "remote", checkpoint=f"{hdfs.uri}/a folder/cp")
-    until(lambda: (committed(spark, query) or 0) >= 1, "commits are seen")
+    until(lambda: (committed(spark, query) or 0) >= 1, "commits are seen", timeout=PATIENCE)
     stopped(query)
     assert committed(spark, query) == max(int(p.name) for p in hdfs.folder.glob("*/cp/commits/*"))
 
 
-def test_a_checkpoint_behind_a_table_of_mounts_is_read(spark, tmp_path):
-    """``viewfs:``, with settings that belong to one session."""
+def test_a_checkpoint_is_read_with_the_settings_of_its_querys_own_session(
+    spark, watch, pages, tmp_path
+):
+    """``viewfs:``, of whose mounts another session knows nothing."""
+    theirs, trap = spark.newSession(), Trap()
+    theirs.conf.set("fs.viewfs.mounttable.pulse.link./jobs", f"file://{tmp_path}")
     (tmp_path / "cp").mkdir()
-    spark.conf.set("fs.viewfs.mounttable.pulse.link./jobs", f"file://{tmp_path}")
+    warm(start(rate(theirs), "mounted", trap, checkpoint="viewfs://pulse/jobs/cp"), PATIENCE)
+    sidecar = watch(stall_floor_seconds=FLOOR)
+    commits(sidecar, "mounted", 2, PATIENCE)
+    trap.hold.set()
+    assert trap.held.wait(PATIENCE)
     try:
-        query = start(rate(spark), "mounted", checkpoint="viewfs://pulse/jobs/cp")
-        until(lambda: (committed(spark, query) or 0) >= 1, "commits are seen")
-        stopped(query)
+        told = pages.wait_for("CommitStalled", "mounted", timeout=PATIENCE).annotations
     finally:
-        spark.conf.unset("fs.viewfs.mounttable.pulse.link./jobs")
+        trap.hold.clear()
+        trap.free.set()
+
+    assert "planned, never committed" in told["commit_log"]
 
 
 def test_who_may_not_read_a_checkpoint_is_told_so_and_nothing_else_is_lost(
     spark, hdfs, watch, pages, caplog
 ):
     caplog.set_level(logging.WARNING, "querypulse")
-    sidecar, trap = watch(stall_floor_seconds=FLOOR), Trap()
-    start(rate(spark), "closed", trap, checkpoint=f"{hdfs.uri}/cp")
-    commits(sidecar, "closed", 2)
+    trap = Trap()
+    warm(start(rate(spark), "closed", trap, checkpoint=f"{hdfs.uri}/cp"), PATIENCE)
+    sidecar = watch(stall_floor_seconds=FLOOR)
+    commits(sidecar, "closed", 2, PATIENCE)
     trap.hold.set()
-    assert trap.held.wait(20)
+    assert trap.held.wait(PATIENCE)
     hdfs.refuses = True
     try:
-        told = pages.wait_for("CommitStalled", "closed", timeout=60).annotations
-        until(lambda: "cannot read the checkpoint of closed" in caplog.text, "it says so")
+        told = pages.wait_for("CommitStalled", "closed", timeout=PATIENCE).annotations
+        until(
+            lambda: "cannot read the checkpoint of closed" in caplog.text,
+            "it says so",
+            timeout=PATIENCE,
+        )
     finally:
         hdfs.refuses = False
         trap.hold.clear()
         trap.free.set()
-    pages.wait_for("CommitStalled", "closed", status="resolved", timeout=60)
+    pages.wait_for("CommitStalled", "closed", status="resolved", timeout=PATIENCE)
 
     assert "AccessControlException: Permission denied: user=etl" in caplog.text
     assert "batch_hung" in told["reason"]

@@ -12,6 +12,7 @@ from support.queries import Trap, start, until
 pytestmark = pytest.mark.spark
 
 FLOOR = 4
+PATIENCE = 90
 
 
 @pytest.fixture
@@ -40,13 +41,13 @@ def test_a_file_that_is_gone_before_it_is_read_is_told(spark, folder, watch, pag
     trap = Trap()
     trap.hold.set()
     start(stream(spark, folder), "files", trap)
-    assert trap.held.wait(30)
+    assert trap.held.wait(PATIENCE)
     trap.work = lambda batch: batch.collect()
     for path in folder.iterdir():
         path.unlink()
     trap.hold.clear()
     trap.free.set()
-    told = pages.wait_for("QueryFailed", "files", timeout=60).annotations
+    told = pages.wait_for("QueryFailed", "files", timeout=PATIENCE).annotations
 
     assert told["error_class"] == "FAILED_READ_FILE.FILE_NOT_EXIST"
     assert "File does not exist" in told["error_message"]
@@ -72,7 +73,7 @@ def test_a_folder_that_is_gone_looks_like_one_without_news(spark, folder, watch,
     query.processAllAvailable()
     shutil.rmtree(folder)
     state = lambda: next(one.state for one in sidecar.snapshot().queries)
-    until(lambda: state() == "idle", "it idles", timeout=60)
+    until(lambda: state() == "idle", "it idles", timeout=PATIENCE)
 
     assert pages.told == []
     assert query.isActive

@@ -60,7 +60,12 @@ def until(condition, what, timeout=30.0):
     return found
 
 
-def commits(sidecar, name, batches=1):
+def warm(query, timeout):
+    """Wait for some batches, before anybody watches: the first are slow, and no baseline."""
+    until(lambda: len(query.recentProgress) > 2, "it gets going", timeout)
+
+
+def commits(sidecar, name, batches=1, timeout=30.0):
     """Wait until a query is known to have committed that many batches."""
 
     def committed():
@@ -69,7 +74,7 @@ def commits(sidecar, name, batches=1):
             return False
         return query.last_commit_batch >= batches - 1 and query.state == "running"
 
-    until(committed, f"{name} commits")
+    until(committed, f"{name} commits", timeout)
 
 
 def shown(sidecar, name):

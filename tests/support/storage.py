@@ -49,7 +49,7 @@ class MemoryStorage:
         self.checkpoints = checkpoints
         self.opened: list[str] = []
 
-    def open(self, location):
+    def open(self, location, query_id):
         self.opened.append(location)
         if location not in self.checkpoints:
             raise StorageError(f"No FileSystem for {location}")
