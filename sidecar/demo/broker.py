@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 WORDS_KEPT = 2000
+_PORTS = range(20_000, 32_768)
 # A cluster id is 16 bytes in base64; these are "querypulsedemo-1".
 _CLUSTER = "cXVlcnlwdWxzZWRlbW8tMQ"
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-Xmx256m")
@@ -154,8 +157,11 @@ def _scala_library() -> list[Path]:
 
 
 def _free_ports() -> tuple[int, int]:
-    with (
-        socket.create_server(("127.0.0.1", 0)) as one,
-        socket.create_server(("127.0.0.1", 0)) as other,
-    ):
-        return one.getsockname()[1], other.getsockname()[1]
+    """Two ports that nobody listens at, and that no system lends to who connects somewhere."""
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            found.append(port)
+        if len(found) > 1:
+            break
+    return found[0], found[1]
