@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from prometheus_client.core import Metric
 
-from ..listener.source_report import topic_of
+from ..listener.sources.report import topic_of
 from .families import Figures
 from .row import Row
 

@@ -7,7 +7,7 @@ import msgspec
 from ..listener.events import Progress
 from ..listener.probing import RunFacts
 from ..listener.query import InFlight, Query, Totals
-from ..listener.source_report import SourceLook
+from ..listener.sources.report import SourceLook
 from .board import Board, ShownVerdict
 
 STALE_LOOK_SECONDS = 120.0

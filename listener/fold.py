@@ -17,10 +17,10 @@ from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
-from .retention import follow_edges
-from .shortfall import follow_shortfalls
-from .source_report import SourceLook
-from .told_latest import with_latest
+from .sources.report import SourceLook
+from .sources.retention import follow_edges
+from .sources.shortfall import follow_shortfalls
+from .sources.told_latest import with_latest
 from .trends import Trends, carry_over, follow, follow_looks, tells_lag
 
 PAST_RUNS = 16

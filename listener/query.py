@@ -11,9 +11,9 @@ from .events import Progress
 from .failure import Failure
 from .offsets import behind
 from .probing import ProbedRun, RunFacts
-from .retention import SourceEdges
-from .shortfall import Shortfalls
-from .source_report import SourceLook
+from .sources.report import SourceLook
+from .sources.retention import SourceEdges
+from .sources.shortfall import Shortfalls
 from .trends import Trends
 
 BASELINE_BATCHES = 50

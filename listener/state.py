@@ -13,7 +13,7 @@ from .fold import begin, fold_event, fold_log, fold_probe, fold_sources, succeed
 from .probing import Context, ProbedRun, ProbeReport
 from .query import Outcome, Query
 from .snapshot import Pause, Snapshot
-from .source_report import SourceReport
+from .sources.report import SourceReport
 
 KEEP_COMPLETED_SECONDS = 15 * 60.0
 MAX_GONE_QUERIES = 1000

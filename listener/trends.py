@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .events import Progress, Source
 from .offsets import Offsets, Position, behind, is_before
-from .source_report import SourceLook, inflow
+from .sources.report import SourceLook, inflow
 
 MAX_POINTS = 32
 

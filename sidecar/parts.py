@@ -18,10 +18,10 @@ from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
 from ..listener.prober import Prober
 from ..listener.reader import EventReader, ExpectStop, Inbox, Marker
-from ..listener.source_reader import SourceReader
+from ..listener.sources.reader import SourceReader
+from ..listener.sources.spark_sources import SparkSources
 from ..listener.spark_commit_log import SparkStorage
 from ..listener.spark_probe import SparkProbe
-from ..listener.spark_sources import SparkSources
 from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings

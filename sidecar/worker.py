@@ -18,7 +18,7 @@ from ..listener.events import Terminated
 from ..listener.probing import ProbeReport
 from ..listener.reader import Arrived, ExpectStop, Inbox, Item, Marker
 from ..listener.snapshot import Snapshot
-from ..listener.source_report import SourceReport
+from ..listener.sources.report import SourceReport
 from ..listener.state import State
 
 TICK_SECONDS = 0.25

@@ -21,9 +21,9 @@ MAY_IMPORT = {
 IMPORT_PYSPARK = {
     "listener/details.py",
     "listener/health_listener.py",
-    "listener/kafka_admin.py",
-    "listener/kafka_java.py",
-    "listener/kafka_source.py",
+    "listener/sources/kafka_admin.py",
+    "listener/sources/kafka_java.py",
+    "listener/sources/kafka_source.py",
     "listener/refusals.py",
     "listener/spark_execution.py",
     "listener/spark_probe.py",

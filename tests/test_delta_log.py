@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querypulse.listener.delta_log import END_INDEX, commit_name, end_of, first_unread, versions_in
+from querypulse.listener.sources.delta_log import (
+    END_INDEX,
+    commit_name,
+    end_of,
+    first_unread,
+    versions_in,
+)
 
 
 class Log:

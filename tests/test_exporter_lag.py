@@ -8,7 +8,7 @@ from support.exporter_exposition import values
 from support.story import CONFLICT, Story, progress, source
 
 from querypulse.exporter.status import status
-from querypulse.listener.source_report import SourceLook, SourceReport
+from querypulse.listener.sources.report import SourceLook, SourceReport
 
 NOW = 100.0
 OFFSETS = "spark_streaming_source_lag_offsets"

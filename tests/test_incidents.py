@@ -8,7 +8,7 @@ from support.story import CONFLICT, Story, processing, run, source
 from querypulse.alerting.deaths import is_flapping, poison_batch
 from querypulse.alerting.policy import Limits
 from querypulse.listener.probing import Context
-from querypulse.listener.source_report import SourceReport
+from querypulse.listener.sources.report import SourceReport
 
 WATCHED = {"probe_expected": True}
 

@@ -15,9 +15,9 @@ from support.connectors import PATIENCE_SECONDS, Kafka
 from support.queries import Trap, commits, shown, start, until
 
 from querypulse.listener.fold import begin
-from querypulse.listener.source_reader import SourceSilentError
-from querypulse.listener.source_report import topic_of
-from querypulse.listener.spark_sources import SparkSources
+from querypulse.listener.sources.reader import SourceSilentError
+from querypulse.listener.sources.report import topic_of
+from querypulse.listener.sources.spark_sources import SparkSources
 
 OURS = {"app", "query"}
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

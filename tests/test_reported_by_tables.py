@@ -14,8 +14,8 @@ from querypulse.alerting.evaluate import case_of
 from querypulse.alerting.evidence import evidence
 from querypulse.listener.decode import decode
 from querypulse.listener.events import EventKind
-from querypulse.listener.shortfall import follow_shortfalls
-from querypulse.listener.source_report import SourceLook
+from querypulse.listener.sources.report import SourceLook
+from querypulse.listener.sources.shortfall import follow_shortfalls
 
 KINDS = ("file", "delta", "iceberg")
 

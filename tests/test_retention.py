@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.story import look
 
-from querypulse.listener.edge import MAX_MOVES, MAX_POINTS
-from querypulse.listener.retention import follow_edges
+from querypulse.listener.sources.edge import MAX_MOVES, MAX_POINTS
+from querypulse.listener.sources.retention import follow_edges
 
 DAY = 86_400.0
 

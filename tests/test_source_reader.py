@@ -9,14 +9,14 @@ from support.clock import Clock
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.listener.probing import Context
-from querypulse.listener.source_reader import (
+from querypulse.listener.sources.reader import (
     MAX_RUNS,
     SourceError,
     SourceReader,
     SourceSilentError,
     runs_to_ask,
 )
-from querypulse.listener.source_report import SourceLook
+from querypulse.listener.sources.report import SourceLook
 
 INTERVAL = 15.0
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ...listener.edge import Edge, Point
-from ...listener.exposure import Exposure
 from ...listener.probing import Context
 from ...listener.query import Outcome
-from ...listener.source_report import SourceLook
+from ...listener.sources.edge import Edge, Point
+from ...listener.sources.exposure import Exposure
+from ...listener.sources.report import SourceLook
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State

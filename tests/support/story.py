@@ -17,7 +17,7 @@ from querypulse.listener.probing import (
     parse_trigger,
 )
 from querypulse.listener.query import Query
-from querypulse.listener.source_report import SourceLook, SourceReport
+from querypulse.listener.sources.report import SourceLook, SourceReport
 from querypulse.listener.state import State
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"

@@ -14,12 +14,12 @@ from typing import Any
 from msgspec.structs import replace
 from py4j.protocol import Py4JError
 
+from ..offsets import parse_offsets
 from .kafka_admin import KafkaAdmin, Retention
 from .kafka_java import API_SECONDS, KafkaJava, private_field, refusals
 from .kafka_records import KafkaRecords
-from .offsets import parse_offsets
-from .source_reader import SourceError, SourceSilentError
-from .source_report import SourceLook, topic_of
+from .reader import SourceError, SourceSilentError
+from .report import SourceLook, topic_of
 from .waiting import Found, searches, still_true
 
 REQUEST_SECONDS = 3

@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from .edge import Edge
-from .source_report import SourceLook, topic_of
+from .report import SourceLook, topic_of
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):

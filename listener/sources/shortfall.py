@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .source_report import SourceLook
+from .report import SourceLook
 
 
 class Shortfall(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Protocol
 
-from .offsets import Position
+from ..offsets import Position
 
 END_INDEX = 2**62
 """A file's index beyond any real one: the version is read (``DeltaSourceOffset.END_INDEX``)."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .source_report import SourceLook
+from .report import SourceLook
 
 MAX_PARTITIONS = 16
 """Looked into at one look."""

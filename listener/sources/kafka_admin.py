@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from py4j.protocol import Py4JError
 
-from .checkpoint import short_reason
+from ..checkpoint import short_reason
 from .kafka_java import KafkaJava
 from .kafka_texts import Kept, kept_in, led_partitions, offsets_in
 

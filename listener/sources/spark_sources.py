@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..query import Query
 from .delta_source import DeltaSource
 from .kafka_java import KafkaJava, refusals
 from .kafka_source import KafkaSource
-from .query import Query
-from .source_reader import Source
+from .reader import Source
 
 _OFFSET_READERS = {
     "KafkaMicroBatchStream": "kafkaOffsetReader",

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from .probing import Context
-from .query import Outcome, Query
-from .snapshot import Snapshot
-from .source_report import SourceLook, SourceReport
+from ..probing import Context
+from ..query import Outcome, Query
+from ..snapshot import Snapshot
+from .report import SourceLook, SourceReport
 
 log = logging.getLogger("querypulse")
 

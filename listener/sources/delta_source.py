@@ -11,11 +11,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from ..offsets import WHOLE, parse_offsets
+from ..refusals import refusals
 from .delta_log import commit_name, end_of, first_unread, versions_in
-from .offsets import WHOLE, parse_offsets
-from .refusals import refusals
-from .source_reader import SourceError
-from .source_report import SourceLook
+from .reader import SourceError
+from .report import SourceLook
 
 STAGED = "_staged_commits"
 

@@ -9,7 +9,7 @@ import msgspec
 
 from .edge import Edge, Point, follow_edge
 from .exposure import Exposure, exposure_of
-from .source_report import SourceLook
+from .report import SourceLook
 
 
 class SourceEdges(msgspec.Struct, frozen=True):

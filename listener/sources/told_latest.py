@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from .events import Progress, Source
-from .offsets import WHOLE
-from .query import Query
-from .source_report import SourceLook
+from ..events import Progress, Source
+from ..offsets import WHOLE
+from ..query import Query
+from .report import SourceLook
 
 
 def with_latest(progress: Progress, query: Query) -> Progress:

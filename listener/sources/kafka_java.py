@@ -9,8 +9,8 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from .checkpoint import short_reason
-from .source_reader import SourceError, SourceSilentError
+from ..checkpoint import short_reason
+from .reader import SourceError, SourceSilentError
 
 API_SECONDS = 4
 _SILENCE = ("TimeoutException", "No resolvable bootstrap", "DisconnectException")
