@@ -46,8 +46,9 @@ def far(tmp_path):
 
 
 def test_each_mode_is_well_or_idle_and_is_told_when_its_work_or_its_log_hangs(
-    cage, far, watch, pages
+    far, cage, watch, pages
 ):
+    """``far`` comes first, in order to be there until the queries that write to it are stopped."""
     fed, silent, grown = cage.kafka.topic(), cage.kafka.topic(), cage.kafka.topic()
     cage.feed(fed, every=0.5)
     cage.feed(grown, 4, every=0.5)

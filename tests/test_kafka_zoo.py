@@ -27,7 +27,7 @@ def cage(spark, kafka, watch, tmp_path):
 
 def test_a_zoo_of_healthy_queries_at_a_broker_is_told_to_nobody(cage, watch, pages):
     queries = {animal.name: animal.start(cage) for animal in BEFORE}
-    until(lambda: all(cage.committed(name) >= 0 for name in queries), "all commit", 120)
+    until(lambda: all(cage.committed(name) >= 0 for name in queries), "all commit", 300)
     sidecar = watch(**SETTINGS)
     diary = Diary(cage, sidecar)
     queries |= {animal.name: animal.start(cage) for animal in AFTER}
