@@ -6,6 +6,7 @@ Each commit is a file ``<version>.json`` that only one writer can create, as in 
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,20 +45,23 @@ class AlertTable:
         return int(versions[-1].stem), rows
 
     def commit(self, version: int, rows: Rows) -> None:
-        """Write one version.
+        """Write one version; who reads sees all of it or nothing.
 
         Raises:
             ConcurrentAppendException: it exists already.
 
         """
+        draft = self._folder / f".{uuid.uuid4().hex}"
+        draft.write_text(json.dumps(rows))
         try:
-            with (self._folder / f"{version:08}.json").open("x") as out:
-                json.dump(rows, out)
+            (self._folder / f"{version:08}.json").hardlink_to(draft)
         except FileExistsError:
             raise ConcurrentAppendException(
                 f"Files were added to table alert_resolution by a concurrent update: "
                 f"version {version} was committed by another writer. Please try again."
             ) from None
+        finally:
+            draft.unlink()
 
     def compact(self) -> None:
         """Write the newest version again, as the next one."""
