@@ -187,9 +187,10 @@ def _is_first_batch_id(previous: ProbedRun | None) -> bool:
 
 
 def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_look: bool) -> Query:
-    news = query.run_commit_batch is None or batch_id > query.run_commit_batch
+    before = query
     query = _commit_seen(query, batch_id, at, first_look=first_look)
-    if first_look or not news or query.unheard is not None:
+    # A run stands at a batch that is done until its next trigger: it may have been told before us.
+    if first_look or query is before or before.last_commit_at is None or query.unheard is not None:
         return query
     return replace(query, unheard=Unheard(at, batch_id))
 

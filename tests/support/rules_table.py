@@ -606,6 +606,8 @@ CASES = [
     # -- ListenerDeaf -------------------------------------------------------------------------
     ("the probe sees commits, no event comes (listener removed)",
      watched(steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 200, 10))), 200, {}, ("ListenerDeaf", "*"), "running"),
+    ("at the first look a batch is done whose event came before us, then the next one hangs",
+     watched(Story(), (1, 1, run(batch=5)), (6, 71, processing(batch=6))), 72, {}, "CommitStalled", "stalled"),
     ("Spark's listener queue drops events", steady().probe(run(batch=10), at=90).probe(run(batch=10), at=101, dropped=37), 105, {}, ("ListenerDeaf", "*"), "running"),
     ("events are half a minute late (a slow neighbour on the bus)",
      watched(steady(), (101, 125, processing(batch=11))).commit(batch=10, at=130), 135, {}, None, "running"),
