@@ -99,7 +99,7 @@ class Backlog(Steady):
         if self.latest is None:
             self.latest = offsets(first + self.waiting, second + self.waiting)
         if self.sick():
-            more = 2 * self.step
+            more = 40 * self.step
             self.latest = offsets(*(end + more for end in self.latest["topic"].values()))
         return offsets(first + self.step, second + self.step)
 
