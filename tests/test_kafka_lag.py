@@ -378,6 +378,8 @@ def test_after_its_death_lag_grows_as_the_brokers_own_figure(spark, kafka, watch
     trap = Trap()
     query = start(kafka.stream(spark, topic), "dead", trap)
     query.processAllAvailable()
+    asked = "spark_streaming_source_asked_timestamp_seconds", "0"
+    until(lambda: asked in metrics(sidecar, "dead"), "its broker is asked")
     until(lambda: shown(sidecar, "dead").lag_offsets == 0, "nothing waits")
     trap.die.set()
     kafka.produce(topic, ["b"] * 3, partition=1)
