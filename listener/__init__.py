@@ -1,4 +1,4 @@
-"""querypulse hears: events, probe -> what is known of each query."""
+"""querypulse hears: events, probe, commit log, sources -> what is known of each query."""
 
 from __future__ import annotations
 
