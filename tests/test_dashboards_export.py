@@ -119,6 +119,7 @@ def test_links_to_runbooks_lead_where_the_setting_says(export, tmp_path, monkeyp
         assert data == expected, name
 
 
+@pytest.mark.slow
 @pytest.mark.prometheus
 def test_exported_rules_pass_their_exported_tests_also_with_other_links(
     export, tmp_path, monkeypatch

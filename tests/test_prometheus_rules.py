@@ -40,6 +40,7 @@ def expected(case):
     return [moment["exp_alerts"] for moment in case["alert_rule_test"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alert", ALERTS)
 def test_promtool_finds_the_rule_to_fire_and_to_be_silent_as_its_tests_say(alert, tmp_path):
     done = try_rule(alert, text_of(alert), tmp_path)
