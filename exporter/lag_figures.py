@@ -15,7 +15,7 @@ from .query_figures import Split
 from .row import Row
 
 LABELS = ("app", "query", "source")
-BY_SOURCE = (
+LAG = (
     Split(
         "spark_streaming_source_lag_offsets",
         "source",
@@ -47,8 +47,7 @@ BY_SOURCE = (
 
 
 def lag_families(app: str, rows: Sequence[Row], *, by_partition: bool) -> Iterator[Metric]:
-    """All families about lag; those by partition are empty unless asked for."""
-    yield from _source_families(app, rows)
+    """What is finer than a source; those by partition are empty unless asked for."""
     yield from _topic_families(app, rows)
     partitions = Figures(
         "spark_streaming_partition_lag_offsets",
@@ -62,15 +61,6 @@ def lag_families(app: str, rows: Sequence[Row], *, by_partition: bool) -> Iterat
                 if topic:
                     partitions.add((app, row.label, str(index), topic, number), lag)
     yield partitions.family
-
-
-def _source_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:
-    for split in BY_SOURCE:
-        figures = Figures(split.name, split.documentation, LABELS)
-        for row in rows:
-            for source, value in split.read(row).items():
-                figures.add((app, row.label, source), value)
-        yield figures.family
 
 
 def _topic_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:

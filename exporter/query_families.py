@@ -10,6 +10,7 @@ from ..listener.query import BUCKETS
 from .backlog_figures import BACKLOG
 from .buckets import Buckets
 from .families import Figures, add_buckets, add_info, histogram, info
+from .lag_figures import LAG
 from .query_figures import FIGURES, PREFIX, SPLITS
 from .row import Row
 
@@ -25,7 +26,7 @@ def query_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:
         for row in rows:
             figures.add((app, row.label), figure.read(row))
         yield figures.family
-    for split in (*SPLITS, *BACKLOG):
+    for split in (*SPLITS, *BACKLOG, *LAG):
         figures = Figures(split.name, split.documentation, (*LABELS, split.label))
         for row in rows:
             for part, value in split.read(row).items():
