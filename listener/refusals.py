@@ -10,13 +10,20 @@ from pyspark.errors import PySparkException
 
 from .checkpoint import short_reason
 
+# PySpark turns some Java exceptions, such as an IllegalArgumentException, into its own. A lost
+# connection is no more than that either: Py4J drops one whose file system lacks a class.
+THROWN = (Py4JError, PySparkException)
+
+
+def reason_of(error: Exception) -> str:
+    """What was thrown, redacted and in one line."""
+    return short_reason(str(error)) or type(error).__name__
+
 
 @contextmanager
 def refusals(of: type[Exception]) -> Iterator[None]:
     """Raise an exception of that type, redacted and in one line, for whatever Java throws."""
     try:
         yield
-    # PySpark turns some Java exceptions, such as an IllegalArgumentException, into its own. A lost
-    # connection is no more than that either: Py4J drops one whose file system lacks a class.
-    except (Py4JError, PySparkException) as error:
-        raise of(short_reason(str(error)) or type(error).__name__) from error
+    except THROWN as error:
+        raise of(reason_of(error)) from error

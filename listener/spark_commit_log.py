@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from .checkpoint import StorageError, ids_in, short_reason
+from .hadoop_folder import HadoopFolder
 from .refusals import refusals
 
 
@@ -43,15 +44,12 @@ class SparkStorage:
 
 
 class SparkCheckpoint:
-    """One checkpoint; a listing costs five Py4J commands, a look at one file two."""
+    """One checkpoint."""
 
     def __init__(self, jvm: Any, location: str, conf: Any) -> None:
-        self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
-        self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
-        self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
         self._location = location
-        self._root = self._path(location)
-        self._files = self._root.getFileSystem(conf)
+        root = getattr(jvm, "org.apache.hadoop.fs.Path")(location)
+        self._folder = HadoopFolder(jvm, root, conf)
 
     def ids(self, log: str) -> list[int]:
         """All batch ids in a log; none when its folder does not exist.
@@ -60,16 +58,14 @@ class SparkCheckpoint:
         local one without permission, nothing is known of its logs.
         """
         with refusals(StorageError):
-            folder = self._path(self._root, log)
-            if not self._files.exists(folder):
-                if self._files.exists(self._root):
-                    return []
-                raise StorageError(short_reason(f"{self._location} cannot be seen"))
-            # One text for the whole array, not four commands for each of its elements.
-            listing = self._to_text(self._to_paths(self._files.listStatus(folder)))
-            return ids_in(listing, log)
+            listing = self._folder.listing(log)
+            if listing is not None:
+                return ids_in(listing, log)
+            if self._folder.has():
+                return []
+            raise StorageError(short_reason(f"{self._location} cannot be seen"))
 
     def has(self, log: str, batch_id: int) -> bool:
         """Whether a log holds that batch."""
         with refusals(StorageError):
-            return bool(self._files.exists(self._path(self._root, f"{log}/{batch_id}")))
+            return self._folder.has(f"{log}/{batch_id}")

@@ -22,7 +22,6 @@ IMPORT_PYSPARK = {
     "listener/details.py",
     "listener/health_listener.py",
     "listener/sources/kafka_admin.py",
-    "listener/sources/kafka_java.py",
     "listener/sources/kafka_source.py",
     "listener/refusals.py",
     "listener/spark_execution.py",

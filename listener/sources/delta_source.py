@@ -11,8 +11,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ..offsets import WHOLE, parse_offsets
+from ..hadoop_folder import HadoopFolder
+from ..offsets import WHOLE
 from ..refusals import refusals
+from .committed import committed_in
 from .delta_log import commit_name, end_of, first_unread, versions_in
 from .reader import SourceError
 from .report import SourceLook
@@ -69,11 +71,8 @@ class DeltaSource:
         """Nothing is held: file systems are shared with Spark."""
 
     def _committed(self) -> int | None:
-        offset = self._execution.committedOffsets().get(self._stream)
-        positions = parse_offsets(offset.get().json()) if offset.isDefined() else None
-        if not isinstance(positions, dict):
-            return None
-        return first_unread(next(iter(positions.values())))
+        positions = committed_in(self._execution, self._stream)
+        return first_unread(next(iter(positions.values()), None))
 
     def _log(self) -> StoredLog:
         """Opened by the first look, so that a refusal is told of this source alone."""
@@ -91,31 +90,21 @@ class DeltaSource:
 
 
 class StoredLog:
-    """``_delta_log`` of one table, through the JVM's Hadoop ``FileSystem``."""
+    """``_delta_log`` of one table, on its storage."""
 
     def __init__(self, jvm: Any, delta_log: Any) -> None:
-        self._path = getattr(jvm, "org.apache.hadoop.fs.Path")
-        self._to_paths = getattr(jvm, "org.apache.hadoop.fs.FileUtil").stat2Paths
-        self._to_text = getattr(jvm, "scala.runtime.ScalaRunTime").stringOf
-        self._root = delta_log.logPath()
-        self._files = self._root.getFileSystem(delta_log.newDeltaHadoopConf())
+        conf = delta_log.newDeltaHadoopConf()
+        self._folder = HadoopFolder(jvm, delta_log.logPath(), conf)
 
     def has(self, version: int) -> bool:
         """Whether a version's commit is there."""
-        return bool(self._files.exists(self._path(self._root, commit_name(version))))
+        return self._folder.has(commit_name(version))
 
     def versions(self) -> list[int]:
         """All versions there are, those that wait to be published included."""
-        folders = [self._root, self._path(self._root, STAGED)]
-        return [version for folder in folders for version in versions_in(self._listing(folder))]
+        listings = (self._folder.listing(), self._folder.listing(STAGED))
+        return [version for listing in listings for version in versions_in(listing or "")]
 
     def written_at(self, version: int) -> float:
         """Unix seconds, as the storage has them."""
-        status = self._files.getFileStatus(self._path(self._root, commit_name(version)))
-        return float(status.getModificationTime()) / 1000
-
-    def _listing(self, folder: Any) -> str:
-        if not self._files.exists(folder):
-            return ""
-        # One text for the whole array, not four commands for each of its elements.
-        return str(self._to_text(self._to_paths(self._files.listStatus(folder))))
+        return self._folder.written_at(commit_name(version))

@@ -6,10 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-
-from ..checkpoint import short_reason
+from ..refusals import THROWN, reason_of
 from .reader import SourceError, SourceSilentError
 
 API_SECONDS = 4
@@ -82,8 +79,6 @@ def refusals() -> Iterator[None]:
     """Turn what Java throws into ``SourceError``, a silence into ``SourceSilentError``."""
     try:
         yield
-    except (Py4JError, PySparkException) as error:
-        text = str(error)
-        reason = short_reason(text) or type(error).__name__
-        silent = any(word in text for word in _SILENCE)
-        raise (SourceSilentError if silent else SourceError)(reason) from error
+    except THROWN as error:
+        silent = any(word in str(error) for word in _SILENCE)
+        raise (SourceSilentError if silent else SourceError)(reason_of(error)) from error

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec.structs import replace
 from py4j.protocol import Py4JError
 
-from ..offsets import parse_offsets
+from .committed import committed_in
 from .kafka_admin import KafkaAdmin, Retention
 from .kafka_java import API_SECONDS, KafkaJava, private_field, refusals
 from .kafka_records import KafkaRecords
@@ -83,10 +83,7 @@ class KafkaSource:
         self._admin = self._records = None
 
     def _committed(self) -> dict[str, int]:
-        offset = self._execution.committedOffsets().get(self._stream)
-        positions = parse_offsets(offset.get().json()) if offset.isDefined() else None
-        if not isinstance(positions, dict):
-            return {}
+        positions = committed_in(self._execution, self._stream)
         return {key: end for key, end in positions.items() if isinstance(end, int)}
 
     def _ask(self, look: SourceLook) -> SourceLook:
