@@ -68,7 +68,7 @@ lint: $(VENV)/.lint
 
 ## make bench      what a listener callback costs, against stock PySpark and the floor
 bench: java $(VENV)/.spark
-	$(BIN)/python -I benchmarks/run.py
+	$(BIN)/python -m benchmarks.run
 
 ## make dashboards rules and dashboards anew, from their generators
 dashboards: $(VENV)/.tests

@@ -12,12 +12,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from candidates import MEANING, all_candidates
-from measuring import EVENTS_A_ROUND, ORDERS, Listeners, Round, progress_rounds, start_rounds
 from pyspark.sql import SparkSession
-from stopwatch import SETTLE_MILLISECONDS, Stopwatches, Timed
-from table import lines, summary
-from workloads import TRIGGER, WORKLOADS, session, stateless
+
+from .candidates import MEANING, all_candidates
+from .measuring import EVENTS_A_ROUND, ORDERS, Listeners, Round, progress_rounds, start_rounds
+from .stopwatch import SETTLE_MILLISECONDS, Stopwatches, Timed
+from .table import lines, summary
+from .workloads import TRIGGER, WORKLOADS, session, stateless
 
 PROJECT = Path(__file__).resolve().parents[2]
 RESULT = PROJECT / "build" / "benchmarks" / "callback_cost.json"

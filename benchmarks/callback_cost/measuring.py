@@ -9,10 +9,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import permutations
 
-from candidates import NAMES
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from stopwatch import Timed
+
+from .candidates import NAMES
+from .stopwatch import Timed
 
 ORDERS = tuple(permutations(NAMES))
 WARM_UP_EVENTS = 50

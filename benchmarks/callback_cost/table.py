@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from statistics import median, quantiles
 from typing import Any
 
-from candidates import NAMES, NOTHING, OURS, STOCK
-from measuring import Round
+from .candidates import NAMES, NOTHING, OURS, STOCK
+from .measuring import Round
 
 PERCENTILES = {"median": 50, "p90": 90, "p99": 99}
 RATIOS = ((STOCK, OURS), (OURS, NOTHING))

@@ -1,0 +1,1 @@
+"""What a job waits for when it imports querypulse and attaches it."""

@@ -1,0 +1,1 @@
+"""What one callback costs on Spark's own thread."""

@@ -1,0 +1,1 @@
+"""What all benchmarks share: rows of the table, the machine, recorded events."""

@@ -1,0 +1,1 @@
+"""What is kept of a thousand queries, and whether it grows."""

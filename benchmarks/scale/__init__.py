@@ -1,0 +1,1 @@
+"""From ten queries to ten thousand in one driver."""
