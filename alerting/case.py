@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from ..listener.probing import Context
 from ..listener.query import Query
 from ..listener.snapshot import Snapshot
 from .policy import Limits
@@ -18,6 +17,12 @@ class Case(msgspec.Struct, frozen=True):
     query: Query
     limits: Limits
     window: Window
+    trend_seconds: float
+    """How long a trend must last; never shorter than the window."""
+    is_running: bool
+    """Whether the query is there, in a SparkContext that is."""
+    batches_come: bool
+    """Whether the last commit is no older than the window."""
     expected: bool
     probe_stale_seconds: float
     snapshot: Snapshot
@@ -26,22 +31,6 @@ class Case(msgspec.Struct, frozen=True):
     def watched_since(self, at: float) -> float:
         """Seconds since ``at`` in which we were awake to watch."""
         return self.snapshot.watched(at, self.now)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the query is there, in a SparkContext that is."""
-        return self.query.alive and self.snapshot.context is Context.RUNNING
-
-    @property
-    def batches_come(self) -> bool:
-        """Whether the last commit is no older than the window."""
-        last = self.query.last_commit_at
-        return last is not None and self.watched_since(last) <= self.window.seconds
-
-    @property
-    def trend_seconds(self) -> float:
-        """How long a trend must last; never shorter than the window."""
-        return max(self.window.seconds, self.limits.trend_window_seconds)
 
     @property
     def probe_is_stale(self) -> bool:

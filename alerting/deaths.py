@@ -13,7 +13,9 @@ def is_flapping(query: Query, limits: Limits, now: float) -> bool:
 
     While a query is down its failures do not grow old: time heals nothing that nobody cured.
     """
-    at = query.deaths[-1].at if query.failure is not None and query.deaths else now
+    if not query.deaths:
+        return False
+    at = query.deaths[-1].at if query.failure is not None else now
     return _spent(query.deaths, limits, at) or poison_batch(query, limits) is not None
 
 

@@ -85,11 +85,16 @@ def _of_witnesses(
 def case_of(label: str, query: Query, snapshot: Snapshot, now: float, policy: Policy) -> Case:
     """One query as the rules see it."""
     limits = policy.limits(query.base_name)
+    window = stall_window(query, limits)
+    commit_at = query.last_commit_at
     return Case(
         label=label,
         query=query,
         limits=limits,
-        window=stall_window(query, limits),
+        window=window,
+        trend_seconds=max(window.seconds, limits.trend_window_seconds),
+        is_running=query.alive and snapshot.context is Context.RUNNING,
+        batches_come=(commit_at is not None and snapshot.watched(commit_at, now) <= window.seconds),
         expected=query.name in policy.expected,
         probe_stale_seconds=policy.probe_stale_seconds,
         snapshot=snapshot,
@@ -112,7 +117,11 @@ def _judge(case: Case) -> tuple[list[Finding], Verdict]:
 
 
 def _worst(case: Case) -> Finding | None:
-    return next((found for rule in ORDER if (found := rule(case)) is not None), None)
+    for rule in ORDER:
+        found = rule(case)
+        if found is not None:
+            return found
+    return None
 
 
 def _told(case: Case, worst: Finding) -> list[Finding]:

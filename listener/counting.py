@@ -16,7 +16,7 @@ def learn(baseline: tuple[float, ...], seconds: float | None) -> tuple[float, ..
     """Remember a batch's duration, but let one stalled batch raise the bar threefold at most."""
     if seconds is None:
         return baseline
-    if baseline:
+    if baseline and seconds > BASELINE_GROWTH * baseline[-1]:
         seconds = min(seconds, BASELINE_GROWTH * max(baseline))
     return (*baseline, seconds)[-BASELINE_BATCHES:]
 

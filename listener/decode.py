@@ -26,21 +26,21 @@ class DecodeError(ValueError):
     """The text is not an event of the given kind."""
 
 
-class _Ids(msgspec.Struct, rename="camel"):
+class _Ids(msgspec.Struct, gc=False, rename="camel"):
     id: str
     run_id: str
 
 
-class _Started(_Ids, rename="camel"):
+class _Started(_Ids, gc=False, rename="camel"):
     name: str | None = None
 
 
-class _Terminated(_Ids, rename="camel"):
+class _Terminated(_Ids, gc=False, rename="camel"):
     exception: str | None = None
     error_class_on_exception: str | None = None
 
 
-class _Source(msgspec.Struct, rename="camel"):
+class _Source(msgspec.Struct, gc=False, rename="camel"):
     description: str = ""
     end_offset: Any = None
     latest_offset: Any = None
@@ -48,17 +48,17 @@ class _Source(msgspec.Struct, rename="camel"):
     metrics: Any = None
 
 
-class _StateOperator(msgspec.Struct, rename="camel"):
+class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
     num_rows_total: int = 0
     memory_used_bytes: int = 0
     num_rows_dropped_by_watermark: int = 0
 
 
-class _Sink(msgspec.Struct, rename="camel"):
+class _Sink(msgspec.Struct, gc=False, rename="camel"):
     num_output_rows: int | None = None
 
 
-class _Progress(_Ids, rename="camel"):
+class _Progress(_Ids, gc=False, rename="camel"):
     batch_id: int
     name: str | None = None
     batch_duration: int | None = None
@@ -72,7 +72,7 @@ class _Progress(_Ids, rename="camel"):
     sink: _Sink | None = None
 
 
-class _ProgressEvent(msgspec.Struct):
+class _ProgressEvent(msgspec.Struct, gc=False):
     progress: _Progress
 
 
@@ -146,7 +146,7 @@ def _input_rows(wire: _Progress) -> int:
 def _source(wire: _Source) -> Source:
     end, latest = parse_offsets(wire.end_offset), parse_offsets(wire.latest_offset)
     return Source(
-        description=redact(_IDENTITY.sub("", wire.description)),
+        description=redact(_without_identity(wire.description)),
         lag_offsets=lag_between(end, latest),
         end=end,
         latest=latest,
@@ -156,9 +156,15 @@ def _source(wire: _Source) -> Source:
     )
 
 
+def _without_identity(description: str) -> str:
+    return _IDENTITY.sub("", description) if "@" in description else description
+
+
 def _metric(wire: _Source, name: str) -> float | None:
     """A figure that a source tells of itself; Spark writes all of them as text."""
-    value = wire.metrics.get(name) if isinstance(wire.metrics, dict) else None
+    if not isinstance(wire.metrics, dict):
+        return None
+    value = wire.metrics.get(name)
     number = _finite(value) if isinstance(value, (str, int, float)) else None
     return number if number is not None and number >= 0 else None
 

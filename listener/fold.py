@@ -7,8 +7,6 @@ observation of another run never touches this one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from msgspec.structs import replace
 
 from .commit_log import LoggedBatches
@@ -17,11 +15,8 @@ from .ending import end
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
-from .sources.report import SourceLook
-from .sources.retention import follow_edges
-from .sources.shortfall import follow_shortfalls
 from .sources.told_latest import with_latest
-from .trends import Trends, carry_over, follow, follow_looks, tells_lag
+from .trends import Trends, carry_over, follow, tells_lag
 
 PAST_RUNS = 16
 NAP_SECONDS = 10.0
@@ -63,14 +58,17 @@ def _unended(old: Query) -> tuple[str, ...]:
 
 def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
     """Take in an event of the query's present run, heard at ``at``."""
-    query = replace(query, last_event_at=max(at, query.last_event_at or at))
-    if isinstance(event, Terminated):
-        return end(query, event.exception, event.error_class, at, witness="event", context=context)
-    if isinstance(event, Started):
-        return replace(query, name=event.name or query.name)
+    name = event.name if isinstance(event, (Started, Progress)) else None
+    query = replace(
+        query, name=name or query.name, last_event_at=max(at, query.last_event_at or at)
+    )
+    if isinstance(event, Progress):
+        return _progress(query, event, at)
     if isinstance(event, Idle):
         return _idle(query, _no_later_than_flight(query, at))
-    return _progress(query, event, at)
+    if isinstance(event, Terminated):
+        return end(query, event.exception, event.error_class, at, witness="event", context=context)
+    return query
 
 
 def _no_later_than_flight(query: Query, at: float) -> float:
@@ -117,20 +115,6 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stands_since))
 
 
-def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) -> Query:
-    """Take in what is known of the sources of the query's present run."""
-    if looks == query.looks:
-        return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
-    return replace(
-        query,
-        looks=dict(looks),
-        source_trouble=trouble,
-        trends=follow_looks(query.trends, query.looks, looks),
-        retention=follow_edges(query.retention, looks),
-        shortfalls=follow_shortfalls(query.shortfalls, looks),
-    )
-
-
 def _log_behind(query: Query, batch_id: int, stands_since: float) -> LogBehind:
     """Count the looks at which new batches had come and the log had not moved."""
     known = query.log_behind
@@ -147,13 +131,12 @@ def _idle(query: Query, at: float) -> Query:
 
 def _recovered(query: Query) -> Query:
     """A sign of life that arrives after the run's own death is old and cures nothing."""
-    if query.ended is not None:
+    if query.ended is not None or (query.unrecovered is None and not query.unrecovered_deaths):
         return query
     return replace(query, unrecovered=None, unrecovered_deaths=0)
 
 
 def _progress(query: Query, progress: Progress, at: float) -> Query:
-    query = replace(query, name=progress.name or query.name)
     if not progress.committed:
         return _idle(query, at)
     newest = query.run_commit_batch is None or progress.batch_id >= query.run_commit_batch
@@ -162,13 +145,15 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         fresh = first_of_run or progress.batch_id != query.run_commit_batch
         heard_at = _committed_at(query, progress.batch_id, at)
         query = _commit(query, progress.batch_id, heard_at if fresh else query.last_commit_at)
-    if query.progress is None or progress.batch_id >= query.progress.batch_id:
-        known = with_latest(progress, query)
-        trends = follow(query.trends, known, at, asked=tells_lag(query.looks))
-        query = replace(query, progress=progress, trends=trends)
+    last, trends = query.progress, query.trends
+    if last is None or progress.batch_id >= last.batch_id:
+        last, known = progress, with_latest(progress, query)
+        trends = follow(trends, known, at, asked=tells_lag(query.looks))
         query = _heard(query, progress.batch_id)
     return replace(
         query,
+        progress=last,
+        trends=trends,
         baseline=learn(query.baseline, progress.batch_seconds),
         recent_batches=remember(query.recent_batches, progress.batch_seconds),
         totals=count_batch(query.totals, progress),

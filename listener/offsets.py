@@ -44,11 +44,11 @@ def lag_between(end: Offsets | None, latest: Offsets | None) -> float | None:
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
     parts = [
-        max(0.0, float(ahead) - float(position))
+        max(0, ahead - position)
         for partition, position in end.items()
         if isinstance(position, int) and isinstance(ahead := latest.get(partition), int)
     ]
-    return sum(parts) if parts else None
+    return float(sum(parts)) if parts else None
 
 
 def behind(end: Offsets | None, latest: Offsets | None) -> tuple[str, ...]:
@@ -112,8 +112,8 @@ def _iceberg(value: Any) -> dict[str, Position] | None:
 
 
 def _integer(value: Any) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return None
-    if isinstance(value, float) and not (math.isfinite(value) and value.is_integer()):
-        return None
-    return int(value)
+    if type(value) is int:
+        return value
+    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+        return int(value)
+    return None

@@ -30,7 +30,7 @@ class Outcome(str, Enum):
     COMPLETED = "completed"
 
 
-class Ended(msgspec.Struct, frozen=True):
+class Ended(msgspec.Struct, frozen=True, gc=False):
     """The end of a run and the witness that saw it first."""
 
     at: float
@@ -39,7 +39,7 @@ class Ended(msgspec.Struct, frozen=True):
     failure: Failure | None = None
 
 
-class Totals(msgspec.Struct, frozen=True):
+class Totals(msgspec.Struct, frozen=True, gc=False):
     """Counters that outlive runs, so that Prometheus sees them only grow."""
 
     commits: int = 0
@@ -54,7 +54,7 @@ class Totals(msgspec.Struct, frozen=True):
     batch_seconds: float = 0.0
 
 
-class InFlight(msgspec.Struct, frozen=True):
+class InFlight(msgspec.Struct, frozen=True, gc=False):
     """What a busy run is doing: a batch, or (``batch_id`` None) looking for one.
 
     ``moved_at`` is the last time its tasks were seen to get on.
@@ -65,7 +65,7 @@ class InFlight(msgspec.Struct, frozen=True):
     batch_id: int | None
 
 
-class Died(msgspec.Struct, frozen=True):
+class Died(msgspec.Struct, frozen=True, gc=False):
     """One failure of any run: when, in which batch, of what."""
 
     at: float
@@ -73,14 +73,14 @@ class Died(msgspec.Struct, frozen=True):
     error_class: str
 
 
-class Unheard(msgspec.Struct, frozen=True):
+class Unheard(msgspec.Struct, frozen=True, gc=False):
     """A commit that the probe has seen and no event has told of yet."""
 
     since: float
     batch_id: int
 
 
-class LogBehind(msgspec.Struct, frozen=True):
+class LogBehind(msgspec.Struct, frozen=True, gc=False):
     """Batches went on at ``looks`` looks into the commit log, which did not."""
 
     since: float
@@ -88,7 +88,7 @@ class LogBehind(msgspec.Struct, frozen=True):
     batch_id: int
 
 
-class Query(msgspec.Struct, frozen=True, kw_only=True):
+class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """One query: its present run, the signs of life of that run, and what came before."""
 
     query_id: str
@@ -153,9 +153,11 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def last_sign_at(self) -> float:
         """The last commit or proof of idleness of this run, else its start."""
-        signs = [self.started_at]
-        signs += [at for at in (self.last_commit_at, self.last_idle_at) if at is not None]
-        return max(signs)
+        return max(
+            self.started_at,
+            self.started_at if self.last_commit_at is None else self.last_commit_at,
+            self.started_at if self.last_idle_at is None else self.last_idle_at,
+        )
 
     @property
     def first_sign_seen(self) -> bool:

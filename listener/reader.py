@@ -91,7 +91,8 @@ class EventReader:
 
     def _context_of(self, event: Event) -> Context:
         """The SparkContext at a death; a JVM that cannot be asked takes no death with it."""
+        if not isinstance(event, Terminated) or event.exception is None:
+            return Context.RUNNING
         seen = [Context.RUNNING]
-        if isinstance(event, Terminated) and event.exception is not None:
-            self._guard.attempt("reader", lambda: seen.append(self._context()))
+        self._guard.attempt("reader", lambda: seen.append(self._context()))
         return seen[-1]

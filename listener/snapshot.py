@@ -40,10 +40,11 @@ class Snapshot(msgspec.Struct, frozen=True):
 
         A driver that was frozen for ten minutes has not been silent for ten minutes.
         """
-        asleep = sum(
-            min(pause.seconds, pause.at - since) for pause in self.pauses if pause.at > since
-        )
-        return max(0.0, now - since - asleep)
+        awake = now - since
+        for pause in self.pauses:
+            if pause.at > since:
+                awake -= min(pause.seconds, pause.at - since)
+        return max(0.0, awake)
 
     def labels(self) -> dict[str, Query]:
         """Queries by the label they are shown under: name or short id, made unique."""

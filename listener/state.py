@@ -9,10 +9,11 @@ from msgspec.structs import replace
 from .commit_log import LogReport
 from .ending import end_past_run
 from .events import Event, Idle, Progress, Started, Terminated
-from .fold import begin, fold_event, fold_log, fold_probe, fold_sources, succeed
+from .fold import begin, fold_event, fold_log, fold_probe, succeed
 from .probing import Context, ProbedRun, ProbeReport
 from .query import Outcome, Query
 from .snapshot import Pause, Snapshot
+from .sources.fold_sources import fold_sources
 from .sources.report import SourceReport
 
 KEEP_COMPLETED_SECONDS = 15 * 60.0

@@ -18,14 +18,14 @@ from .sources.report import SourceLook, inflow
 MAX_POINTS = 32
 
 
-class Standing(msgspec.Struct, frozen=True):
+class Standing(msgspec.Struct, frozen=True, gc=False):
     """A partition that has ended ``batches`` batches at one offset while data waited."""
 
     since: float
     batches: int
 
 
-class Rewind(msgspec.Struct, frozen=True):
+class Rewind(msgspec.Struct, frozen=True, gc=False):
     """A partition that has ended ``batches`` batches before ``was``, where it had been."""
 
     since: float
@@ -34,7 +34,7 @@ class Rewind(msgspec.Struct, frozen=True):
     now: Position
 
 
-class SourceTrend(msgspec.Struct, frozen=True):
+class SourceTrend(msgspec.Struct, frozen=True, gc=False):
     """One source: where it ended last, and what stands or went back, by partition."""
 
     description: str = ""
@@ -43,7 +43,7 @@ class SourceTrend(msgspec.Struct, frozen=True):
     rewound: dict[str, Rewind] = {}
 
 
-class Point(msgspec.Struct, frozen=True):
+class Point(msgspec.Struct, frozen=True, gc=False):
     """The lag in offsets at one moment after a commit.
 
     ``noise`` is how much came in between two looks of the witness that tells the lag: so much may
@@ -57,7 +57,7 @@ class Point(msgspec.Struct, frozen=True):
     """The sum of the committed offsets, which grows with each commit that brought rows."""
 
 
-class Watermark(msgspec.Struct, frozen=True):
+class Watermark(msgspec.Struct, frozen=True, gc=False):
     """A watermark that stood while ``batches`` batches brought rows, on the sources ``fed``."""
 
     timestamp: float
@@ -66,7 +66,7 @@ class Watermark(msgspec.Struct, frozen=True):
     fed: frozenset[int]
 
 
-class Trends(msgspec.Struct, frozen=True):
+class Trends(msgspec.Struct, frozen=True, gc=False):
     """All of one query; ``rise`` is the lag since it last fell."""
 
     sources: tuple[SourceTrend, ...] = ()

@@ -161,6 +161,15 @@ def test_attach_twice_gives_the_same_sidecar(spark, watch):
     assert watch() is attach(spark)
 
 
+def test_settings_of_the_spark_conf_are_taken_and_others_left_alone(spark, watch):
+    conf = spark.sparkContext._jsc.sc().conf()
+    conf.set("spark.querypulse.app_name", "orders").set("spark.querypulses.app_name", "not ours")
+    try:
+        assert watch().snapshot().app == "orders"
+    finally:
+        conf.remove("spark.querypulse.app_name").remove("spark.querypulses.app_name")
+
+
 def test_after_close_attach_gives_a_new_one(spark, watch):
     first = watch()
     first.close()

@@ -37,6 +37,8 @@ class _Risk(msgspec.Struct, frozen=True):
 
 def check(case: Case) -> Finding | None:
     """Fire when the edge gains on a query and has used up the allowed share of its retention."""
+    if not case.query.retention:
+        return None
     risks = sorted(_risks(case), key=lambda risk: (-risk.exposure.lost, -risk.used))
     if not risks:
         return None

@@ -19,8 +19,11 @@ def check(case: Case) -> Finding | None:
     """Fire when a partition stands for the window while batches still come."""
     if not case.is_running or not case.batches_come:
         return None
-    found = [(trend, _standing(trend, case)) for trend in case.query.trends.sources]
-    stalled = [(trend, partitions) for trend, partitions in found if partitions]
+    stalled = [
+        (trend, partitions)
+        for trend in case.query.trends.sources
+        if trend.standing and (partitions := _standing(trend, case))
+    ]
     if not stalled:
         return None
     reason = "; ".join(_how(trend, partitions) for trend, partitions in stalled)
@@ -37,12 +40,12 @@ def check(case: Case) -> Finding | None:
 
 def _standing(trend: SourceTrend, case: Case) -> dict[str, float]:
     """Seconds that each stalled partition has stood."""
-    stood = {
-        partition: case.watched_since(standing.since)
+    return {
+        partition: stood
         for partition, standing in trend.standing.items()
         if standing.batches >= MIN_BATCHES
+        and (stood := case.watched_since(standing.since)) > case.window.seconds
     }
-    return {key: seconds for key, seconds in stood.items() if seconds > case.window.seconds}
 
 
 def _how(trend: SourceTrend, partitions: dict[str, float]) -> str:

@@ -54,8 +54,8 @@ def _rises(rise: tuple[Point, ...], began: Point, case: Case) -> bool:
 
 def _beginning(rise: tuple[Point, ...], case: Case) -> Point | None:
     """The first point above what is allowed, if it is older than the window."""
-    above = (point for point in rise if point.lag > case.limits.lag_allowed_offsets)
-    first = next(above, None)
-    if first is None or case.watched_since(first.at) < case.trend_seconds:
+    allowed = case.limits.lag_allowed_offsets
+    if rise[-1].lag <= allowed:
         return None
-    return first
+    first = next(point for point in rise if point.lag > allowed)
+    return first if case.watched_since(first.at) >= case.trend_seconds else None

@@ -10,6 +10,7 @@ import gc
 import sys
 import time
 from collections.abc import Callable
+from itertools import count
 from statistics import median
 from typing import Any
 
@@ -20,12 +21,13 @@ from querypulse.exporter.board import Board
 from querypulse.exporter.query_collector import QueryCollector, own_registry
 from querypulse.listener.decode import _PROGRESS  # its own decoder, without what follows
 
-from ..common.recorded_events import Fleet
+from ..common.recorded_events import Fleet, new_ids
 from ..common.result import Row, at_least, at_most, lines, write
 from .line import Line
 
 SIZES = (10, 100, 1_000, 10_000)
 EVENTS_A_ROUND = 10_000
+WARM_UP_BATCHES = 5
 ROUNDS = 5
 PROMISED_AT = 1_000
 WHERE_LINEAR_ENDS = 1.5
@@ -50,12 +52,14 @@ def main() -> int:
 
 def _measured(size: int) -> dict[str, list[float]]:
     """Every sample of one size; the candidates of each comparison in turn."""
-    fleet, line = Fleet(size), Line()
-    line.feed(list(fleet.batch(0)))
+    fleet, line = Fleet(new_ids(size)), Line()
+    numbers, batches = count(), max(1, EVENTS_A_ROUND // size)
+    for _ in range(WARM_UP_BATCHES):
+        line.feed(list(fleet.batch(next(numbers))))
+        line.now += 1.0
     found: dict[str, list[float]] = {}
-    for batch in range(1, ROUNDS + 1):
-        batches = max(1, EVENTS_A_ROUND // size)
-        texts = [text for one in range(batches) for text in fleet.batch(batch * batches + one)]
+    for _ in range(ROUNDS):
+        texts = [text for _ in range(batches) for text in fleet.batch(next(numbers))]
         line.now += 1.0
         board = line.tick()
         timed = {
