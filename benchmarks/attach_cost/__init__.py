@@ -1,1 +1,1 @@
-"""What a job waits for when it imports querypulse and attaches it."""
+"""What a job waits for once: import and attach."""

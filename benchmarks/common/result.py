@@ -1,14 +1,13 @@
 """A row of the table: what was asked, what came out, what was to be reached."""
 
 import json
-import os
-import platform
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 FOLDER = Path(__file__).resolve().parents[2] / "build" / "benchmarks"
-WIDTHS = (46, 34, 22)
+WIDTHS = (54, 34, 22)
 
 
 class Row(NamedTuple):
@@ -27,29 +26,47 @@ class Row(NamedTuple):
 
 def at_most(question: str, value: float, limit: float, unit: str = "") -> Row:
     """A row whose figure must not be larger."""
-    return Row(question, f"{value:,.3g}{unit}", f"at most {limit:,g}{unit}", value <= limit)
+    return Row(question, f"{short(value)}{unit}", f"at most {limit:,g}{unit}", value <= limit)
 
 
 def at_least(question: str, value: float, limit: float, unit: str = "") -> Row:
     """A row whose figure must not be smaller."""
-    return Row(question, f"{value:,.3g}{unit}", f"at least {limit:,g}{unit}", value >= limit)
+    return Row(question, f"{short(value)}{unit}", f"at least {limit:,g}{unit}", value >= limit)
+
+
+def short(value: float) -> str:
+    """Three digits that matter: "0.283", "28.3", "28,300"."""
+    if abs(value) < 1000:
+        return f"{value:.3g}"
+    return f"{float(f'{value:.3g}'):,.0f}"
+
+
+def percentile(samples: Sequence[float], percent: int) -> float:
+    """The nearest rank: a sample that was seen, the largest where there are few."""
+    ordered = sorted(samples)
+    return ordered[max(0, math.ceil(percent / 100 * len(ordered)) - 1)]
 
 
 def write(name: str, rows: Sequence[Row], samples: Any) -> None:
     """Keep the rows, with every sample, where ``make bench`` finds them."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    result = {
-        "machine": machine(),
-        "rows": [row._asdict() for row in rows],
-        "samples": samples,
-    }
-    (FOLDER / f"{name}.json").write_text(json.dumps(result))
+    result = {"rows": [row._asdict() for row in rows], "samples": samples}
+    _file(name).write_text(json.dumps(result))
 
 
 def read(name: str) -> list[Row]:
-    """The rows of a benchmark that has run."""
-    path = FOLDER / f"{name}.json"
+    """The rows of a benchmark that has run; none where it has not."""
+    path = _file(name)
     return [Row(**row) for row in json.loads(path.read_text())["rows"]] if path.exists() else []
+
+
+def forget(name: str) -> None:
+    """Remove what an earlier run has left."""
+    _file(name).unlink(missing_ok=True)
+
+
+def _file(name: str) -> Path:
+    return FOLDER / f"{name}.json"
 
 
 def lines(title: str, rows: Sequence[Row]) -> list[str]:
@@ -62,13 +79,3 @@ def lines(title: str, rows: Sequence[Row]) -> list[str]:
         for texts, row in zip(cells, rows, strict=True)
     ]
     return ["", title, *body]
-
-
-def machine() -> dict[str, str]:
-    """What ran it."""
-    return {
-        "cores": str(len(os.sched_getaffinity(0))),
-        "load": f"{os.getloadavg()[0]:.1f}",
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-    }

@@ -1,1 +1,1 @@
-"""From ten queries to ten thousand in one driver."""
+"""Ten queries to ten thousand in one driver, one core."""

@@ -1,12 +1,16 @@
 """The way of an event, without Spark: mailbox, reader, mailbox, state, judgement, board, page."""
 
 import time
+from collections.abc import Callable
 from typing import Any
+
+from prometheus_client.exposition import generate_latest
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.policy import Policy
 from querypulse.exporter.board import Board, Monitor
+from querypulse.exporter.query_collector import own_registry
 from querypulse.listener.events import EventKind
 from querypulse.listener.guard import Guard
 from querypulse.listener.health_listener import Heard
@@ -64,3 +68,9 @@ class Line:
             monitor=Monitor(),
             wall=time.time(),
         )
+
+
+def scrape_of(board: Board) -> Callable[[], bytes]:
+    """What Prometheus is answered, without the way there."""
+    registry = own_registry(lambda: board)
+    return lambda: generate_latest(registry)
