@@ -13,10 +13,7 @@ public class Stopwatch extends StreamingQueryListener {
   }
 
   public void onQueryStarted(StreamingQueryListener.QueryStartedEvent event) {
-    settle();
-    long began = System.nanoTime();
     timed.onQueryStarted(event);
-    note("started", event.runId() + "", System.nanoTime() - began);
   }
 
   public void onQueryProgress(StreamingQueryListener.QueryProgressEvent event) {
@@ -24,7 +21,7 @@ public class Stopwatch extends StreamingQueryListener {
     long began = System.nanoTime();
     timed.onQueryProgress(event);
     long nanos = System.nanoTime() - began;
-    note("progress", event.progress().runId() + "/" + event.progress().batchId(), nanos);
+    lines.add(event.progress().runId() + "/" + event.progress().batchId() + " " + nanos);
   }
 
   public void onQueryIdle(StreamingQueryListener.QueryIdleEvent event) {
@@ -32,13 +29,10 @@ public class Stopwatch extends StreamingQueryListener {
   }
 
   public void onQueryTerminated(StreamingQueryListener.QueryTerminatedEvent event) {
-    settle();
-    long began = System.nanoTime();
     timed.onQueryTerminated(event);
-    note("terminated", event.runId() + "", System.nanoTime() - began);
   }
 
-  /** One line for each callback so far: which callback, which event, how many nanoseconds. */
+  /** One line for each progress event so far: which one, how many nanoseconds. */
   public String read() {
     return String.join("\n", lines);
   }
@@ -50,9 +44,5 @@ public class Stopwatch extends StreamingQueryListener {
     } catch (InterruptedException stopped) {
       Thread.currentThread().interrupt();
     }
-  }
-
-  private void note(String callback, String event, long nanos) {
-    lines.add(callback + " " + event + " " + nanos);
   }
 }

@@ -1,12 +1,8 @@
-"""Who is compared: PySpark's own listener, querypulse's, and a proxy that does nothing."""
+"""Who is compared: PySpark's own listener, querypulse's, a peer, and a proxy that does nothing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 from typing import Any
-
-from pyspark import SparkContext
-from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from querypulse.listener import HealthListener
 from querypulse.listener.guard import Guard
@@ -17,58 +13,34 @@ from querypulse.listener.reader import EventReader
 from querypulse.sidecar.parts import MAILBOX_CAPACITY
 from querypulse.sidecar.worker import TICK_SECONDS
 
-STOCK = "stock"
-OURS = "querypulse"
-NOTHING = "nothing"
+from ..common.listeners import NOTHING, OURS, PEER, STOCK, NothingListener, StockListener, peer
+from ..common.pushgateway import pushgateway
 
 MEANING = {
     STOCK: "a pyspark StreamingQueryListener with empty methods",
+    PEER: "version 0.1.3 with an instant Pushgateway on loopback",
     OURS: "querypulse's HealthListener, its reader thread at work",
-    NOTHING: "a Py4J proxy with empty methods",
+    NOTHING: "a Py4J proxy with empty methods: the least for Python",
 }
 NAMES = tuple(MEANING)
 
 
-class StockListener(StreamingQueryListener):
-    """PySpark's documented way, doing nothing."""
-
-    def onQueryStarted(self, event: Any) -> None: ...
-
-    def onQueryProgress(self, event: Any) -> None: ...
-
-    def onQueryIdle(self, event: Any) -> None: ...
-
-    def onQueryTerminated(self, event: Any) -> None: ...
-
-
-class NothingProxy:
-    """The least that Python code called by the JVM can do."""
-
-    def onQueryStarted(self, event: Any) -> None: ...
-
-    def onQueryProgress(self, event: Any) -> None: ...
-
-    def onQueryIdle(self, event: Any) -> None: ...
-
-    def onQueryTerminated(self, event: Any) -> None: ...
-
-    class Java:
-        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
-
-
-class NothingListener:
-    """What ``addListener`` needs of a listener, around the empty proxy."""
-
-    @cached_property
-    def _jlistener(self) -> Any:
-        jvm: Any = SparkContext._jvm
-        streaming = jvm.org.apache.spark.sql.streaming
-        return streaming.PythonStreamingQueryListenerWrapper(NothingProxy())
+@contextmanager
+def all_candidates() -> Iterator[dict[str, Any]]:
+    """Each candidate's listener by name; what theirs needs runs until the end."""
+    with _ours() as ours, pushgateway() as gateway:
+        yield {
+            STOCK: StockListener(),
+            PEER: peer(gateway.url),
+            OURS: ours,
+            NOTHING: NothingListener(),
+        }
+        if not gateway.taken().answered:
+            raise RuntimeError("the peer has pushed nothing")
 
 
 @contextmanager
-def all_candidates() -> Iterator[dict[str, Any]]:
-    """Each candidate's listener by name; ours is being read until the end."""
+def _ours() -> Iterator[HealthListener]:
     guard = Guard()
     heard: Mailbox[Any] = Mailbox(MAILBOX_CAPACITY)
     arrived: Mailbox[Any] = Mailbox(MAILBOX_CAPACITY)
@@ -83,11 +55,7 @@ def all_candidates() -> Iterator[dict[str, Any]]:
     for loop in loops:
         loop.start()
     try:
-        yield {
-            STOCK: StockListener(),
-            OURS: listener,
-            NOTHING: NothingListener(),
-        }
+        yield listener
     finally:
         for loop in loops:
             loop.stop()

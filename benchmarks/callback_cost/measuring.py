@@ -1,64 +1,52 @@
 """The procedure: rounds with the candidates in changing order, on one running job.
 
-Every order takes its turn, so neither the position in Spark's list nor the neighbour in
-front favours a candidate.
+Neither the position in Spark's list nor the neighbour in front favours a candidate.
 """
 
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import permutations
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
+from ..common.orders import balanced
 from .candidates import NAMES
 from .stopwatch import Timed
+from .workloads import Workload
 
-ORDERS = tuple(permutations(NAMES))
-WARM_UP_EVENTS = 50
-EVENTS_A_ROUND = 40
-STARTS_A_ROUND = 6
+ORDERS = balanced(NAMES)
+WARM_UP_EVENTS = 12
 PATIENCE_SECONDS = 60.0
 
 Round = dict[str, list[int]]
 """Nanoseconds of each event by candidate; equal indexes are the same event."""
 
-Start = Callable[[SparkSession], StreamingQuery]
 Listeners = dict[str, Callable[[], Timed]]
 
 
-def progress_rounds(spark: SparkSession, start: Start, listeners: Listeners) -> list[Round]:
+def progress_rounds(spark: SparkSession, workload: Workload, listeners: Listeners) -> list[Round]:
     """What one progress event costs: one query runs through all rounds."""
-    query = start(spark)
+    query = workload.start(spark, workload.trigger)
     try:
-        _progress_round(spark, ORDERS[0], listeners, WARM_UP_EVENTS)
-        return [_progress_round(spark, order, listeners, EVENTS_A_ROUND) for order in ORDERS]
+        _round(spark, ORDERS[0], listeners, WARM_UP_EVENTS)
+        rounds = [_round(spark, order, listeners, workload.events) for order in ORDERS]
+        told = query.lastProgress.json
     finally:
         query.stop()
+    missing = [word for word in workload.told if word not in told]
+    if missing:
+        raise RuntimeError(f"not the query meant: no {missing} in {told}")
+    return rounds
 
 
-def start_rounds(spark: SparkSession, start: Start, listeners: Listeners) -> list[Round]:
-    """What ``start()`` waits for ``onQueryStarted``: several short queries in each round."""
-    return [_start_round(spark, start, order, listeners) for order in ORDERS]
-
-
-def _progress_round(
-    spark: SparkSession, order: Sequence[str], listeners: Listeners, events: int
-) -> Round:
+def _round(spark: SparkSession, order: Sequence[str], listeners: Listeners, events: int) -> Round:
     with _registered(spark, order, listeners) as line:
-        _await(line, "progress", events)
-    return _paired(line, "progress")
-
-
-def _start_round(
-    spark: SparkSession, start: Start, order: Sequence[str], listeners: Listeners
-) -> Round:
-    with _registered(spark, order, listeners) as line:
-        for count in range(1, STARTS_A_ROUND + 1):
-            start(spark).stop()
-            _await(line, "terminated", count)
-    return _paired(line, "started")
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while len(_paired(line)[NAMES[0]]) < events:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Spark sent fewer than {events} progress events")
+            time.sleep(0.25)
+        return _paired(line)
 
 
 @contextmanager
@@ -73,19 +61,8 @@ def _registered(
         spark.streams.removeListener(listener)  # type: ignore[arg-type]
 
 
-def _await(line: dict[str, Timed], callback: str, events: int) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while len(_paired(line, callback)[NAMES[0]]) < events:
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"Spark sent fewer than {events} {callback} events")
-        time.sleep(0.5)
-
-
-def _paired(line: dict[str, Timed], callback: str) -> Round:
+def _paired(line: dict[str, Timed]) -> Round:
     """The events that every candidate saw; one that came while they were added is left out."""
-    seen = {
-        name: {t.event: t.nanoseconds for t in listener.timings() if t.callback == callback}
-        for name, listener in line.items()
-    }
+    seen = {name: listener.timings() for name, listener in line.items()}
     common = [event for event in seen[NAMES[0]] if all(event in times for times in seen.values())]
     return {name: [times[event] for event in common] for name, times in seen.items()}

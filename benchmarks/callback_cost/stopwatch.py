@@ -8,18 +8,10 @@ its generated code, compiles the class at run time.
 
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 SETTLE_MILLISECONDS = 10
 _SOURCE = Path(__file__).with_name("Stopwatch.java")
-
-
-class Timing(NamedTuple):
-    """One callback: which, for which event, and how long it held Spark's thread."""
-
-    callback: str
-    event: str
-    nanoseconds: int
 
 
 class Stopwatches:
@@ -53,7 +45,7 @@ class Timed:
         # Late, as in PySpark itself: addListener first starts the callback server.
         return self._stopwatches.around(self._candidate._jlistener)
 
-    def timings(self) -> list[Timing]:
-        """Every callback so far."""
+    def timings(self) -> dict[str, int]:
+        """Nanoseconds of each progress event so far."""
         rows = (line.split(" ") for line in self._jlistener.read().splitlines())
-        return [Timing(callback, event, int(nanos)) for callback, event, nanos in rows]
+        return {event: int(nanos) for event, nanos in rows}

@@ -2,57 +2,47 @@
 
 from collections.abc import Sequence
 from statistics import median, quantiles
-from typing import Any
 
-from .candidates import NAMES, NOTHING, OURS, STOCK
+from ..common.result import Row, at_least, at_most
+from .candidates import NAMES, NOTHING, OURS, PEER, STOCK
 from .measuring import Round
 
-PERCENTILES = {"median": 50, "p90": 90, "p99": 99}
-RATIOS = ((STOCK, OURS), (OURS, NOTHING))
+BELOW_STOCK = 500
+ABOVE_NOTHING = 1.2
+PERCENTILES = (50, 90, 99)
 
 
-def summary(rounds: Sequence[Round]) -> dict[str, Any]:
-    """Microseconds by candidate, and each ratio of medians: over all events, and by round."""
-    pooled = {name: [nanos for one in rounds for nanos in one[name]] for name in NAMES}
-    return {
-        "events": len(pooled[OURS]),
-        "microseconds": {name: _spread(pooled[name]) for name in NAMES},
-        "ratios": {
-            f"{over} / {under}": {
-                "all": _ratio(pooled, over, under),
-                "by_round": [_ratio(one, over, under) for one in rounds],
-            }
-            for over, under in RATIOS
-        },
-    }
+def details(title: str, rounds: Sequence[Round]) -> list[str]:
+    """Microseconds of each candidate as a small table."""
+    head = f"{'  microseconds':24}" + "".join(f"{f'p{percent}':>10}" for percent in PERCENTILES)
+    pooled = _pooled(rounds)
+    body = [_spread(name, pooled[name]) for name in NAMES]
+    return ["", f"onQueryProgress, {title}: {len(pooled[OURS])} events", head, *body]
 
 
-def lines(title: str, figures: dict[str, Any]) -> list[str]:
-    """One measured thing as a small table."""
-    head = f"{'  microseconds':24}" + "".join(f"{name:>10}" for name in PERCENTILES)
-    body = [
-        f"  {name:22}" + "".join(f"{row[column]:>10,.0f}" for column in PERCENTILES)
-        for name, row in figures["microseconds"].items()
-    ]
-    return ["", f"{title}: {figures['events']} events", head, *body, *_ratio_lines(figures)]
-
-
-def _ratio_lines(figures: dict[str, Any]) -> list[str]:
+def rows(title: str, rounds: Sequence[Round], *, promised: bool) -> list[Row]:
+    """Each ratio of medians; how far below stock is ``promised`` of the stateful query only."""
+    times = {name: median(nanos) for name, nanos in _pooled(rounds).items()}
+    below = times[STOCK] / times[OURS]
+    question = f"{title}: {STOCK} / {OURS}"
+    above_nothing = f"{title}: {OURS} / {NOTHING}"
     return [
-        f"  {name:22}{_short(row['all']):>10}   rounds {_short(min(row['by_round']))}"
-        f" to {_short(max(row['by_round']))}"
-        for name, row in figures["ratios"].items()
+        at_least(question, below, BELOW_STOCK, "x") if promised else _told(question, below),
+        _told(f"{title}: {STOCK} / {NOTHING} (Python's bound)", times[STOCK] / times[NOTHING]),
+        at_most(above_nothing, times[OURS] / times[NOTHING], ABOVE_NOTHING, "x"),
+        _told(f"{title}: {PEER} / {OURS}", times[PEER] / times[OURS]),
     ]
 
 
-def _ratio(times: Round, over: str, under: str) -> float:
-    return median(times[over]) / median(times[under])
+def _told(question: str, ratio: float) -> Row:
+    return Row(question, f"{ratio:,.3g}x")
 
 
-def _spread(nanoseconds: Sequence[int]) -> dict[str, float]:
+def _pooled(rounds: Sequence[Round]) -> Round:
+    return {name: [nanos for one in rounds for nanos in one[name]] for name in NAMES}
+
+
+def _spread(name: str, nanoseconds: Sequence[int]) -> str:
     cuts = quantiles(nanoseconds, n=100)
-    return {name: cuts[percent - 1] / 1000 for name, percent in PERCENTILES.items()}
-
-
-def _short(ratio: float) -> str:
-    return f"{ratio:.0f}" if ratio >= 20 else f"{ratio:.2f}"
+    cells = "".join(f"{cuts[percent - 1] / 1000:>10,.0f}" for percent in PERCENTILES)
+    return f"  {name:22}{cells}"

@@ -1,58 +1,61 @@
-"""The job: one Spark in local mode, and the queries whose events are timed.
+"""The queries whose events are timed, each with a trigger that leaves time for all candidates.
 
-``rate-micro-batch`` has new rows for every trigger (``rate`` only once a second) and moves
-event time on by a second each, so windows close and the watermark advances.
+Stock PySpark converts an event in a tenth of a second, the peer does so and then pushes; with
+triggers faster than both together the listeners' queue would only grow.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.functions import window
 from pyspark.sql.streaming.query import StreamingQuery
 
-# Longer than stock PySpark's conversion of one event, or the listener queue only grows.
-TRIGGER = "150 milliseconds"
+from ..common.session import rows
+
+_STATE_STORE = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 
-def session() -> SparkSession:
-    """A quiet local Spark on two cores."""
-    spark: SparkSession = (
-        SparkSession.builder.master("local[2]")
-        .appName("querypulse callback cost")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.streaming.forceDeleteTempCheckpointLocation", "true")
-        .getOrCreate()
-    )
-    # A query stopped in the middle of a batch logs an error.
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
+class Workload(NamedTuple):
+    """One query, and how many of its events are timed in each round."""
+
+    start: Callable[[SparkSession, str], StreamingQuery]
+    trigger: str
+    events: int
+    told: tuple[str, ...] = ()
+    """What its progress must speak of, or it is not the query meant."""
 
 
-def stateless(spark: SparkSession) -> StreamingQuery:
+def stateless(spark: SparkSession, trigger: str) -> StreamingQuery:
     """Rows in, rows out."""
-    return _start(_rows(spark), "stateless")
+    query = rows(spark).writeStream.format("noop").queryName("stateless")
+    return query.trigger(processingTime=trigger).start()
 
 
-def stateful(spark: SparkSession) -> StreamingQuery:
+def stateful(spark: SparkSession, trigger: str) -> StreamingQuery:
     """A watermark and counts per window: events with a state operator in them."""
-    late = _rows(spark).withWatermark("timestamp", "5 seconds")
-    return _start(late.groupBy(window("timestamp", "2 seconds")).count(), "stateful")
+    late = rows(spark).withWatermark("timestamp", "5 seconds")
+    counts = late.groupBy(window("timestamp", "2 seconds")).count()
+    query = counts.writeStream.format("noop").queryName("stateful")
+    return query.trigger(processingTime=trigger).start()
 
 
-WORKLOADS: dict[str, Callable[[SparkSession], StreamingQuery]] = {
-    "stateless": stateless,
-    "stateful": stateful,
+def two_sources(spark: SparkSession, trigger: str) -> StreamingQuery:
+    """The same over two sources, with RocksDB: events with thirty figures of the store in them."""
+    both = rows(spark).union(rows(spark)).withWatermark("timestamp", "5 seconds")
+    counts = both.groupBy(window("timestamp", "2 seconds")).count()
+    query = counts.writeStream.format("noop").queryName("two_sources")
+    # A query copies the session's conf when it starts.
+    spark.conf.set(_STATE_STORE, _ROCKSDB)
+    try:
+        return query.trigger(processingTime=trigger).start()
+    finally:
+        spark.conf.unset(_STATE_STORE)
+
+
+WORKLOADS = {
+    "stateless": Workload(stateless, "300 milliseconds", 15),
+    "stateful": Workload(stateful, "350 milliseconds", 20, ("stateOnCurrentVersionSizeBytes",)),
+    "two sources": Workload(two_sources, "450 milliseconds", 12, ("rocksdbPutCount",)),
 }
-
-
-def _rows(spark: SparkSession) -> DataFrame:
-    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-
-
-def _start(frame: DataFrame, name: str) -> StreamingQuery:
-    writer = frame.writeStream.format("noop").queryName(name).trigger(processingTime=TRIGGER)
-    return writer.start()

@@ -1,0 +1,88 @@
+"""A server on loopback that takes whatever it is sent, in a process of its own.
+
+It stands for the peer's Pushgateway and for a webhook receiver: both only have to answer,
+at once or late. Its own process, so that its work is on nobody's account.
+"""
+
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Taken(NamedTuple):
+    """How many requests came, and how many of them have their answer."""
+
+    begun: int
+    answered: int
+
+
+class Pushgateway(NamedTuple):
+    """A running server, from outside."""
+
+    url: str
+
+    def taken(self) -> Taken:
+        """What it has taken so far."""
+        with urllib.request.urlopen(self.url, timeout=5) as answer:
+            begun, answered = answer.read().split()
+        return Taken(int(begun), int(answered))
+
+
+@contextmanager
+def pushgateway(delay_seconds: float = 0.0) -> Iterator[Pushgateway]:
+    """Start one that answers so late; it ends with the block."""
+    command = [sys.executable, "-m", "benchmarks.common.pushgateway", str(delay_seconds)]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        port = int(process.stdout.readline())
+        yield Pushgateway(f"http://127.0.0.1:{port}")
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    delay_seconds = 0.0
+    begun: list[None] = []
+    answered: list[None] = []
+
+    def do_POST(self) -> None:
+        self.begun.append(None)
+        self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(self.delay_seconds)
+        self._answer(b"")
+        self.answered.append(None)
+
+    do_PUT = do_POST
+
+    def do_GET(self) -> None:
+        self._answer(f"{len(self.begun)} {len(self.answered)}".encode())
+
+    def log_message(self, *_: object) -> None: ...
+
+    def _answer(self, body: bytes) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _serve(delay_seconds: float) -> None:
+    _Handler.delay_seconds = delay_seconds
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    print(server.server_port, flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    _serve(float(sys.argv[1]))

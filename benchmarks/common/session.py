@@ -1,0 +1,30 @@
+"""One quiet Spark in local mode, and rows for queries that cost little."""
+
+from pyspark.sql import DataFrame, SparkSession
+
+
+def session(name: str) -> SparkSession:
+    """A local Spark on two cores that logs nothing and shows nothing."""
+    spark: SparkSession = (
+        SparkSession.builder.master("local[2]")
+        .appName(f"querypulse {name}")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.streaming.forceDeleteTempCheckpointLocation", "true")
+        .getOrCreate()
+    )
+    # A query stopped in the middle of a batch logs an error.
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+def rows(spark: SparkSession, rows_a_batch: int = 10, partitions: int = 1) -> DataFrame:
+    """``rate-micro-batch``: new rows for every trigger (``rate`` has them only once a second).
+
+    Event time moves on by a second each batch, so windows close and the watermark advances.
+    """
+    source = spark.readStream.format("rate-micro-batch").option("numPartitions", partitions)
+    return source.option("rowsPerBatch", rows_a_batch).load()
