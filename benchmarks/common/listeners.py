@@ -1,9 +1,8 @@
-"""Whom querypulse's listener is compared with: PySpark's own way, a peer, and the least possible."""
+"""Who is compared with querypulse: PySpark's own way, a peer, and the least possible."""
 
 import logging
 import os
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
@@ -68,5 +67,5 @@ def peer(gateway_url: str) -> Any:
     logger.setLevel(logging.INFO)
     logger.propagate = False
     if not logger.handlers:
-        logger.addHandler(logging.StreamHandler(Path(os.devnull).open("w")))
+        logger.addHandler(logging.FileHandler(os.devnull))
     return PrometheusStreamingQueryListener(gateway_url)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -52,9 +52,9 @@ def pushgateway(delay_seconds: float = 0.0) -> Iterator[Pushgateway]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    delay_seconds = 0.0
-    begun: list[None] = []
-    answered: list[None] = []
+    delay_seconds: ClassVar[float]
+    begun: ClassVar[list[None]] = []
+    answered: ClassVar[list[None]] = []
 
     def do_POST(self) -> None:
         self.begun.append(None)
@@ -63,7 +63,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(b"")
         self.answered.append(None)
 
-    do_PUT = do_POST
+    def do_PUT(self) -> None:
+        self.do_POST()
 
     def do_GET(self) -> None:
         self._answer(f"{len(self.begun)} {len(self.answered)}".encode())
