@@ -10,6 +10,8 @@ CONNECTORS := .venv-connectors
 CONNECTORS_SPARK := 4.2.0
 ICEBERG := .venv-iceberg
 ICEBERG_SPARK := 4.1.3
+# With the listener that people would install instead.
+BENCH := .venv-bench
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
@@ -67,8 +69,8 @@ lint: $(VENV)/.lint
 	MYPYPATH=.:build/wheel/site $(BIN)/mypy --namespace-packages --explicit-package-bases -p tools
 
 ## make bench      what a listener callback costs, against stock PySpark and the floor
-bench: java $(VENV)/.spark
-	$(BIN)/python -m benchmarks.run
+bench: java $(BENCH)/.bench
+	$(BENCH)/bin/python -m benchmarks.run
 
 ## make dashboards rules and dashboards anew, from their generators
 dashboards: $(VENV)/.tests
@@ -89,7 +91,7 @@ stack: $(VENV)/.spark
 
 ## make clean      remove what the other targets made
 clean:
-	rm -rf $(VENV) $(OLDEST) $(CONNECTORS) $(ICEBERG) build *.egg-info
+	rm -rf $(VENV) $(OLDEST) $(CONNECTORS) $(ICEBERG) $(BENCH) build *.egg-info
 
 java:
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { \
@@ -139,6 +141,14 @@ $(OTHERS:%=%/.spark): pyproject.toml constraints.txt
 	@mkdir -p build && grep -v '^pyspark==\|^py4j==' constraints.txt > build/constraints-$(SPARK).txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(OTHER_PIP) --editable . pyspark==$(SPARK)
+	@touch $@
+
+$(BENCH)/.bench: PIP_BENCH := $(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check
+$(BENCH)/.bench: pyproject.toml constraints.txt
+	@echo "installing querypulse, PySpark and pyspark-prometheus into $(BENCH) (the first time takes a while)"
+	$(PYTHON) -m venv $(BENCH)
+	$(PIP_BENCH) --upgrade pip
+	$(PIP_BENCH) --constraint constraints.txt --editable '.[replay]' --group bench
 	@touch $@
 
 $(OTHERS:%=%/.tests): %/.tests: %/.spark

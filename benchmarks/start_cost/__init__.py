@@ -1,0 +1,1 @@
+"""What ``start()`` waits for when somebody listens."""
