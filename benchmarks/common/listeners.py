@@ -2,10 +2,13 @@
 
 import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 NONE = "no listener"
@@ -50,6 +53,14 @@ class NothingListener:
         jvm: Any = SparkContext._jvm
         streaming = jvm.org.apache.spark.sql.streaming
         return streaming.PythonStreamingQueryListenerWrapper(NothingProxy())
+
+
+@contextmanager
+def listening(spark: SparkSession, listener: Any) -> Iterator[None]:
+    """Registered within the block."""
+    spark.streams.addListener(listener)
+    yield
+    spark.streams.removeListener(listener)
 
 
 def peer(gateway_url: str) -> Any:

@@ -14,6 +14,7 @@ from pyspark.sql.functions import raise_error
 
 from querypulse.sidecar import attach
 
+from ..common.listeners import listening
 from ..common.pushgateway import Pushgateway
 from ..common.session import rows
 
@@ -34,10 +35,9 @@ def alone(listener: Any) -> Candidate:
 
     @contextmanager
     def candidate(spark: SparkSession) -> Iterator[None]:
-        spark.streams.addListener(listener)
-        _let_one_die(spark)
-        yield
-        spark.streams.removeListener(listener)
+        with listening(spark, listener):
+            _let_one_die(spark)
+            yield
 
     return candidate
 

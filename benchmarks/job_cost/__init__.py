@@ -1,0 +1,1 @@
+"""What listening takes from the work of an eight-query job."""

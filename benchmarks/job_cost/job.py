@@ -1,0 +1,59 @@
+"""The job: eight queries, half of them stateful, with the same work for every trigger.
+
+Spark starts batches at whole multiples of the trigger's interval, so all eight begin at once and
+are done before the next multiple. What is measured from one gap between batches to the next is
+therefore the same number of batches.
+"""
+
+import time
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col, max as largest, sha2, window
+from pyspark.sql.streaming.query import StreamingQuery
+
+from ..common.session import rows
+
+TRIGGER_SECONDS = 2
+QUERIES = 8
+ROWS_A_BATCH = 120_000
+GAP_SECONDS = 0.15
+
+
+class Job:
+    """Eight running queries; ``stop`` ends them."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._queries = [_start(spark, number) for number in range(QUERIES)]
+
+    def rows_done(self) -> int:
+        """Rows of all batches completed so far."""
+        return sum(_batches(query) for query in self._queries) * ROWS_A_BATCH
+
+    def stop(self) -> None:
+        """End all queries."""
+        for query in self._queries:
+            query.stop()
+
+
+def await_gap() -> None:
+    """Sleep until just before the next trigger, when no batch runs."""
+    time.sleep((-time.time() - GAP_SECONDS) % TRIGGER_SECONDS)
+
+
+def _start(spark: SparkSession, number: int) -> StreamingQuery:
+    frame = rows(spark, ROWS_A_BATCH)
+    hashed = frame.withColumn("hash", sha2(col("value").cast("string"), 256))
+    query = (_counted(hashed) if number % 2 else hashed).writeStream.format("noop")
+    query = query.queryName(f"query-{number}").trigger(processingTime=f"{TRIGGER_SECONDS} seconds")
+    return query.start()
+
+
+def _counted(frame: DataFrame) -> DataFrame:
+    late = frame.withWatermark("timestamp", "5 seconds")
+    groups = late.groupBy(window("timestamp", "2 seconds"), col("value") % 1000)
+    return groups.agg(largest("hash"))
+
+
+def _batches(query: StreamingQuery) -> int:
+    progress = query._jsq.lastProgress()
+    return progress.batchId() + 1 if progress is not None else 0

@@ -1,0 +1,70 @@
+"""The procedure: short turns, nobody's between any two others', on one running job.
+
+Each turn is compared with nobody's turns before and after it, which takes out what changes
+slowly: the JIT compiler's progress, a growing heap, other tenants of the machine.
+"""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import NamedTuple
+
+from ..common.listeners import NONE, OURS, PEER, STOCK
+from .candidates import Candidate
+from .job import Job, await_gap
+from .meter import Cpu, Meter
+
+WARM_UP_TRIGGERS = 6
+TRIGGERS_A_TURN = 1
+OTHERS = (OURS, STOCK, OURS, PEER, OURS) * 2
+
+
+class Turn(NamedTuple):
+    """What was done in one turn, and with how much."""
+
+    name: str
+    rows: int
+    cpu: Cpu
+
+    @property
+    def rows_a_cpu_second(self) -> float:
+        """The figure that counts."""
+        return self.rows / self.cpu.both
+
+
+def measure(job: Job, meter: Meter, candidates: dict[str, Candidate]) -> list[Turn]:
+    """All turns; the first and the last are nobody's."""
+    for _ in range(WARM_UP_TRIGGERS):
+        await_gap()
+    turns = [_turn(NONE, job, meter, candidates)]
+    for name in OTHERS:
+        turns += [_turn(who, job, meter, candidates) for who in (name, NONE)]
+    return turns
+
+
+def ratios(turns: Sequence[Turn]) -> dict[str, list[float]]:
+    """Of each turn to nobody's around it; nobody's own show what chance does."""
+    found: dict[str, list[float]] = {}
+    for place, turn in enumerate(turns):
+        step = 2 if turn.name == NONE else 1
+        if step <= place < len(turns) - step:
+            around = [turns[place - step], turns[place + step]]
+            base = sum(one.rows_a_cpu_second for one in around) / 2
+            found.setdefault(turn.name, []).append(turn.rows_a_cpu_second / base)
+    return found
+
+
+def typical(turns: Sequence[Turn], name: str) -> Cpu:
+    """Median CPU seconds of this one's turns."""
+    mine = [turn.cpu for turn in turns if turn.name == name]
+    return Cpu(median(cpu.python for cpu in mine), median(cpu.jvm for cpu in mine))
+
+
+def _turn(name: str, job: Job, meter: Meter, candidates: dict[str, Candidate]) -> Turn:
+    with candidates[name]():
+        # One trigger to settle.
+        await_gap()
+        rows, cpu = job.rows_done(), meter.read()
+        for _ in range(TRIGGERS_A_TURN):
+            await_gap()
+        used = meter.read().since(cpu)
+        return Turn(name, job.rows_done() - rows, used)
