@@ -41,7 +41,7 @@ def all_candidates(spark: SparkSession) -> Iterator[dict[str, Candidate]]:
 def _ours(spark: SparkSession, port: int, receiver: str) -> Iterator[None]:
     sidecar = attach(spark, http_port=port, webhook_url=receiver)
     yield
-    seen = [query.last_commit_batch_id for query in sidecar.snapshot().queries]
+    seen = [query.last_commit_batch for query in sidecar.snapshot().queries]
     if sidecar.listener.path != "raw" or sidecar.url is None or len(seen) != QUERIES:
         raise RuntimeError(f"not our normal way: {sidecar.listener.path}, {sidecar.url}, {seen}")
     sidecar.close()

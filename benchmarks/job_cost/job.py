@@ -8,7 +8,8 @@ therefore the same number of batches.
 import time
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, max as largest, sha2, window
+from pyspark.sql.functions import col, sha2, window
+from pyspark.sql.functions import max as largest
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..common.session import rows
