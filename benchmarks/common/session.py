@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame, SparkSession
 
 
-def session(name: str) -> SparkSession:
+def session(name: str, java_options: str = "") -> SparkSession:
     """A local Spark on two cores that logs nothing and shows nothing."""
     spark: SparkSession = (
         SparkSession.builder.master("local[2]")
@@ -12,6 +12,7 @@ def session(name: str) -> SparkSession:
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.sql.shuffle.partitions", "1")
         .config("spark.sql.streaming.forceDeleteTempCheckpointLocation", "true")
         .getOrCreate()

@@ -1,7 +1,7 @@
 """How many rows an eight-query job does with a CPU second of its driver, whoever listens.
 
-``python -m benchmarks.job_cost``. The driver is Python and JVM together. Scraper, receiver and
-gateway are processes of their own and not counted.
+``python -m benchmarks.job_cost``. The driver is Python and JVM together, without
+the JIT compiler. Scraper, receiver and gateway are processes of their own and not counted.
 """
 
 import sys
@@ -14,7 +14,7 @@ from ..common.session import session
 from .candidates import all_candidates
 from .job import Job
 from .measuring import Turn, measure, ratios, typical
-from .meter import Meter
+from .meter import KEEP_COMPILERS, Meter
 
 OF_NOBODY = 0.99
 OF_STOCK = 1
@@ -24,7 +24,7 @@ FINE = 0.01
 
 def main() -> int:
     """Measure, print, write."""
-    spark = session("job cost")
+    spark = session("job cost", KEEP_COMPILERS)
     job = Job(spark)
     with all_candidates(spark) as candidates:
         turns = measure(job, Meter(spark), candidates)

@@ -1,4 +1,4 @@
-"""The procedure: short turns, nobody's between any two others', on one running job.
+"""The procedure: turns of one trigger, nobody's between any two others', on one running job.
 
 Each turn is compared with nobody's turns before and after it, which takes out what changes
 slowly: the JIT compiler's progress, a growing heap, other tenants of the machine.
@@ -10,12 +10,11 @@ from typing import NamedTuple
 
 from ..common.listeners import NONE, OURS, PEER, STOCK
 from .candidates import Candidate
-from .job import Job, await_gap
+from .job import Job
 from .meter import Cpu, Meter
 
-WARM_UP_TRIGGERS = 6
-TRIGGERS_A_TURN = 1
-OTHERS = (OURS, STOCK, OURS, PEER, OURS) * 2
+WARM_UP_TRIGGERS = 10
+OTHERS = (OURS, STOCK, OURS, PEER, OURS, OURS, PEER, OURS, STOCK, OURS, OURS, STOCK, OURS, PEER)
 
 
 class Turn(NamedTuple):
@@ -34,7 +33,7 @@ class Turn(NamedTuple):
 def measure(job: Job, meter: Meter, candidates: dict[str, Candidate]) -> list[Turn]:
     """All turns; the first and the last are nobody's."""
     for _ in range(WARM_UP_TRIGGERS):
-        await_gap()
+        job.await_gap()
     turns = [_turn(NONE, job, meter, candidates)]
     for name in OTHERS:
         turns += [_turn(who, job, meter, candidates) for who in (name, NONE)]
@@ -61,10 +60,10 @@ def typical(turns: Sequence[Turn], name: str) -> Cpu:
 
 def _turn(name: str, job: Job, meter: Meter, candidates: dict[str, Candidate]) -> Turn:
     with candidates[name]():
-        # One trigger to settle.
-        await_gap()
+        if name != NONE:
+            # One trigger to settle.
+            job.await_gap()
         rows, cpu = job.rows_done(), meter.read()
-        for _ in range(TRIGGERS_A_TURN):
-            await_gap()
+        job.await_gap()
         used = meter.read().since(cpu)
         return Turn(name, job.rows_done() - rows, used)
