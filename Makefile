@@ -68,7 +68,7 @@ lint: $(VENV)/.lint
 	  --namespace-packages --explicit-package-bases -p querypulse
 	MYPYPATH=.:build/wheel/site $(BIN)/mypy --namespace-packages --explicit-package-bases -p tools
 
-## make bench      what a listener callback costs, against stock PySpark and the floor
+## make bench      what querypulse costs, against stock PySpark, a peer and the floor
 bench: java $(BENCH)/.bench
 	$(BENCH)/bin/python -m benchmarks.run
 

@@ -6,6 +6,7 @@ at once or late. Its own process, so that its work is on nobody's account.
 
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -40,15 +41,12 @@ class Pushgateway(NamedTuple):
 def pushgateway(delay_seconds: float = 0.0) -> Iterator[Pushgateway]:
     """Start one that answers so late; it ends with the block."""
     command = [sys.executable, "-m", "benchmarks.common.pushgateway", str(delay_seconds)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        port = int(process.stdout.readline())
-        yield Pushgateway(f"http://127.0.0.1:{port}")
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        assert process.stdout is not None
+        yield Pushgateway(f"http://127.0.0.1:{int(process.stdout.readline())}")
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -84,7 +82,9 @@ def _serve(delay_seconds: float) -> None:
     _Handler.delay_seconds = delay_seconds
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     print(server.server_port, flush=True)
-    server.serve_forever()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    # Whoever started us closes our input, or is gone and it closes by itself.
+    sys.stdin.read()
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """A Prometheus of sorts in a process of its own: one scrape a second, a line for each answered."""
 
+import select
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,28 +16,23 @@ ROOT = Path(__file__).resolve().parents[2]
 def scraping(url: str) -> Iterator[Callable[[], int]]:
     """Scrape within the block; what it yields stops that and tells how many were answered."""
     command = [sys.executable, "-m", "benchmarks.job_cost.scraper", url]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-
-    def stop() -> int:
-        process.terminate()
-        return len(process.communicate()[0].splitlines())
-
-    try:
-        yield stop
-    finally:
-        process.kill()
-        process.wait()
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    with process:
+        yield lambda: len(process.communicate()[0].splitlines())
 
 
 def _scrape(url: str) -> None:
-    while True:
-        try:
-            with urllib.request.urlopen(url, timeout=1) as answer:
-                print(len(answer.read()), flush=True)
-        except urllib.error.URLError:
-            # Nobody listens there while others have their turn.
-            pass
-        time.sleep(1)
+    # Whoever started us closes our input, or is gone and it closes by itself.
+    while not select.select([sys.stdin], [], [], 1.0)[0]:
+        _scrape_once(url)
+
+
+def _scrape_once(url: str) -> None:
+    # Nobody listens there while others have their turn.
+    with suppress(urllib.error.URLError), urllib.request.urlopen(url, timeout=1) as answer:
+        print(len(answer.read()), flush=True)
 
 
 if __name__ == "__main__":
