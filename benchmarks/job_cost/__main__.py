@@ -52,8 +52,7 @@ def _chance(values: Sequence[float]) -> str:
 
 
 def _spread(values: Sequence[float]) -> str:
-    low, middle, high = quantiles(values, n=4)
-    return f"{middle:.3f} (half from {low:.3f} to {high:.3f})"
+    return f"{median(values):.3f} (from {min(values):.3f} to {max(values):.3f})"
 
 
 def _details(turns: Sequence[Turn]) -> list[str]:
