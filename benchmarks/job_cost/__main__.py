@@ -48,7 +48,7 @@ def _table(found: dict[str, list[float]]) -> list[Row]:
 
 def _chance(values: Sequence[float]) -> str:
     low, _, high = quantiles(values, n=4)
-    return "" if (high - low) / 2 <= FINE else ", within chance"
+    return "" if (high - low) / 2 <= FINE else " (noise above 1%)"
 
 
 def _spread(values: Sequence[float]) -> str:
@@ -56,11 +56,11 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def _details(turns: Sequence[Turn]) -> list[str]:
-    head = f"  {'CPU milliseconds a turn':24}{'turns':>8}{'Python':>10}{'JVM':>10}"
+    head = f"  {'CPU ms a million rows':24}{'turns':>8}{'Python':>10}{'JVM':>10}"
     body = []
     for name in (NONE, OURS, STOCK, PEER):
         cpu, count = typical(turns, name), sum(turn.name == name for turn in turns)
-        body.append(f"  {name:24}{count:>8}{cpu.python * 1e3:>10,.1f}{cpu.jvm * 1e3:>10,.1f}")
+        body.append(f"  {name:24}{count:>8}{cpu.python * 1e3:>10,.1f}{cpu.jvm * 1e3:>10,.0f}")
     return ["", head, *body]
 
 

@@ -60,9 +60,12 @@ def ratios(turns: Sequence[Turn]) -> dict[str, list[float]]:
 
 
 def typical(turns: Sequence[Turn], name: str) -> Cpu:
-    """Median CPU seconds of this one's turns."""
-    mine = [turn.cpu for turn in turns if turn.name == name]
-    return Cpu(median(cpu.python for cpu in mine), median(cpu.jvm for cpu in mine))
+    """Median CPU seconds that this one's turns took for a million rows."""
+    mine = [turn for turn in turns if turn.name == name]
+    return Cpu(
+        median(turn.cpu.python / turn.rows * 1e6 for turn in mine),
+        median(turn.cpu.jvm / turn.rows * 1e6 for turn in mine),
+    )
 
 
 def _turn(name: str, job: Job, meter: Meter, candidates: dict[str, Candidate]) -> Turn:
