@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator
 
 import msgspec
+from msgspec.structs import replace
 
 from ...alerting.evaluate import Judgement, evaluate
 from ...alerting.finding import Finding
@@ -40,68 +42,107 @@ class Court:
         self._state = State(began_at)
         self._context = Context.RUNNING
         self._firing: dict[tuple[str, str], Finding] = {}
-        self._found: set[tuple[str, str]] = set()
-        self._pending: list[Snapshot] = []
         self._last_heard: dict[str, float] = {}
-        self._heard_at = self._ticked_at = self._forgot_at = began_at
-        limits = _seconds(policy)
+        self._began_at = self._forgot_at = began_at
+        # Ticks since then: the last one seen, the last one judged, the last one before an event.
+        self._seen = self._judged = self._heard = 0
+        self._pending: list[Snapshot] = []
         # Nothing comes and goes within a stretch that is shorter than every limit.
-        self._stretch = max(TICK_SECONDS, min(MAX_STRETCH_SECONDS, *limits))
-        self._patience = MAX_STRETCH_SECONDS + max(limits)
-        self._window = 0.0
+        self._stretch = max(TICK_SECONDS, min(MAX_STRETCH_SECONDS, *_seconds(policy)))
 
-    def hear(self, event: Event, at: float) -> Iterator[Change]:
+    def hear(self, event: Event, at: float) -> list[Change]:
         """Take in an event, after judging the silence before it."""
-        yield from self.wait(at)
-        silence = self.now - self._last_heard.get(event.query_id, -math.inf)
-        if silence > self._stretch or isinstance(event, (Started, Terminated)):
+        changes = self.wait(at)
+        key = event.query_id
+        silence = self.now - self._last_heard.get(key, -math.inf)
+        if isinstance(event, (Started, Terminated)) or (
+            silence > self._stretch and self._has_news(key)
+        ):
             # What this event may heal, or begin anew, must be seen before it is heard.
-            yield from self.judge()
-        self._heard_at = self._last_heard[event.query_id] = self.now
+            changes += self.judge()
+        self._last_heard[key] = self.now
+        self._heard = self._seen
         self._state.hear(event, self.now, self._context)
-        if isinstance(event, Terminated):
-            yield from self.judge()
+        return changes + self.judge() if isinstance(event, Terminated) else changes
 
-    def stop(self, at: float) -> Iterator[Change]:
+    def stop(self, at: float) -> list[Change]:
         """The application stops its own SparkContext: what ends from now on was meant to."""
-        yield from self.wait(at)
-        yield from self.judge()
+        changes = self.wait(at) + self.judge()
         self._context = Context.STOPPED_BY_APPLICATION
         self._state.look(ProbeReport(self.now, self.now, runs=(), context=self._context))
-        yield from self.judge()
+        return changes + self.judge()
 
-    def wait(self, until: float) -> Iterator[Change]:
+    def wait(self, until: float) -> list[Change]:
         """Let time pass in which nothing is heard."""
         self.now = max(self.now, until)
-        while self.now - self._ticked_at >= TICK_SECONDS:
-            # Once every window and every grace is over, only an event can change anything.
-            settled = self._ticked_at - self._heard_at > self._patience + self._window
-            self._ticked_at = self.now if settled else self._ticked_at + TICK_SECONDS
-            self._pending.append(self._state.snapshot(self._ticked_at))
-            if settled or len(self._pending) * TICK_SECONDS >= self._stretch:
-                yield from self._judge()
+        changes: list[Change] = []
+        ticks = int(self._ticks())
+        while ticks > self._seen:
+            due = self._next_due()
+            self._seen = min(due, ticks)
+            self._pending.append(self._state.snapshot(self._time(self._seen)))
+            if self._seen == due:
+                changes += self._judge(due)
+                self._judged = due
+        return changes
 
-    def judge(self) -> Iterator[Change]:
+    def judge(self) -> list[Change]:
         """Judge now, however little time has passed."""
         self._pending.append(self._state.snapshot(self.now))
-        yield from self._judge()
+        changes = self._judge(math.ceil(self._ticks()))
+        self._judged = int(self._ticks())
+        return changes
 
-    def _judge(self) -> Iterator[Change]:
-        """Judge the last of the pending ticks, and each of them where that shows a change."""
-        *earlier, last = self._pending
-        self._pending = []
-        judgement = evaluate(last, last.at, self._policy)
-        if _found(judgement) != self._found:
-            for tick in earlier:
-                yield from self._pass(tick, evaluate(tick, tick.at, self._policy))
-        yield from self._pass(last, judgement)
+    def _next_due(self) -> int:
+        """The tick to judge next: a silence is judged more rarely the longer it lasts."""
+        stretch = max(int(self._stretch / TICK_SECONDS), self._judged - self._heard)
+        return max(self._seen + 1, self._judged + stretch)
+
+    def _ticks(self) -> float:
+        return (self.now - self._began_at) / TICK_SECONDS
+
+    def _time(self, tick: int) -> float:
+        return self._began_at + tick * TICK_SECONDS
+
+    def _has_news(self, query_id: str) -> bool:
+        """Whether one query, judged by itself, is found otherwise than it was."""
+        snapshot = self._state.snapshot(self.now)
+        query = next((one for one in snapshot.queries if one.query_id == query_id), None)
+        if query is None:
+            return False
+        expected = tuple(name for name in self._policy.expected if name == query.name)
+        judgement = evaluate(
+            replace(snapshot, queries=(query,)), self.now, replace(self._policy, expected=expected)
+        )
+        known = {alertname for alertname, label in self._firing if label == query.base_name}
+        return known != {finding.alertname for finding in judgement.findings}
+
+    def _judge(self, end: int) -> list[Change]:
+        """Judge what is pending by its last tick, and all of it where that shows a change."""
+        changes = self._search(min(self._judged, end), end, self._judgement(end))
+        self._pending.clear()
         if self.now - self._forgot_at >= FORGET_EVERY_SECONDS:
             self._forget()
+        return changes
 
-    def _pass(self, tick: Snapshot, judgement: Judgement) -> Iterator[Change]:
-        self._found = _found(judgement)
-        self._note(tick, judgement)
-        yield from self._tell(judgement, tick.at)
+    def _search(self, begin: int, end: int, judgement: Judgement) -> list[Change]:
+        """What changed after one tick, until another: halving finds the tick of each change."""
+        if end - begin > 1 and _found(judgement) != self._firing.keys():
+            middle = (begin + end) // 2
+            changes = self._search(begin, middle, self._judgement(middle))
+            return changes + self._search(middle, end, judgement)
+        at, snapshot = self._known(end)
+        self._note(at, snapshot, judgement)
+        return list(self._tell(judgement, at))
+
+    def _judgement(self, tick: int) -> Judgement:
+        at, snapshot = self._known(tick)
+        return evaluate(snapshot, at, self._policy)
+
+    def _known(self, tick: int) -> tuple[float, Snapshot]:
+        """What was known at a pending tick, and its time; the last one may be cut short."""
+        at = min(self._time(tick), self._pending[-1].at)
+        return at, self._pending[bisect_left(self._pending, at, key=lambda one: one.at)]
 
     def _forget(self) -> None:
         self._forgot_at = self.now
@@ -109,14 +150,13 @@ class Court:
         known = {query.query_id for query in self._state.snapshot(self.now).queries}
         self._last_heard = {key: at for key, at in self._last_heard.items() if key in known}
 
-    def _note(self, snapshot: Snapshot, judgement: Judgement) -> None:
-        """Remember the longest window, and the longest stall of all."""
-        windows = (verdict.window_seconds for verdict in judgement.verdicts.values())
-        self._window = max((seconds for seconds in windows if seconds), default=0.0)
-        for alertname, label in self._found:
-            if alertname == commit_stalled.NAME:
-                silence = snapshot.at - snapshot.labels()[label].last_sign_at
-                self.longest_stall = longest((self.longest_stall, Stall(label, silence)))
+    def _note(self, at: float, snapshot: Snapshot, judgement: Judgement) -> None:
+        """Remember the longest stall of all."""
+        for finding in judgement.findings:
+            if finding.alertname == commit_stalled.NAME:
+                silence = at - snapshot.labels()[finding.query].last_sign_at
+                stall = Stall(finding.query, silence)
+                self.longest_stall = longest((self.longest_stall, stall))
 
     def _tell(self, judgement: Judgement, now: float) -> Iterator[Change]:
         """What is resolved and what opened since the last judgement.

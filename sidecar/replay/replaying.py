@@ -67,23 +67,21 @@ class Replay:
             error=error,
         )
 
-    def _take(self, said: Said) -> Iterator[Change]:
+    def _take(self, said: Said) -> list[Change]:
         court = self._court
         if isinstance(said, Began):
-            if court is not None:
-                yield from self._adjourn(court)
+            changes = self._adjourn(court) if court is not None else []
             self._app = self._app_name or said.name or self._app
             self._court = None if said.at is None else self._convene(said.at)
-            return
+            return changes
         at = said.at if said.at is not None or court is None else court.now
         if at is None:
-            return
+            return []
         court = court or self._convene(at)
         if isinstance(said, Stopped):
-            yield from court.stop(at)
-        else:
-            self._events += 1
-            yield from court.hear(said.event, at)
+            return court.stop(at)
+        self._events += 1
+        return court.hear(said.event, at)
 
     def _convene(self, at: float) -> Court:
         """Begin to judge; anew where one file holds several applications."""
@@ -91,9 +89,10 @@ class Replay:
         self._began_at = min(at, self._began_at or at)
         return self._court
 
-    def _adjourn(self, court: Court) -> Iterator[Change]:
+    def _adjourn(self, court: Court) -> list[Change]:
         """Judge what was heard last, and keep the sums."""
-        yield from court.judge()
+        changes = court.judge()
         self._ended_at = max(court.now, self._ended_at or court.now)
         self._opened += court.opened
         self._longest = longest((self._longest, court.longest_stall))
+        return changes
