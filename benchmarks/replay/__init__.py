@@ -1,0 +1,1 @@
+"""How fast event logs are replayed, here and on Spark."""

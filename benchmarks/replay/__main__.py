@@ -1,0 +1,152 @@
+"""Whether a replay, which decodes, folds and judges, keeps up with a script that only parses.
+
+``python -m benchmarks.replay``. One process: whole logs, the readers in turn and in changing
+order, medians of the rounds. Then ``--spark``, on one core and on two in turn: several
+applications' logs, and the same number of logs with nothing in them, which is what Spark itself
+takes for such a job.
+"""
+
+import gc
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median, quantiles
+
+from ..common.result import Row, at_least, at_most, lines, write
+from .long_logs import Recording
+from .long_logs import write as write_log
+from .on_spark import sparks
+from .readers import JSON, OURS, READERS
+
+MIXED, STREAMING = "mixed log", "streaming events only"
+QUERIES = ("stateless", "stateful", "joined")
+MIXED_BYTES = 100_000_000
+EVENTS = 10_000
+EVENTS_OF_ONE = 3_000
+ROUNDS = 5
+APPLICATIONS = 8
+EVENTS_ON_SPARK = 15_000
+ROUNDS_ON_SPARK = 3
+SPEED_UP = 1.6
+"""Of two: the driver, which plans the job and writes the table, shares these cores."""
+
+Samples = dict[str, list[float]]
+"""Seconds of each round, by who."""
+
+
+def main() -> int:
+    """Measure, print, write."""
+    with tempfile.TemporaryDirectory() as folder:
+        recording = Recording()
+        logs = _logs(recording, Path(folder))
+        samples = {name: _rounds(path) for name, path in logs.items()}
+        on_spark = _on_spark(recording, Path(folder))
+        sizes = {name: path.with_suffix("").stat().st_size for name, path in logs.items()}
+    rows = _rows(samples, sizes, on_spark)
+    write("replay", rows, {"one process": samples, "on Spark": on_spark})
+    print(*_details(samples | {"on Spark": on_spark}), sep="\n")
+    print(*lines("Replay of event logs", rows), sep="\n")
+    return 0
+
+
+def _logs(recording: Recording, folder: Path) -> dict[str, Path]:
+    """What is read, by its name."""
+    found = {}
+    kinds = {MIXED: recording.mixed(MIXED_BYTES), STREAMING: recording.streaming(EVENTS)}
+    for name, content in kinds.items():
+        found[name], found[f"{name}, zstd"] = write_log(content, folder / name.replace(" ", "_"))
+    for query in QUERIES:
+        content = recording.streaming(EVENTS_OF_ONE, query)
+        found[f"only the {query} query"] = write_log(content, folder / query)[0]
+    return found
+
+
+def _rounds(path: Path) -> Samples:
+    """Every reader in turn; ours must have heard each event that the other one parsed."""
+    heard = {name: read(path) for name, read in READERS.items()}
+    if heard[OURS] != heard[JSON]:
+        raise RuntimeError(f"{path.name}: not the same events: {heard}")
+    samples: Samples = {name: [] for name in READERS}
+    names = list(READERS)
+    for number in range(ROUNDS):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            samples[name].append(_seconds(lambda read=READERS[name]: read(path)))
+    return samples
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    gc.collect()
+    began = time.perf_counter()
+    call()
+    return time.perf_counter() - began
+
+
+def _on_spark(recording: Recording, folder: Path) -> Samples:
+    """Seconds of the job by cores, with logs to read and without; each first time is warm-up."""
+    full, events = _fleet(recording, folder / "full", EVENTS_ON_SPARK)
+    bare, bare_events = _fleet(recording, folder / "bare", 1)
+    samples: Samples = {}
+    with sparks(1, 2) as cores:
+        for number in range(1 + ROUNDS_ON_SPARK):
+            for count, one in sorted(enumerate(cores, 1), reverse=bool(number % 2)):
+                for name, logs, size in (("logs", full, events), ("nothing", bare, bare_events)):
+                    if number or name == "nothing":
+                        seconds = one.seconds(logs, size)
+                        samples.setdefault(f"{name}, {_cores(count)}", []).append(seconds)
+    return {name: found[-ROUNDS_ON_SPARK:] for name, found in samples.items()}
+
+
+def _fleet(recording: Recording, folder: Path, events: int) -> tuple[Path, int]:
+    """A folder of applications' logs, and how many events they hold in all."""
+    folder.mkdir()
+    log, packed = write_log(recording.streaming(events), folder / "application-0")
+    packed.unlink()
+    for number in range(1, APPLICATIONS):
+        (folder / f"application-{number}").write_bytes(log.read_bytes())
+    return folder, APPLICATIONS * READERS[JSON](log)
+
+
+def _cores(count: int) -> str:
+    return "1 core" if count == 1 else f"{count} cores"
+
+
+def _rows(samples: dict[str, Samples], sizes: dict[str, int], on_spark: Samples) -> list[Row]:
+    medians = {log: {who: median(s) for who, s in of.items()} for log, of in samples.items()}
+    ratios = {log: times[OURS] / times[JSON] for log, times in medians.items()}
+    promised = [name for name in ratios if name.startswith((MIXED, STREAMING))]
+    names = ("logs, 1 core", "logs, 2 cores", "nothing, 2 cores")
+    one, two, bare = (median(on_spark[name]) for name in names)
+    return [
+        *(at_most(f"{name}: ours / json.loads", ratios[name], 1, "x") for name in promised),
+        *(
+            Row(f"{name}: ours / json.loads", f"{ratio:.2f}x")
+            for name, ratio in ratios.items()
+            if name not in promised
+        ),
+        Row(f"{MIXED}, unpacked", f"{sizes[MIXED] / medians[MIXED][OURS] / 1e6:,.0f} MB/s"),
+        Row(f"{STREAMING}, one core", f"{EVENTS / medians[STREAMING][OURS]:,.0f} events/s"),
+        at_least("on Spark: 2 cores / 1 core", one / two, SPEED_UP, "x"),
+        Row("on Spark, 2 cores: the same without events", f"{bare:.2f} of {two:.2f} s"),
+    ]
+
+
+def _details(samples: dict[str, Samples]) -> list[str]:
+    head = f"{'  milliseconds':60}{'median':>10}{'p99':>10}"
+    return [
+        head,
+        *(
+            f"  {f'{log}: {who}':58}{median(found) * 1e3:>10,.0f}{_p99(found) * 1e3:>10,.0f}"
+            for log, of in samples.items()
+            for who, found in of.items()
+        ),
+    ]
+
+
+def _p99(seconds: list[float]) -> float:
+    return quantiles(seconds, n=100, method="inclusive")[-1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Who reads: ours, a reader that only parses the streaming events, and one that parses nothing."""
+
+import contextlib
+import io
+import json
+import re
+from pathlib import Path
+from typing import IO
+
+import zstandard
+
+from querypulse.sidecar.replay.command import Request, replay
+
+from .long_logs import STREAMING
+
+OURS = "querypulse replay"
+JSON = "json.loads on streaming events"
+LINES = "reading the lines"
+_EVENTS = re.compile(r"([\d,]+) events")
+
+
+def ours(path: Path) -> int:
+    """The whole command but Python's start: decode, fold and judge all, and print; its events."""
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = replay(Request((str(path),)))
+    told = _EVENTS.search(said.getvalue())
+    if code or told is None:
+        raise RuntimeError(f"the replay failed: {said.getvalue()}")
+    return int(told[1].replace(",", ""))
+
+
+def json_loads(path: Path) -> int:
+    """What a script would do, and do nothing with it; Spark writes the class first."""
+    events = 0
+    with opened(path) as lines:
+        for line in lines:
+            if line.startswith(STREAMING):
+                json.loads(line)
+                events += 1
+    return events
+
+
+def lines_only(path: Path) -> int:
+    """The floor: the lines are there; no event is known."""
+    with opened(path) as lines:
+        for _ in lines:
+            pass
+    return 0
+
+
+READERS = {OURS: ours, JSON: json_loads, LINES: lines_only}
+
+
+def opened(path: Path) -> IO[bytes]:
+    """A log's content, decompressed where its name says so."""
+    if path.suffix == ".zstd":
+        return io.BufferedReader(zstandard.open(path, "rb"))
+    return path.open("rb")
