@@ -12,7 +12,6 @@ from support.story import progress
 from querypulse.listener.events import Idle, Started, Terminated
 from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.configuration.wiring import policy
-from querypulse.sidecar.replay import court
 from querypulse.sidecar.replay.court import Court
 
 pytestmark = pytest.mark.slow
@@ -285,20 +284,19 @@ def event_of(query, run, what, batch):
     return Terminated(*ids, CONFLICT if what == "died" else None, None)
 
 
-def play(story, wanted, seconds, monkeypatch):
-    monkeypatch.setattr(court, "MAX_STRETCH_SECONDS", seconds)
-    judge, now, batch, runs, found = (
-        Court(wanted, "app", BEGAN),
-        BEGAN,
-        0,
-        dict.fromkeys("abc", 1),
-        [],
-    )
-    for query, what, pause in story:
-        now, batch = now + pause, batch + 1
+def play(story, wanted, *, every_tick=False):
+    """What is told of a story, (status, second) by alert; ``every_tick`` is judged where wanted."""
+    judge, now, batch, runs = Court(wanted, "app", BEGAN), BEGAN, 0, dict.fromkeys("abc", 1)
+    found = []
+    for query, what, pause in [*story, ("a", None, 1000.0)]:
+        second, now, batch = int(now - BEGAN), now + pause, batch + 1
+        while every_tick and (second := second + 1) <= now - BEGAN:
+            found += judge.wait(BEGAN + second) + judge.judge()
         runs[query] += what == "started"
-        found += judge.hear(event_of(query, runs[query], what, batch), now)
-    found += judge.wait(now + 1000)
+        if what is None:
+            found += judge.wait(now)
+        else:
+            found += judge.hear(event_of(query, runs[query], what, batch), now)
     histories = {}
     for one in found:
         histories.setdefault((one.alertname, one.query), []).append((one.status, after(one.at)))
@@ -328,7 +326,39 @@ def test_judging_a_stretch_by_its_end_tells_what_judging_every_tick_tells(story,
             stall_floor_seconds=floor,
         )
     )
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        assert the_same(
-            play(story, wanted, 15.0, monkeypatch), play(story, wanted, 1.0, monkeypatch)
-        )
+    assert the_same(play(story, wanted), play(story, wanted, every_tick=True))
+
+
+def test_a_silence_of_any_length_is_told_of_as_if_every_second_of_it_were_judged():
+    """Two queries stall at once after very different batches, and one of them comes back."""
+    wanted = policy(Settings(expected_queries=("c",), start_grace_seconds=3000.0))
+    story = [
+        ("a", "commit", 2.0),
+        ("b", "commit", 1.0),
+        ("a", "commit", 20_000.0),
+        ("b", "died", 5_000.0),
+    ]
+    told = play(story, wanted)
+
+    assert the_same(told, play(story, wanted, every_tick=True))
+    assert told["QueryMissing", "c"] == [("firing", 3001.0)]
+    assert [status for status, _ in told["CommitStalled", "a"]] == ["firing", "resolved", "firing"]
+
+
+@pytest.mark.parametrize("others", [0, 1, 20])
+def test_a_stall_that_ends_between_two_judgements_is_told_however_many_others_go_on(others):
+    wanted = policy(Settings(stall_floor_seconds=60.0))
+    judge, found, now = Court(wanted, "app", BEGAN), [], 0.0
+    found += judge.hear(progress("a", batch=0), BEGAN)
+    while now < 61.5:
+        now += 0.5
+        for number in range(others):
+            event = progress(f"other-{number}", batch=round(now * 2))
+            found += judge.hear(event, BEGAN + now)
+    found += judge.hear(progress("a", batch=1), BEGAN + 61.7)
+    found += judge.wait(BEGAN + 62.0) + judge.judge()
+
+    assert [(change.status, change.alertname) for change in found] == [
+        ("firing", "CommitStalled"),
+        ("resolved", "CommitStalled"),
+    ]

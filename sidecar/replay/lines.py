@@ -31,17 +31,14 @@ def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
         with io.BufferedReader(_CountingFile(path, on_read), BUFFER_BYTES) as raw:
             stream = decompressed(raw, path)
             damage += stream.damage
-            yield from _lines(stream.file)
+            file = stream.file
+            while line := file.readline(MAX_LINE_BYTES):
+                yield line if len(line) < MAX_LINE_BYTES else _cut(line, file)
     except EOFError:
         # So gzip says that a file stops short, as it does when its writer was killed.
         return
     except damage as error:
         raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _lines(file: BinaryIO) -> Iterator[bytes]:
-    while line := file.readline(MAX_LINE_BYTES):
-        yield line if len(line) < MAX_LINE_BYTES else _cut(line, file)
 
 
 def _cut(line: bytes, file: BinaryIO) -> bytes:

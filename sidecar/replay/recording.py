@@ -46,6 +46,8 @@ _EVENTS = {
     _STREAMING % b"Idle": EventKind.IDLE,
     _STREAMING % b"Terminated": EventKind.TERMINATED,
 }
+# As Spark writes nearly every line that is told of.
+_PROGRESS = b'{"Event":"%b"' % (_STREAMING % b"Progress")
 _START = b"SparkListenerApplicationStart"
 _END = b"SparkListenerApplicationEnd"
 # Spark writes the class first: nine lines in ten need no parsing to be passed over. Of these
@@ -114,6 +116,8 @@ class Reader:
                 yield said
 
     def _read(self, line: bytes) -> Said | None:
+        if line.startswith(_PROGRESS):
+            return self._heard(EventKind.PROGRESS, line)
         name = _event_name(line)
         if name is None:
             return self._heard(*_kind_and_json(line))
