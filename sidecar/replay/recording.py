@@ -14,7 +14,7 @@ import msgspec
 
 from ...listener.decode import DecodeError, decode
 from ...listener.events import Event, EventKind, Progress
-from .times import latest_millis, timestamp
+from .times import first_timestamp, latest_millis, timestamp
 
 
 class Began(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ _EVENTS = {
     _STREAMING % b"Terminated": EventKind.TERMINATED,
 }
 # As Spark writes nearly every line that is told of.
-_PROGRESS = b'{"Event":"%b"' % (_STREAMING % b"Progress")
+_PROGRESS = b'{"Event":"%b","progress":{"id":"' % (_STREAMING % b"Progress")
 _START = b"SparkListenerApplicationStart"
 _END = b"SparkListenerApplicationEnd"
 # Spark writes the class first: nine lines in ten need no parsing to be passed over. Of these
@@ -117,7 +117,7 @@ class Reader:
 
     def _read(self, line: bytes) -> Said | None:
         if line.startswith(_PROGRESS):
-            return self._heard(EventKind.PROGRESS, line)
+            return self._heard(EventKind.PROGRESS, line, first_timestamp(line))
         name = _event_name(line)
         if name is None:
             return self._heard(*_kind_and_json(line))
@@ -135,10 +135,11 @@ class Reader:
         self._timed, self._newest = line, None
         return Began(self.newest_time, _APP_START.decode(line).name)
 
-    def _heard(self, kind: EventKind, text: str | bytes) -> Heard:
+    def _heard(self, kind: EventKind, text: str | bytes, at: float | None = None) -> Heard:
         """An event; the end of a query tells no time, so it is the newest that was told."""
         event = decode(kind, text)
-        at = timestamp(text)
+        if at is None:
+            at = timestamp(text)
         if at is None:
             return Heard(self.newest_time, event)
         if isinstance(event, Progress):

@@ -23,6 +23,8 @@ class _Event(msgspec.Struct):
 
 
 _EVENT = msgspec.json.Decoder(_Event)
+_STAMP = msgspec.json.Decoder(datetime)
+_KEY = b'"timestamp":"'
 
 
 def latest_millis(line: bytes) -> float | None:
@@ -39,8 +41,28 @@ def timestamp(text: str | bytes) -> float | None:
     """
     event = _EVENT.decode(text)
     stamp = event.progress.timestamp if event.progress is not None else event.timestamp
-    if stamp is None:
+    return None if stamp is None else _seconds(stamp)
+
+
+def first_timestamp(line: bytes) -> float | None:
+    """The first ``timestamp`` in a line, without parsing the rest; None where there is none.
+
+    For lines that begin as Spark writes them, where only ids and a name stand before it: what
+    looks like a key within a text has its quotes escaped.
+
+    Raises:
+        msgspec.MsgspecError: it is no time.
+
+    """
+    key = line.find(_KEY)
+    begin = key + len(_KEY)
+    end = line.find(b'"', begin)
+    if key < 0 or end < 0:
         return None
+    return _seconds(_STAMP.decode(line[begin - 1 : end + 1]))
+
+
+def _seconds(stamp: datetime) -> float:
     if stamp.tzinfo is None:
         stamp = stamp.replace(tzinfo=timezone.utc)
     return stamp.timestamp()
