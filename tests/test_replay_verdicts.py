@@ -68,6 +68,15 @@ def test_a_stall_is_told_when_the_window_is_over_and_ends_with_a_commit(tmp_path
     ]
 
 
+def test_what_the_last_event_of_a_log_heals_is_resolved_even_on_the_tick(tmp_path):
+    log = steady(until=101).commit(batch=50, at=725, seconds=620)
+
+    assert [change[:2] for change in told(log, tmp_path)] == [
+        ("firing", "CommitStalled"),
+        ("resolved", "CommitStalled"),
+    ]
+
+
 def test_a_stall_is_seen_among_siblings_that_go_on(tmp_path):
     log = EventLog().started("a", at=1).started("b", at=1)
     for batch, at in enumerate(range(3, 400, 2)):

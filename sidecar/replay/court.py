@@ -141,7 +141,9 @@ class Court:
 
     def _known(self, tick: int) -> tuple[float, Snapshot]:
         """What was known at a pending tick, and its time; the last one may be cut short."""
-        at = min(self._time(tick), self._pending[-1].at)
+        at, last = self._time(tick), self._pending[-1]
+        if at >= last.at:
+            return last.at, last
         return at, self._pending[bisect_left(self._pending, at, key=lambda one: one.at)]
 
     def _forget(self) -> None:
