@@ -75,6 +75,10 @@ class State:
             trouble = report.unreadable.get(query.run_id, "")
             self._queries[key] = fold_sources(query, looks, trouble)
 
+    def query(self, query_id: str) -> Query | None:
+        """What is known of one query."""
+        return self._queries.get(query_id)
+
     def expect_stop(self, name: str) -> None:
         """Take note that the present run of ``name`` is going to be stopped, or just was."""
         for key, query in self._queries.items():

@@ -73,6 +73,13 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
     rise: tuple[Point, ...] = ()
     watermark: Watermark | None = None
 
+    @property
+    def under_way(self) -> bool:
+        """Whether something stands, went back or rises: time alone may make a finding of it."""
+        stands = self.watermark is not None and self.watermark.batches > 1
+        rises = bool(self.rise) and self.rise[-1].lag > self.rise[0].lag
+        return stands or rises or any(one.standing or one.rewound for one in self.sources)
+
 
 def follow(trends: Trends, progress: Progress, at: float, *, asked: bool = False) -> Trends:
     """Take in one executed batch; where sources are ``asked``, they tell the lag themselves."""

@@ -54,10 +54,7 @@ class Court:
         """Take in an event, after judging the silence before it."""
         changes = self.wait(at)
         key = event.query_id
-        silence = self.now - self._last_heard.get(key, -math.inf)
-        if isinstance(event, (Started, Terminated)) or (
-            silence > self._stretch and self._has_news(key)
-        ):
+        if isinstance(event, (Started, Terminated)) or self._has_news(key):
             # What this event may heal, or begin anew, must be seen before it is heard.
             changes += self.judge()
         self._last_heard[key] = self.now
@@ -105,11 +102,17 @@ class Court:
         return self._began_at + tick * TICK_SECONDS
 
     def _has_news(self, query_id: str) -> bool:
-        """Whether one query, judged by itself, is found otherwise than it was."""
-        snapshot = self._state.snapshot(self.now)
-        query = next((one for one in snapshot.queries if one.query_id == query_id), None)
+        """Whether one query, judged by itself, is found otherwise than it was.
+
+        Time alone brings news of a query that was silent for long, or has a trend under way.
+        """
+        query = self._state.query(query_id)
         if query is None:
             return False
+        silence = self.now - self._last_heard.get(query_id, -math.inf)
+        if silence <= self._stretch and not query.trends.under_way:
+            return False
+        snapshot = self._state.snapshot(self.now)
         expected = tuple(name for name in self._policy.expected if name == query.name)
         judgement = evaluate(
             replace(snapshot, queries=(query,)), self.now, replace(self._policy, expected=expected)
