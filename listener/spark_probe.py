@@ -2,11 +2,12 @@
 
 One SparkContext holds all sessions' queries in ``SharedState.activeStreamingQueries``;
 a run's ``StreamExecution`` still answers after its death. Private but stable in Spark
-3.5 to 4.3. A look lists all runs with one Py4J command and costs four to six a query.
+3.5 to 4.3. A look lists all runs with one Py4J command; what one run does takes six.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +25,10 @@ from .spark_listeners import SparkListeners, count_dropped_events
 from .spark_work import SparkWork
 
 KEEP_ENDED_RUNS = 256
+RUNS_A_LOOK = 4
+"""So many are asked what they do in one look; that they live, all are."""
+OVERDUE_SECONDS = 4.0
+"""No run goes unasked for longer, however many there are."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _LISTED = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\] \[state = (\w+)\]")
 _ENDED = "TERMINATED"
@@ -37,6 +42,7 @@ class _Run:
         self.facts = execution.facts(query_id)
         self.last = ProbedRun(self.facts, active=True)
         self.busy_since: float | None = None
+        self.looked_at = -math.inf
         self.looked_closely_at = 0.0
         self.idle_progress = IdleProgress(execution.idle_progress)
 
@@ -47,6 +53,9 @@ class _Run:
 
 class SparkProbe:
     """Looks at the queries of one classic SparkContext; used by one thread.
+
+    Which runs live is one question, whatever their number. What each of them does is asked in
+    turn, so that a hundred queries cost little more than ten.
 
     A run busy with one thing for ``closer_after_seconds`` is looked at closely, again and
     again at half that interval: it must be well below the shortest stall window.
@@ -60,6 +69,7 @@ class SparkProbe:
     ) -> None:
         self.details = Details()
         self._closer_after = closer_after_seconds
+        self._overdue_after = min(OVERDUE_SECONDS, closer_after_seconds / 2)
         self._context = spark.sparkContext
         self._jvm = self._context._jvm  # noqa: SLF001 - no public way to the JVM
         self._java_context = self._context._jsc  # noqa: SLF001 - gone after stop()
@@ -83,7 +93,7 @@ class SparkProbe:
         return Context.STOPPED if self._java_context.sc().isStopped() else Context.RUNNING
 
     def look(self, clock: Callable[[], float]) -> ProbeReport:
-        """Look at every run once.
+        """See which runs live, and look at those whose turn it is.
 
         Raises:
             Py4JError: the JVM is gone or refused; the next look starts afresh.
@@ -92,11 +102,14 @@ class SparkProbe:
         began_at = clock()
         listed = self._list()
         self._meet_new_runs(listed)
+        due = self._due(began_at)
         for query_id, run in list(self._living.items()):
-            run.last = self._look_at(run, began_at, listed=listed.get(query_id))
-            if not run.last.active:
+            if not run.is_there(listed.get(query_id)):
                 del self._living[query_id]
-                self._keep_ended(run.last)
+                self._keep_ended(_last_words(run))
+            elif query_id in due:
+                run.looked_at = began_at
+                run.last = self._look_at(run, began_at)
         living = tuple(run.last for run in self._living.values())
         return ProbeReport(
             began_at=began_at,
@@ -134,10 +147,17 @@ class SparkProbe:
         self._living[query_id] = _Run(execution, query_id)
         self.details.ask("session", lambda: self._listeners.cover(java), None)
 
-    def _look_at(self, run: _Run, now: float, *, listed: str | None) -> ProbedRun:
+    def _due(self, now: float) -> set[str]:
+        """Those longest not looked at, and all that are overdue; of the others, the last look."""
+        waiting = sorted(self._living.items(), key=lambda item: item[1].looked_at)
+        return {
+            query_id
+            for place, (query_id, run) in enumerate(waiting)
+            if place < RUNS_A_LOOK or now - run.looked_at >= self._overdue_after
+        }
+
+    def _look_at(self, run: _Run, now: float) -> ProbedRun:
         execution, last = run.execution, run.last
-        if not run.is_there(listed):
-            return _last_words(run)
         status = execution.status()
         batch_id, offsets = None, last.committed_offsets
         # Under Continuous the id is the epoch begun, which tells nothing of those committed.

@@ -52,7 +52,8 @@ class State:
             if not run.active:
                 self._end_past_run(_as_event(run), report.at, "probe", report.context)
             query = self._present(run, report)
-            if query is not None:
+            # A run whose turn it was not is reported as it was last seen: no news.
+            if query is not None and query.probed is not run:
                 self._queries[query.query_id] = fold_probe(
                     query, run, report.at, context=report.context
                 )

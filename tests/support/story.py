@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from querypulse.alerting.evaluate import Judgement, evaluate
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.listener.commit_log import LoggedBatches, LogReport
@@ -130,6 +132,12 @@ class Story:
         return self
 
     def probe(self, *runs, at, context=Context.RUNNING, dropped=0):
+        """A look that asks each of these runs anew."""
+        self.report(*map(replace, runs), at=at, context=context, dropped=dropped)
+        return self
+
+    def report(self, *runs, at, context=Context.RUNNING, dropped=0):
+        """A look that gives these; what was given before was not asked this time."""
         listener = ListenerHealth(registered=True, dropped_events=dropped)
         report = ProbeReport(began_at=at, at=at, runs=runs, context=context, listener=listener)
         self.state.look(report)
