@@ -1,0 +1,123 @@
+"""From death to page accepted, and from hang to page: ours, event-only, Prometheus alone.
+
+``python -m benchmarks.time_to_page``. All candidates watch the same queries of one driver and
+tell the same double: first while the listener bus is idle, then while a neighbour clogs it.
+"""
+
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from querypulse.sidecar import Sidecar, attach
+
+from ..common.result import lines, write
+from .cast import DEATH, HANG, Actor, bystanders, cast, play
+from .desk import CANDIDATES, EVENT_ONLY, OURS, PROMETHEUS, WATCHDOG, Desk
+from .event_only import EventOnly
+from .neighbour import Neighbour, waiting_events
+from .prometheus import prometheus
+from .table import Outcome, outcomes, rows_of, shown
+
+STALL_FLOOR_SECONDS = 5.0
+HANG_TOLD_SECONDS = 8.0
+"""Hangs come so long before the end of a phase: they are to be told in it."""
+PHASE_SECONDS = 24.0
+SPANS = {DEATH: (30, PHASE_SECONDS), HANG: (15, PHASE_SECONDS - HANG_TOLD_SECONDS)}
+BYSTANDERS = 3
+IDLE, CLOGGED = "idle", "clogged"
+ALL_SECONDS = 112.0
+"""Prometheus takes a minute and more."""
+LEAST_CLOGGED = 20
+
+
+def main() -> int:
+    """Measure, print, write."""
+    began = time.monotonic()
+    with ExitStack() as stack:
+        found, notes = _measured(stack, began)
+    print(*shown(found), *notes, sep="\n")
+    rows = rows_of(found, (IDLE, CLOGGED))
+    write("time_to_page", rows, [one._asdict() for one in found])
+    print(*lines("Until somebody is told", rows), sep="\n")
+    return 0
+
+
+def _measured(stack: ExitStack, began: float) -> tuple[list[Outcome], list[str]]:
+    desk = stack.enter_context(Desk())
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    spark = _session()
+    stack.callback(spark.stop)
+    event_only = EventOnly(desk.url(EVENT_ONLY), STALL_FLOOR_SECONDS)
+    stack.callback(event_only.close)
+    spark.streams.addListener(event_only)
+    sidecar = attach(
+        spark,
+        http_port=0,
+        webhook_url=desk.url(OURS),
+        stall_floor_seconds=STALL_FLOOR_SECONDS,
+    )
+    stack.callback(sidecar.close)
+    stack.enter_context(prometheus(folder, str(sidecar.url), desk.place))
+    for query in bystanders(spark, BYSTANDERS):
+        stack.callback(query.stop)
+    actors = {IDLE: _phase(stack, spark, IDLE)}
+    time.sleep(1)
+    idle_backlog = waiting_events(spark)
+    neighbour = Neighbour()
+    stack.callback(neighbour.free.set)
+    spark.streams.addListener(neighbour)
+    actors[CLOGGED] = _phase(stack, spark, CLOGGED)
+    backlog = waiting_events(spark)
+    time.sleep(max(0.0, began + ALL_SECONDS - time.monotonic()))
+    ended = time.monotonic()
+    windows = {query.name: query.window_seconds for query in sidecar.snapshot().queries}
+    found = outcomes(actors, desk.pages(), windows, STALL_FLOOR_SECONDS, ended)
+    _check(sidecar, desk, backlog)
+    return found, [f"events waiting on the bus after a phase: {idle_backlog}, {backlog}"]
+
+
+def _phase(stack: ExitStack, spark: SparkSession, name: str) -> Sequence[Actor]:
+    print(f"phase: {name} bus", flush=True)
+    actors = cast(name, time.monotonic(), SPANS)
+    for actor in actors:
+        stack.callback(actor.free.set)
+    play(spark, actors)
+    return actors
+
+
+def _check(sidecar: Sidecar, desk: Desk, backlog: int) -> None:
+    """That all ran as people run them, and that the bus was clogged indeed."""
+    monitor = sidecar.snapshot().monitor
+    if monitor.listener_path != "raw" or monitor.internal_errors:
+        raise RuntimeError(f"not our normal way: {monitor}")
+    told = {(page.candidate, page.alertname) for page in desk.pages()}
+    if (PROMETHEUS, WATCHDOG) not in told or {one for one, _ in told} != set(CANDIDATES):
+        raise RuntimeError(f"somebody told nothing: {sorted(told)}")
+    if backlog < LEAST_CLOGGED:
+        raise RuntimeError(f"the bus was not clogged: {backlog} events waited")
+
+
+def _session() -> SparkSession:
+    spark: SparkSession = (
+        SparkSession.builder.master("local[2]")
+        .appName("querypulse time to page")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.sql.streaming.forceDeleteTempCheckpointLocation", "true")
+        .getOrCreate()
+    )
+    # A query that dies logs its whole error.
+    spark.sparkContext.setLogLevel("OFF")
+    return spark
+
+
+if __name__ == "__main__":
+    sys.exit(main())
