@@ -91,5 +91,7 @@ def shown(found: Sequence[Outcome]) -> list[str]:
         for phase in ("idle", "clogged"):
             for candidate in CANDIDATES:
                 s = sorted(_seconds(found, candidate, fate, phase))
-                text.append(f"{fate} {phase} {candidate} median {median(s):.2f} p99 {p99(s):.2f} max {s[-1]:.2f} min {s[0]:.2f} never {sum(x == float('inf') for x in s)} of {len(s)}")
+                text.append(
+                    f"{fate} {phase} {candidate} median {median(s):.2f} p99 {p99(s):.2f} max {s[-1]:.2f} min {s[0]:.2f} never {sum(x == float('inf') for x in s)} of {len(s)}"
+                )
     return text
