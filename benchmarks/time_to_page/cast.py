@@ -1,5 +1,6 @@
 """Queries that run well for a few batches, and then die or hang, each at its moment."""
 
+import math
 import random
 import threading
 import time
@@ -9,33 +10,39 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from .desk import DEATH, HANG
+from .desk import DEATH
 
-WELL_SECONDS = 3.0
+WELL_SECONDS = 3.5
 """How long a query is there before its moment."""
-TRIGGER_MILLISECONDS = (400, 700)
+TRIGGER_MILLISECONDS = (700, 1000)
 LEAST_BATCHES = 2
+HUNG_SECONDS = 11.0
+KEPT_EVERY = 5
+"""Of so many hung queries one hangs to the end, for those who are slow to tell."""
 
 
 class Actor:
     """One query's ``foreachBatch``: works until ``due_at``, then meets its ``fate``.
 
     ``met_at`` is when it did, in monotonic seconds: the death, or the beginning of the batch
-    that never ends.
+    that never ends; infinite before.
     """
 
-    def __init__(self, name: str, fate: str, due_at: float) -> None:
+    def __init__(self, name: str, fate: str, due_at: float, *, kept: bool) -> None:
         self.name = name
         self.fate = fate
         self.due_at = due_at
-        self.met_at: float | None = None
+        self.kept = kept
+        self.met_at = math.inf
         self.free = threading.Event()
         self._batches = 0
+        self._query: Any = None
 
     def start(self, spark: SparkSession) -> None:
         """Begin, a while before its moment."""
         milliseconds = random.randint(*TRIGGER_MILLISECONDS)
-        rows(spark, self.name, f"{milliseconds} milliseconds").foreachBatch(self).start()
+        writer = rows(spark, self.name, f"{milliseconds} milliseconds").foreachBatch(self)
+        self._query = writer.start()
 
     def __call__(self, _: Any, __: int) -> None:
         left = self.due_at - time.monotonic()
@@ -47,16 +54,23 @@ class Actor:
             time.sleep(max(0.0, left))
             self.met_at = time.monotonic()
             raise RuntimeError("files were added by a concurrent update")
-        self.met_at = time.monotonic()
-        self.free.wait()
+        if math.isinf(self.met_at):
+            self.met_at = time.monotonic()
+            self.free.wait(None if self.kept else HUNG_SECONDS)
+            threading.Thread(target=self._query.stop).start()
 
 
 def cast(phase: str, began: float, spans: dict[str, tuple[int, float]]) -> list[Actor]:
     """So many actors of each fate, their moments at random in its span of seconds."""
     return [
-        Actor(f"{phase}-{fate}-{number}", fate, began + WELL_SECONDS + moment)
+        Actor(
+            f"{phase}-{fate}-{number}",
+            fate,
+            began + WELL_SECONDS + random.uniform(0, seconds),
+            kept=number % KEPT_EVERY == 0,
+        )
         for fate, (count, seconds) in spans.items()
-        for number, moment in enumerate(random.uniform(0, seconds) for _ in range(count))
+        for number in range(count)
     ]
 
 
@@ -66,7 +80,7 @@ def play(spark: SparkSession, actors: Sequence[Actor]) -> None:
         time.sleep(max(0.0, actor.due_at - WELL_SECONDS - time.monotonic()))
         actor.start(spark)
     deadline = time.monotonic() + 30
-    while waiting := [actor.name for actor in actors if actor.met_at is None]:
+    while waiting := [actor.name for actor in actors if math.isinf(actor.met_at)]:
         if time.monotonic() > deadline:
             raise TimeoutError(f"nothing happened to {waiting}")
         time.sleep(0.1)
@@ -83,6 +97,3 @@ def rows(spark: SparkSession, name: str, trigger: str) -> Any:
     """A writer of a query that has new rows at every trigger."""
     frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
     return frame.writeStream.queryName(name).trigger(processingTime=trigger)
-
-
-__all__ = ["DEATH", "HANG", "Actor", "bystanders", "cast", "play"]

@@ -49,7 +49,7 @@ class Desk(ThreadingHTTPServer):
         """All that fired, as often as it was told."""
         return [page for post in list(self.taken) for page in _pages(*post)]
 
-    def __enter__(self) -> "Desk":
+    def __enter__(self):
         self._thread.start()
         return self
 

@@ -20,7 +20,7 @@ class Neighbour(StreamingQueryListener):
 
     def onQueryStarted(self, event: Any) -> None: ...
 
-    def onQueryProgress(self, event: Any) -> None:
+    def onQueryProgress(self, _: Any) -> None:
         self.free.wait(WORK_SECONDS)
 
     def onQueryIdle(self, event: Any) -> None: ...

@@ -1,12 +1,13 @@
 """Fates and pages -> who told what how late, in figures."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median, quantiles
+from math import inf, isinf
+from statistics import median
 from typing import NamedTuple
 
 from ..common.result import Row, at_most
 from .cast import Actor
-from .desk import CANDIDATES, DEATH, HANG, OURS, Page
+from .desk import CANDIDATES, DEATH, EVENT_ONLY, HANG, OURS, PROMETHEUS, Page
 
 MEDIAN_SECONDS = 0.6
 P99_SECONDS = 1.5
@@ -14,7 +15,7 @@ WORDS = {DEATH: "death", HANG: "hang"}
 
 
 class Outcome(NamedTuple):
-    """What one candidate made of one query's fate; ``seconds`` None when it never told.
+    """What one candidate made of one query's fate; ``seconds`` is infinite when it never told.
 
     For a hang they are those beyond the window. ``watched`` is how long it had.
     """
@@ -23,75 +24,113 @@ class Outcome(NamedTuple):
     phase: str
     fate: str
     query: str
-    seconds: float | None
+    seconds: float
     watched: float
 
 
 def outcomes(
     actors: Mapping[str, Iterable[Actor]],
     pages: Sequence[Page],
-    windows: Mapping[str, float | None],
-    floor: float,
+    windows: Mapping[str, float],
+    own_window: float,
     ended: float,
 ) -> list[Outcome]:
-    """One for each candidate and actor; ours and Prometheus go by our window."""
-    first: dict[tuple[str, str, str], float] = {}
-    for page in pages:
-        first.setdefault((page.candidate, page.alertname, page.query), page.at)
-    return [
-        _outcome(candidate, phase, actor, first, windows[actor.name] or floor, ended)
-        for phase, company in actors.items()
-        for actor in company
-        for candidate in CANDIDATES
-    ]
+    """One for each candidate and actor; ``windows`` by query, the event-only one has its own.
+
+    Prometheus is not asked of hangs that ended before it could tell.
+    """
+    found = []
+    for phase, company in actors.items():
+        for actor in company:
+            for candidate in CANDIDATES:
+                if candidate == PROMETHEUS and actor.fate == HANG and not actor.kept:
+                    continue
+                window = own_window if candidate == EVENT_ONLY else windows[actor.name]
+                due = actor.met_at + (window if actor.fate == HANG else 0.0)
+                told_at = _told_at(pages, candidate, actor)
+                known = (candidate, phase, actor.fate, actor.name)
+                found.append(Outcome(*known, told_at - due, ended - due))
+    return found
 
 
-def _outcome(
-    candidate: str,
-    phase: str,
-    actor: Actor,
-    first: Mapping[tuple[str, str, str], float],
-    window: float,
-    ended: float,
-) -> Outcome:
-    met_at = actor.met_at or 0.0
-    due = met_at + window if actor.fate == HANG else met_at
-    told = first.get((candidate, actor.fate, actor.name))
-    seconds = None if told is None else told - due
-    return Outcome(candidate, phase, actor.fate, actor.name, seconds, ended - due)
+def _told_at(pages: Sequence[Page], candidate: str, actor: Actor) -> float:
+    """When its fate was first told; what was told before it met it, was for nothing."""
+    wanted = (candidate, actor.fate, actor.name)
+    times = (page.at for page in pages if page[:3] == wanted and page.at >= actor.met_at)
+    return min(times, default=inf)
 
 
-def rows_of(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
+def for_nothing(actors: Mapping[str, Iterable[Actor]], pages: Sequence[Page]) -> dict[str, int]:
+    """By candidate: how many queries were told to be dead or hung that were not, at that time."""
+    met = {(one.fate, one.name): one.met_at for company in actors.values() for one in company}
+    wrong = {
+        (page.candidate, page.alertname, page.query)
+        for page in pages
+        if page.alertname in WORDS and page.at < met.get((page.alertname, page.query), inf)
+    }
+    return {name: sum(one[0] == name for one in wrong) for name in CANDIDATES}
+
+
+def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
     """Ours against what was promised, the others beside it."""
-    rows = []
+    made = []
     for fate, word in WORDS.items():
         for phase in phases:
-            mine = _seconds(found, OURS, fate, phase)
+            seconds = {name: _seconds(found, name, fate, phase) for name in CANDIDATES}
+            mine = seconds[OURS]
             title = f"{word} to page, {phase} bus"
-            rows.append(at_most(f"{title}, median of {len(mine)}", median(mine), 0.6, " s"))
-            rows.append(at_most(f"{title}, p99 of {len(mine)}", p99(mine), 1.5, " s"))
-    return rows
+            made += [
+                at_most(f"{title}: median", median(mine), MEDIAN_SECONDS, " s"),
+                at_most(f"{title}: p99 of {len(mine)}", p99(mine), P99_SECONDS, " s"),
+            ]
+            made += [
+                Row(f"{title}: {name}, to ours", _ratio(seconds[name], mine))
+                for name in CANDIDATES
+                if name != OURS
+            ]
+    return made
+
+
+def shown(found: Sequence[Outcome], phases: Sequence[str]) -> list[str]:
+    """All candidates' figures as a small table."""
+    head = f"{'  seconds':38}{'median':>8}{'p99':>8}{'most':>8}   never told"
+    body = [
+        _line(f"{word}, {phase} bus, {candidate}", _of(found, candidate, fate, phase))
+        for fate, word in WORDS.items()
+        for phase in phases
+        for candidate in CANDIDATES
+    ]
+    return ["", head, *body]
 
 
 def p99(values: Sequence[float]) -> float:
-    return quantiles(values, n=100, method="inclusive")[98]
+    """The value that 99 of 100 do not exceed; of fewer, the greatest."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
 
-def _seconds(found, candidate, fate, phase):
+def _line(title: str, found: Sequence[Outcome]) -> str:
+    values = [one.seconds for one in found]
+    never = [one.watched for one in found if isinf(one.seconds)]
+    figures = "".join(f"{f(values):>8.2f}" for f in (median, p99, max))
+    within = f" within {min(never):.0f} to {max(never):.0f} s" if never else ""
+    return f"  {title:36}{figures}   {len(never)} of {len(values)}{within}"
+
+
+def _ratio(theirs: Sequence[float], mine: Sequence[float]) -> str:
+    never = sum(map(isinf, theirs))
+    untold = f", {never} of {len(theirs)} never" if never else ""
+    middle = median(theirs)
+    if isinf(middle):
+        return f"never{untold.removesuffix(' never')}"
+    return f"{middle:.3g} s, {middle / median(mine):.0f}x{untold}"
+
+
+def _seconds(found: Sequence[Outcome], candidate: str, fate: str, phase: str) -> list[float]:
+    return [one.seconds for one in _of(found, candidate, fate, phase)]
+
+
+def _of(found: Sequence[Outcome], candidate: str, fate: str, phase: str) -> list[Outcome]:
     return [
-        float("inf") if one.seconds is None else one.seconds
-        for one in found
-        if (one.candidate, one.fate, one.phase) == (candidate, fate, phase)
+        one for one in found if (one.candidate, one.fate, one.phase) == (candidate, fate, phase)
     ]
-
-
-def shown(found: Sequence[Outcome]) -> list[str]:
-    text = []
-    for fate in WORDS:
-        for phase in ("idle", "clogged"):
-            for candidate in CANDIDATES:
-                s = sorted(_seconds(found, candidate, fate, phase))
-                text.append(
-                    f"{fate} {phase} {candidate} median {median(s):.2f} p99 {p99(s):.2f} max {s[-1]:.2f} min {s[0]:.2f} never {sum(x == float('inf') for x in s)} of {len(s)}"
-                )
-    return text
