@@ -1,11 +1,14 @@
 """Whoever is told: an HTTP server that notes when it took which candidate's page."""
 
 import json
-import threading
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
+
+import requests
 
 OURS = "querypulse"
 EVENT_ONLY = "event-only"
@@ -26,20 +29,22 @@ class Page(NamedTuple):
     at: float
 
 
-class Desk(ThreadingHTTPServer):
-    """Answers 200 to everything on loopback. A path's first part is the candidate's name."""
+class Desk:
+    """Answers 200 to everything on loopback, in a process of its own.
 
-    daemon_threads = True
+    A path's first part is the candidate's name. A context manager.
+    """
 
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.taken: list[tuple[str, bytes, float]] = []
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
+    def __enter__(self):
+        command = [sys.executable, "-m", __name__]
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._process.stdout is not None
+        self.place = f"127.0.0.1:{int(self._process.stdout.readline())}"
+        return self
 
-    @property
-    def place(self) -> str:
-        """Host and port."""
-        return f"127.0.0.1:{self.server_address[1]}"
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(20)
 
     def url(self, candidate: str) -> str:
         """Where a candidate posts its pages."""
@@ -47,34 +52,42 @@ class Desk(ThreadingHTTPServer):
 
     def pages(self) -> list[Page]:
         """All that fired, as often as it was told."""
-        return [page for post in list(self.taken) for page in _pages(*post)]
+        taken = requests.get(f"http://{self.place}/", timeout=20).json()
+        return [page for post in taken for page in _pages(*post)]
 
-    def __enter__(self):
-        self._thread.start()
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.taken: list[tuple[str, str, float]] = []
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: Desk
+    server: _Server
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
-        self.server.taken.append((self.path, body, time.monotonic()))
+        self.server.taken.append((self.path, body.decode(), time.monotonic()))
+
+    def do_GET(self) -> None:
+        body = json.dumps(self.server.taken).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None: ...
 
 
-def _pages(path: str, body: bytes, at: float) -> Iterator[Page]:
+def _pages(path: str, body: str, at: float) -> Iterator[Page]:
     """Alertmanager's API takes a list of alerts, its webhooks send one with a head."""
     candidate = path.split("/")[1]
     told: Any = json.loads(body)
@@ -82,3 +95,9 @@ def _pages(path: str, body: bytes, at: float) -> Iterator[Page]:
         labels = alert["labels"]
         if alert.get("status", "firing") == "firing":
             yield Page(candidate, labels["alertname"], labels.get("query", ""), at)
+
+
+if __name__ == "__main__":
+    with _Server() as server:
+        print(server.server_address[1], flush=True)
+        server.serve_forever()
