@@ -27,12 +27,14 @@ STALL_FLOOR_SECONDS = 5.0
 HANG_TOLD_SECONDS = 8.0
 """Hangs come so long before the end of a phase: they are to be told in it."""
 PHASE_SECONDS = 24.0
-SPANS = {DEATH: (30, PHASE_SECONDS), HANG: (15, PHASE_SECONDS - HANG_TOLD_SECONDS)}
+SPANS = {DEATH: (24, PHASE_SECONDS), HANG: (10, PHASE_SECONDS - HANG_TOLD_SECONDS)}
 BYSTANDERS = 3
 IDLE, CLOGGED = PHASES = ("idle", "clogged")
 ALL_SECONDS = 100.0
 """Prometheus takes a minute and more."""
 LEAST_CLOGGED = 20
+ALONE = 1000
+"""So many queries must fall sick together to share a page: each death here is one of its own."""
 
 
 def main() -> int:
@@ -59,6 +61,7 @@ def _measured(stack: ExitStack) -> tuple[list[Outcome], list[str]]:
         http_port=0,
         webhook_url=desk.url(OURS),
         stall_floor_seconds=STALL_FLOOR_SECONDS,
+        group_min_queries=ALONE,
     )
     stack.callback(sidecar.close)
     stack.enter_context(prometheus(folder, str(sidecar.url), desk.place))

@@ -12,9 +12,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from .desk import DEATH
 
-WELL_SECONDS = 3.5
+WELL_SECONDS = 4.5
 """How long a query is there before its moment."""
-TRIGGER_MILLISECONDS = (700, 1000)
+TRIGGER_MILLISECONDS = (1000, 1500)
 LEAST_BATCHES = 2
 HUNG_SECONDS = 11.0
 KEPT_EVERY = 5
