@@ -144,7 +144,9 @@ def _input_rows(wire: _Progress) -> int:
 
 
 def _source(wire: _Source) -> Source:
-    end, latest = parse_offsets(wire.end_offset), parse_offsets(wire.latest_offset)
+    end = parse_offsets(wire.end_offset)
+    caught_up = wire.latest_offset == wire.end_offset
+    latest = end if caught_up else parse_offsets(wire.latest_offset)
     return Source(
         description=redact(_without_identity(wire.description)),
         lag_offsets=lag_between(end, latest),

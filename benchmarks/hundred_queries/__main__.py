@@ -17,6 +17,7 @@ from querypulse.listener.spark_listeners import count_dropped_events
 from querypulse.sidecar import Sidecar, attach
 
 from ..common.result import at_most, lines, write
+from ..common.session import rows, session
 from .tap import Tap, tapped
 
 QUERIES = 100
@@ -28,7 +29,7 @@ MEASURED_SECONDS = 15.0
 def main() -> int:
     """Measure, print, write."""
     with ExitStack() as stack:
-        spark = _session()
+        spark = session("hundred queries")
         stack.callback(spark.stop)
         tap = stack.enter_context(tapped(spark))
         sidecar = attach(spark, http_port=0)
@@ -38,13 +39,13 @@ def main() -> int:
         probe = _probed(spark, tap)
         events = _events(spark, sidecar, queries)
     share = probe["Python, % of a core"] + probe["JVM, % of a core"]
-    rows = [
+    table = [
         at_most(f"{QUERIES} queries: events lost of {events['Spark sent']}", events["lost"], 0),
         at_most(f"{QUERIES} queries: the probe, of one core", share, 2, " %"),
     ]
-    write("hundred_queries", rows, {"probe": probe, "events": events})
+    write("hundred_queries", table, {"probe": probe, "events": events})
     print(*(f"  {name:30}{value:>10,.4g}" for name, value in (probe | events).items()), sep="\n")
-    print(*lines("A hundred queries in one driver", rows), sep="\n")
+    print(*lines("A hundred queries in one driver", table), sep="\n")
     return 0
 
 
@@ -94,30 +95,12 @@ def _events(
 
 
 def _start(spark: SparkSession, number: int) -> StreamingQuery:
-    frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-    writer = frame.writeStream.format("noop").queryName(f"query-{number}")
+    writer = rows(spark).writeStream.format("noop").queryName(f"query-{number}")
     return writer.trigger(processingTime=TRIGGER).start()
 
 
 def _jsq(query: StreamingQuery) -> Any:
     return query._jsq
-
-
-def _session() -> SparkSession:
-    spark: SparkSession = (
-        SparkSession.builder.master("local[2]")
-        .appName("querypulse hundred queries")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.streaming.forceDeleteTempCheckpointLocation", "true")
-        .getOrCreate()
-    )
-    # A query stopped in the middle of a batch logs an error.
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from querypulse.sidecar import Sidecar, attach
 
 from ..common.result import lines, write
+from ..common.session import session
 from .cast import Actor, bystanders, cast, play
 from .desk import CANDIDATES, DEATH, EVENT_ONLY, HANG, OURS, PROMETHEUS, WATCHDOG, Desk
 from .event_only import EventOnly
@@ -51,7 +52,7 @@ def main() -> int:
 def _measured(stack: ExitStack) -> tuple[list[Outcome], list[str]]:
     desk = stack.enter_context(Desk())
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    spark = _session()
+    spark = session("time to page")
     stack.callback(spark.stop)
     event_only = EventOnly(desk.url(EVENT_ONLY), STALL_FLOOR_SECONDS)
     stack.callback(event_only.close)
@@ -111,23 +112,6 @@ def _check(sidecar: Sidecar, desk: Desk, backlog: int) -> None:
         raise RuntimeError(f"somebody told nothing: {sorted(told)}")
     if backlog < LEAST_CLOGGED:
         raise RuntimeError(f"the bus was not clogged: {backlog} events waited")
-
-
-def _session() -> SparkSession:
-    spark: SparkSession = (
-        SparkSession.builder.master("local[2]")
-        .appName("querypulse time to page")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "1")
-        .config("spark.sql.streaming.forceDeleteTempCheckpointLocation", "true")
-        .getOrCreate()
-    )
-    # A query that dies logs its whole error.
-    spark.sparkContext.setLogLevel("OFF")
-    return spark
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from ..common.session import rows
 from .desk import DEATH
 
 WELL_SECONDS = 4.5
@@ -41,8 +42,8 @@ class Actor:
     def start(self, spark: SparkSession) -> None:
         """Begin, a while before its moment."""
         milliseconds = random.randint(*TRIGGER_MILLISECONDS)
-        writer = rows(spark, self.name, f"{milliseconds} milliseconds").foreachBatch(self)
-        self._query = writer.start()
+        trigger = f"{milliseconds} milliseconds"
+        self._query = writer(spark, self.name, trigger).foreachBatch(self).start()
 
     def __call__(self, _: Any, __: int) -> None:
         left = self.due_at - time.monotonic()
@@ -88,12 +89,10 @@ def play(spark: SparkSession, actors: Sequence[Actor]) -> None:
 
 def bystanders(spark: SparkSession, count: int) -> list[StreamingQuery]:
     """Queries that nothing happens to."""
-    return [
-        rows(spark, f"well-{number}", "1 second").format("noop").start() for number in range(count)
-    ]
+    names = [f"well-{number}" for number in range(count)]
+    return [writer(spark, name, "1 second").format("noop").start() for name in names]
 
 
-def rows(spark: SparkSession, name: str, trigger: str) -> Any:
+def writer(spark: SparkSession, name: str, trigger: str) -> Any:
     """A writer of a query that has new rows at every trigger."""
-    frame = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-    return frame.writeStream.queryName(name).trigger(processingTime=trigger)
+    return rows(spark).writeStream.queryName(name).trigger(processingTime=trigger)
