@@ -35,9 +35,10 @@ class Details:
         except Py4JError as error:
             if name not in self.missing:
                 self.missing.add(name)
-                log.warning("querypulse: Spark does not tell %s: %s", name, _first_line(error))
+                log.warning("querypulse: Spark does not tell %s: %s", name, _first_lines(error))
             return default
 
 
-def _first_line(error: Exception) -> str:
-    return redact(str(error).partition("\n")[0])[:300]
+def _first_lines(error: Exception) -> str:
+    """What was called, and what the JVM said of it."""
+    return redact(" ".join(str(error).splitlines()[:2]))[:300]

@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from .events import Progress
+from .decode import DecodeError, decode
+from .events import EventKind, Progress
 from .probing import ProbedRun
-
-READ_EVERY_SECONDS = 2.0
 
 
 class IdleProgress:
-    """Reads one run's newest progress without a batch while it waits, and keeps it as it stands.
+    """Keeps one run's newest progress without a batch as it stands, and tells it while it waits.
 
-    Spark writes such a progress every ``noDataProgressEventInterval`` (10 s) at most, so there
-    is no point in asking at every look.
+    Spark writes such a progress every ``noDataProgressEventInterval`` (10 s) at most.
     """
 
-    def __init__(self, read: Callable[[], Progress | None]) -> None:
-        self._read = read
+    def __init__(self) -> None:
         self._known: Progress | None = None
-        self._read_at: float | None = None
+        self._text = ""
         self._batch_id: int | None = None
 
-    def look(self, seen: ProbedRun, now: float) -> Progress | None:
-        """None while the run is busy, and after a batch until a trigger without one is known."""
+    def look(self, seen: ProbedRun, text: str) -> Progress | None:
+        """None while the run is busy, and after a batch until a trigger without one is known.
+
+        ``text`` is the newest progress as JSON; empty when it is as it was.
+        """
         if seen.batch_id != self._batch_id:
-            self._batch_id = seen.batch_id
-            self._known = self._read_at = None
-        if seen.trigger_active or not seen.message.startswith("Waiting for"):
-            return None
-        if self._read_at is None or now - self._read_at >= READ_EVERY_SECONDS:
-            self._read_at = now
-            self._known = self._read()
-        return self._known
+            self._batch_id, self._known = seen.batch_id, None
+        if text and text != self._text:
+            self._text, self._known = text, _without_batch(text)
+        waits = seen.message.startswith("Waiting for") and not seen.trigger_active
+        return self._known if waits else None
+
+
+def _without_batch(text: str) -> Progress | None:
+    """Read a progress that is no event; one that cannot be read proves nothing."""
+    try:
+        event = decode(EventKind.PROGRESS, f'{{"progress":{text}}}')
+    except DecodeError:
+        return None
+    return event if isinstance(event, Progress) and not event.committed else None

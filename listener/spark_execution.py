@@ -7,25 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from py4j.protocol import Py4JError
 
-from .decode import DecodeError, decode
 from .details import Details
-from .events import EventKind, Progress
+from .living_runs import LivingRun, parse_status
 from .probing import RunFacts, parse_trigger, short_sink
 from .redaction import MAX_CHARACTERS, redact
+from .spark_living_runs import FIRST_WITH_EXECUTION_CONTEXT
 
-FIRST_WITH_EXECUTION_CONTEXT = 4
 _ASYNC_CLASS = "AsyncProgressTrackingMicroBatchExecution"
-
-
-class Status(msgspec.Struct, rename="camel"):
-    """``StreamingQueryStatus``."""
-
-    message: str
-    is_data_available: bool
-    is_trigger_active: bool
 
 
 class SparkExecution:
@@ -53,26 +43,28 @@ class SparkExecution:
             log_interval_seconds=ask("log_interval", self._log_interval, 0.0) if is_async else 0.0,
         )
 
-    def status(self) -> Status:
-        """What it says it is doing."""
-        return msgspec.json.decode(self.java.status().json(), type=Status)
+    def tell(self, facts: RunFacts, batch_id: int | None) -> LivingRun | None:
+        """What it does now; ``batch_id`` is where that is not told. None when it has ended."""
+        if not self.java.isActive():
+            return None
+        if not facts.trigger.is_continuous:
+            batch_id = self.batch_id(batch_id)
+        return LivingRun(
+            run_id=facts.run_id,
+            active=True,
+            status=parse_status(self.java.status().json()),
+            batch_id=batch_id,
+            offsets=self._ask("offsets", lambda: str(self.java.committedOffsets().toString()), ""),
+            idle_progress=self._ask("idle_progress", self._last_progress_json, ""),
+        )
 
     def batch_id(self, default: int | None) -> int | None:
         """The batch in flight, or the next one. Never ask this of a Continuous run."""
         return self._ask("batch_id", self._batch_id, default)
 
-    def committed_offsets(self) -> str:
-        """The offsets of the last commit, as Spark prints them."""
-        return self._ask("offsets", lambda: str(self.java.committedOffsets().toString()), "")
-
     def last_progress_mark(self, default: str) -> str:
         """When the newest recorded trigger began; grows with every record."""
         return self._ask("last_progress", self._last_progress_mark, default)
-
-    def idle_progress(self) -> Progress | None:
-        """What the newest recorded trigger found, if it ran no batch."""
-        text = self._ask("idle_progress", self._last_progress_json, "")
-        return _without_batch(text) if text else None
 
     def death(self) -> tuple[str | None, str | None]:
         """The exception it died of, with all its causes, and Spark's own error class."""
@@ -106,15 +98,6 @@ class SparkExecution:
     def _text_of(self, cause: Any) -> str:
         text = getattr(self._jvm, "org.apache.spark.util.Utils").exceptionString(cause)
         return str(text)[:MAX_CHARACTERS]
-
-
-def _without_batch(text: str) -> Progress | None:
-    """Read a progress that is no event; one that cannot be read proves nothing."""
-    try:
-        event = decode(EventKind.PROGRESS, f'{{"progress":{text}}}')
-    except DecodeError:
-        return None
-    return event if isinstance(event, Progress) and not event.committed else None
 
 
 def _error_class(cause: Any) -> str | None:

@@ -2,14 +2,13 @@
 
 One SparkContext holds all sessions' queries in ``SharedState.activeStreamingQueries``;
 a run's ``StreamExecution`` still answers after its death. Private but stable in Spark
-3.5 to 4.3. A look lists all runs with one Py4J command; what one run does takes six.
+3.5 to 4.3.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -19,19 +18,15 @@ from py4j.protocol import Py4JError
 from .details import Details
 from .health_listener import HealthListener
 from .idle_progress import IdleProgress
+from .living_runs import LivingRun
 from .probing import Context, ListenerHealth, ProbedRun, ProbeReport
 from .spark_execution import SparkExecution
 from .spark_listeners import SparkListeners, count_dropped_events
+from .spark_living_runs import SparkLivingRuns
 from .spark_work import SparkWork
 
 KEEP_ENDED_RUNS = 256
-RUNS_A_LOOK = 4
-"""So many are asked what they do in one look; that they live, all are."""
-OVERDUE_SECONDS = 4.0
-"""No run goes unasked for longer, however many there are."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_LISTED = re.compile(r"\[id = ([0-9a-f-]{36}), runId = ([0-9a-f-]{36})\] \[state = (\w+)\]")
-_ENDED = "TERMINATED"
 
 
 class _Run:
@@ -42,20 +37,27 @@ class _Run:
         self.facts = execution.facts(query_id)
         self.last = ProbedRun(self.facts, active=True)
         self.busy_since: float | None = None
-        self.looked_at = -math.inf
         self.looked_closely_at = 0.0
-        self.idle_progress = IdleProgress(execution.idle_progress)
+        self.idle_progress = IdleProgress()
 
-    def is_there(self, listed: str | None) -> bool:
-        """Whether it is alive: ``listed`` as the living run of its query, or active when asked."""
-        return listed == self.facts.run_id or bool(self.execution.java.isActive())
+    def is_over(self, told: LivingRun | None) -> bool:
+        """Whether ``told`` of its query is another run, or this one says that it has ended."""
+        if told is not None:
+            return told.run_id != self.facts.run_id
+        return not self.execution.java.isActive()
+
+    def tell(self, told: LivingRun | None) -> LivingRun | None:
+        """What it does: as was ``told`` of its query, else as it says; None when it has ended."""
+        if told is not None and told.run_id == self.facts.run_id:
+            return told if told.active else None
+        return self.execution.tell(self.facts, self.last.batch_id)
 
 
 class SparkProbe:
     """Looks at the queries of one classic SparkContext; used by one thread.
 
-    Which runs live is one question, whatever their number. What each of them does is asked in
-    turn, so that a hundred queries cost little more than ten.
+    What they do is one question, whatever their number; a Spark that does not answer it is
+    asked of each of them.
 
     A run busy with one thing for ``closer_after_seconds`` is looked at closely, again and
     again at half that interval: it must be well below the shortest stall window.
@@ -69,7 +71,6 @@ class SparkProbe:
     ) -> None:
         self.details = Details()
         self._closer_after = closer_after_seconds
-        self._overdue_after = min(OVERDUE_SECONDS, closer_after_seconds / 2)
         self._context = spark.sparkContext
         self._jvm = self._context._jvm  # noqa: SLF001 - no public way to the JVM
         self._java_context = self._context._jsc  # noqa: SLF001 - gone after stop()
@@ -77,6 +78,9 @@ class SparkProbe:
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
         self._spark_major = int(spark.version.partition(".")[0])
+        self._living_runs = SparkLivingRuns(
+            self._jvm, self._active, self._spark_major, self.details
+        )
         self._living: dict[str, _Run] = {}
         self._ended: dict[str, ProbedRun] = {}
         self._listeners = SparkListeners(listener, java_session.streams(), self._dropped_events)
@@ -93,23 +97,22 @@ class SparkProbe:
         return Context.STOPPED if self._java_context.sc().isStopped() else Context.RUNNING
 
     def look(self, clock: Callable[[], float]) -> ProbeReport:
-        """See which runs live, and look at those whose turn it is.
+        """Look at every run once.
 
         Raises:
             Py4JError: the JVM is gone or refused; the next look starts afresh.
 
         """
         began_at = clock()
-        listed = self._list()
-        self._meet_new_runs(listed)
-        due = self._due(began_at)
+        told = self._tell()
+        self._meet_new_runs(told)
         for query_id, run in list(self._living.items()):
-            if not run.is_there(listed.get(query_id)):
+            now = run.tell(told.get(query_id))
+            if now is None:
                 del self._living[query_id]
                 self._keep_ended(_last_words(run))
-            elif query_id in due:
-                run.looked_at = began_at
-                run.last = self._look_at(run, began_at)
+            else:
+                run.last = self._look_at(run, now, began_at)
         living = tuple(run.last for run in self._living.values())
         return ProbeReport(
             began_at=began_at,
@@ -124,16 +127,17 @@ class SparkProbe:
         with suppress(Py4JError, OSError):
             self._listeners.remove()
 
-    def _list(self) -> dict[str, str]:
-        """The ids of living runs by query id, in one command (``StreamExecution.toString``)."""
-        listed = _LISTED.findall(self._active.toString())
-        return {query_id: run_id for query_id, run_id, state in listed if state != _ENDED}
+    def _tell(self) -> Mapping[str, LivingRun | None]:
+        """By query id what its run does; None where the run itself must be asked."""
+        told = self._living_runs.tell()
+        if told is None:
+            return dict.fromkeys(_UUID.findall(self._active.keySet().toString()))
+        return told
 
-    def _meet_new_runs(self, listed: dict[str, str]) -> None:
-        # A Spark that prints its queries differently still tells their ids.
-        for query_id in listed or _UUID.findall(self._active.keySet().toString()):
+    def _meet_new_runs(self, told: Mapping[str, LivingRun | None]) -> None:
+        for query_id, now in told.items():
             known = self._living.get(query_id)
-            if known is not None and known.is_there(listed.get(query_id)):
+            if known is not None and not known.is_over(now):
                 continue
             java = self._active.get(self._uuid.fromString(query_id))
             if java is None:
@@ -147,35 +151,18 @@ class SparkProbe:
         self._living[query_id] = _Run(execution, query_id)
         self.details.ask("session", lambda: self._listeners.cover(java), None)
 
-    def _due(self, now: float) -> set[str]:
-        """Those longest not looked at, and all that are overdue; of the others, the last look."""
-        waiting = sorted(self._living.items(), key=lambda item: item[1].looked_at)
-        return {
-            query_id
-            for place, (query_id, run) in enumerate(waiting)
-            if place < RUNS_A_LOOK or now - run.looked_at >= self._overdue_after
-        }
-
-    def _look_at(self, run: _Run, now: float) -> ProbedRun:
-        execution, last = run.execution, run.last
-        status = execution.status()
-        batch_id, offsets = None, last.committed_offsets
+    def _look_at(self, run: _Run, told: LivingRun, now: float) -> ProbedRun:
         # Under Continuous the id is the epoch begun, which tells nothing of those committed.
-        countable = not run.facts.trigger.is_continuous
-        if countable:
-            batch_id = execution.batch_id(last.batch_id)
-        if not countable or batch_id != last.batch_id or not offsets:
-            offsets = execution.committed_offsets()
         seen = ProbedRun(
             facts=run.facts,
             active=True,
-            message=status.message,
-            trigger_active=status.is_trigger_active,
-            data_available=status.is_data_available,
-            batch_id=batch_id,
-            committed_offsets=offsets,
+            message=told.status.message,
+            trigger_active=told.status.is_trigger_active,
+            data_available=told.status.is_data_available,
+            batch_id=told.batch_id,
+            committed_offsets=told.offsets or run.last.committed_offsets,
         )
-        idle_progress = run.idle_progress.look(seen, now)
+        idle_progress = run.idle_progress.look(seen, told.idle_progress)
         return self._look_closer(run, replace(seen, idle_progress=idle_progress), now)
 
     def _look_closer(self, run: _Run, seen: ProbedRun, now: float) -> ProbedRun:

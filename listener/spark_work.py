@@ -17,11 +17,13 @@ _PLUMBING = re.compile(r"(?:app//)?(?:java\.|jdk\.|sun\.|scala\.|py4j\.)")
 
 
 class SparkWork:
-    """Asks Spark's status tracker and threads; a look costs about a hundred Py4J commands."""
+    """Asks Spark's status tracker and threads; a look costs some twenty Py4J commands."""
 
     def __init__(self, java_context: Any, jvm: Any, details: Details) -> None:
         self._tracker = java_context.statusTracker()
         self._arrays = getattr(jvm, "java.util.Arrays")
+        self._throwable = getattr(jvm, "java.lang.Throwable")
+        self._utils = getattr(jvm, "org.apache.spark.util.Utils")
         self._details = details
 
     def look(self, execution: Any, run_id: str) -> Work:
@@ -31,7 +33,7 @@ class SparkWork:
         no_stack: tuple[str, ...] = ()
         jobs = ask("jobs", lambda: self._jobs_of(run_id), no_jobs)
         completed, active = ask("tasks", lambda: self._count_tasks(jobs), (0, 0))
-        stack = ask("stack", lambda: _stack(execution), no_stack)
+        stack = ask("stack", lambda: self._stack(execution), no_stack)
         return Work(
             jobs_known=len(jobs),
             newest_job=max(jobs, default=-1),
@@ -56,17 +58,19 @@ class SparkWork:
                     active += stage.numActiveTasks()
         return completed, active
 
+    def _stack(self, execution: Any) -> tuple[str, ...]:
+        """The stream thread's stack from its top, without the plumbing of sockets and Scala."""
+        # As an exception's it is one text; frame by frame it would be two hundred commands.
+        carrier = self._throwable()
+        carrier.setStackTrace(execution.queryExecutionThread().getStackTrace())
+        text = self._utils.exceptionString(carrier)
+        frames = [line.removeprefix("\tat ") for line in text.splitlines()[1:]][:STACK_DEPTH]
+        telling = [frame.removeprefix("app//") for frame in frames if not _PLUMBING.match(frame)]
+        return tuple(telling or frames)
+
+    # One command for a whole array, not one for each element.
     def _integers(self, array: Any) -> tuple[int, ...]:
-        # One command for the whole array, not one for each element.
         return tuple(int(number) for number in re.findall(r"\d+", self._arrays.toString(array)))
-
-
-def _stack(execution: Any) -> tuple[str, ...]:
-    """The stream thread's stack from its top, without the plumbing of sockets and Scala."""
-    trace = execution.queryExecutionThread().getStackTrace()
-    frames = [trace[index].toString() for index in range(min(len(trace), STACK_DEPTH))]
-    telling = [frame.removeprefix("app//") for frame in frames if not _PLUMBING.match(frame)]
-    return tuple(telling or frames)
 
 
 def _python_line(execution: Any) -> str:

@@ -1,30 +1,25 @@
-"""What a waiting run's triggers found is read now and then, and kept only while it stands."""
+"""What a waiting run's newest trigger found is kept only while it stands."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
-from support.story import processing, progress, run
+from support.recorded import recorded
+from support.story import processing, run
 
-from querypulse.listener.idle_progress import READ_EVERY_SECONDS, IdleProgress
+from querypulse.listener.idle_progress import IdleProgress
 
-NOTHING_FOUND = progress(batch=3, committed=False)
-
-
-class Reads:
-    """What Spark would say of the newest trigger, and how often it was asked."""
-
-    def __init__(self, found=NOTHING_FOUND):
-        self.found = found
-        self.count = 0
-
-    def __call__(self):
-        self.count += 1
-        return self.found
+COMMITTED = json.loads(recorded("progress", "json")[0][1])["progress"]
+NOTHING_FOUND = {**COMMITTED, "durationMs": {"latestOffset": 2, "triggerExecution": 2}}
+TEXT = json.dumps(NOTHING_FOUND)
 
 
 @pytest.mark.parametrize("message", ["Waiting for data to arrive", "Waiting for next trigger"])
-def test_a_waiting_run_is_asked_what_its_last_trigger_found(message):
-    assert IdleProgress(Reads()).look(run(batch=3, message=message), 0) is NOTHING_FOUND
+def test_what_the_last_trigger_of_a_waiting_run_found_is_told(message):
+    found = IdleProgress().look(run(batch=3, message=message), TEXT)
+
+    assert (found.batch_id, found.committed) == (NOTHING_FOUND["batchId"], False)
 
 
 @pytest.mark.parametrize(
@@ -39,40 +34,44 @@ def test_a_waiting_run_is_asked_what_its_last_trigger_found(message):
         run(batch=3, message="Stopped"),
     ],
 )
-def test_a_run_that_does_not_wait_is_not_asked(seen):
-    reads = Reads()
-
-    assert IdleProgress(reads).look(seen, 0) is None
-    assert reads.count == 0
+def test_of_a_run_that_does_not_wait_nothing_is_told(seen):
+    assert IdleProgress().look(seen, TEXT) is None
 
 
-def test_it_is_asked_every_few_seconds_at_most_and_known_in_between():
-    reads = Reads()
-    idle = IdleProgress(reads)
+def test_it_stands_until_something_new_is_told():
+    idle = IdleProgress()
+    first = idle.look(run(batch=3), TEXT)
 
-    known = [idle.look(run(batch=3), at / 10) for at in range(int(READ_EVERY_SECONDS * 10))]
-    assert (set(map(id, known)), reads.count) == ({id(NOTHING_FOUND)}, 1)
-    reads.found = None
-    assert idle.look(run(batch=3), READ_EVERY_SECONDS) is None
-    assert reads.count == 2
+    assert [idle.look(run(batch=3), text) for text in ("", TEXT, "")] == [first] * 3
+    newer = json.dumps({**NOTHING_FOUND, "numInputRows": 7})
+    assert idle.look(run(batch=3), newer).input_rows == 7
 
 
 def test_a_short_look_for_data_forgets_nothing():
-    reads = Reads()
-    idle = IdleProgress(reads)
-    idle.look(run(batch=3), 0)
+    idle = IdleProgress()
+    first = idle.look(run(batch=3), TEXT)
 
-    assert idle.look(run(batch=3, message="Getting offsets from X", busy=True), 0.5) is None
-    assert idle.look(run(batch=3), 1) is NOTHING_FOUND
-    assert reads.count == 1
+    assert idle.look(run(batch=3, message="Getting offsets from X", busy=True), "") is None
+    assert idle.look(run(batch=3), "") is first
+
+
+def test_what_is_told_while_the_run_is_busy_is_known_when_it_waits():
+    idle = IdleProgress()
+
+    assert idle.look(run(batch=3, busy=True), TEXT) is None
+    assert idle.look(run(batch=3), "") is not None
 
 
 def test_a_batch_ends_what_was_found_before_it():
-    reads = Reads()
-    idle = IdleProgress(reads)
-    idle.look(run(batch=3), 0)
-    idle.look(processing(batch=3), 0.5)
-    reads.found = None
+    idle = IdleProgress()
+    idle.look(run(batch=3), TEXT)
+    idle.look(processing(batch=3), "")
 
-    assert idle.look(run(batch=4), 1) is None
-    assert reads.count == 2
+    assert idle.look(run(batch=4), "") is None
+
+
+@pytest.mark.parametrize(
+    "text", ["", json.dumps(COMMITTED), "{}", "null", "not JSON", '{"id":1}', "{}}{"]
+)
+def test_what_is_no_trigger_without_a_batch_proves_nothing(text):
+    assert IdleProgress().look(run(batch=3), text) is None

@@ -257,6 +257,34 @@ def test_a_waiting_query_shows_the_trigger_that_found_nothing(spark, witness, tm
     assert witness.probe.details.missing == set()
 
 
+@pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
+def test_both_ways_of_asking_tell_the_same(spark, witness, tmp_path, monkeypatch, at_once):
+    if not at_once:
+        monkeypatch.setattr(witness.probe._living_runs, "tell", lambda: None)
+    (tmp_path / "a.json").write_text('{"a": 1}')
+    files = spark.readStream.schema("a long").json(str(tmp_path))
+    query = start(files, "told", trigger="100 milliseconds")
+    until(lambda: witness.look("told").idle_progress, "an idle progress")
+
+    def seen():
+        return witness.look("told")
+
+    until(lambda: seen().waiting_without_data, "it waits")
+    assert (seen().active, seen().batch_id, seen().idle_progress.batch_id) == (True, 1, 1)
+    assert (
+        seen().committed_offsets
+        == "{FileStreamSource[file:" + str(tmp_path) + ']: {"logOffset":0}}'
+    )
+    (tmp_path / "b.json").write_text('{"a": 2}')
+    until(lambda: '{"logOffset":1}' in seen().committed_offsets, "the second batch's offsets")
+    query.stop()
+    again = start(files, "told", trigger="100 milliseconds")
+    assert {run.active for run in witness.probe.look(time.monotonic).runs} == {True, False}
+    again.stop()
+    assert not any(run.active for run in witness.probe.look(time.monotonic).runs)
+    assert witness.probe.details.missing == set()
+
+
 def test_a_query_that_always_has_data_shows_no_idle_trigger(spark, witness):
     query = start(rate(spark), "running", trigger="100 milliseconds")
     has_run(query, batch=2)

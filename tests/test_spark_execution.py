@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
-from support.recorded import recorded
 
 from querypulse.listener.details import Details
+from querypulse.listener.living_runs import LivingRun, Status
+from querypulse.listener.probing import RunFacts, parse_trigger
 from querypulse.listener.spark_execution import SparkExecution
 
-COMMITTED = json.loads(recorded("progress", "json")[0][1])["progress"]
-WITHOUT_BATCH = {**COMMITTED, "durationMs": {"latestOffset": 2, "triggerExecution": 2}}
+STATUS = '{"message":"Waiting for data to arrive","isDataAvailable":false,"isTriggerActive":false}'
+MICRO_BATCH = RunFacts("id", "run", None, parse_trigger("ProcessingTimeTrigger(0)"), "", "")
+CONTINUOUS = RunFacts("id", "run", None, parse_trigger("ContinuousTrigger(1000)"), "", "")
 
 
 class Text:
@@ -31,11 +31,19 @@ class Text:
         return self.text
 
 
+class Batch:
+    """What knows the batch that is in flight."""
+
+    def batchId(self):
+        return 7
+
+
 class Java:
     """A StreamExecution that answers, or refuses, everything alike."""
 
-    def __init__(self, *, progress=None, refuse=None, called="MicroBatchExecution"):
+    def __init__(self, *, progress=None, refuse=None, called="MicroBatchExecution", active=True):
         self.progress = progress
+        self.active = active
         self.refuse = refuse
         self.called = called
 
@@ -44,6 +52,18 @@ class Java:
 
     def name(self):
         return None
+
+    def isActive(self):
+        return self.active
+
+    def status(self):
+        return Text(STATUS)
+
+    def getLatestExecutionContext(self):
+        return self._answer(Batch())
+
+    def committedOffsets(self):
+        return self._answer(Text("{source: 5}"))
 
     def lastProgress(self):
         return self._answer(None if self.progress is None else Text(self.progress))
@@ -69,27 +89,31 @@ class Java:
         return answer
 
 
+WAITING = Status("Waiting for data to arrive", False, False)
+
+
 def execution(java):
     details = Details()
     return SparkExecution(java, None, 4, details), details
 
 
-def test_a_trigger_without_a_batch_is_told():
-    one, _ = execution(Java(progress=json.dumps(WITHOUT_BATCH)))
+def test_what_a_run_does_can_be_asked_of_itself():
+    one, details = execution(Java(progress="{}"))
 
-    found = one.idle_progress()
-    assert (found.batch_id, found.committed) == (WITHOUT_BATCH["batchId"], False)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [None, "", json.dumps(COMMITTED), "{}", "null", "not JSON", '{"id":1}', "{}}{"],
-)
-def test_what_is_no_trigger_without_a_batch_proves_nothing(text):
-    one, details = execution(Java(progress=text))
-
-    assert one.idle_progress() is None
+    assert one.tell(MICRO_BATCH, None) == LivingRun("run", True, WAITING, 7, "{source: 5}", "{}")
     assert details.missing == set()
+
+
+def test_continuous_is_not_asked_for_its_batch():
+    one, _ = execution(Java())
+
+    assert one.tell(CONTINUOUS, None).batch_id is None
+
+
+def test_a_run_that_has_ended_tells_nothing():
+    one, _ = execution(Java(active=False))
+
+    assert one.tell(MICRO_BATCH, 3) is None
 
 
 @pytest.mark.parametrize(
@@ -119,13 +143,16 @@ def test_what_a_spark_refuses_is_named_and_the_rest_still_known():
 
     facts = one.facts("id")
     assert (facts.run_id, facts.trigger.kind, facts.async_progress) == ("run", "Unknown", False)
-    assert one.idle_progress() is None
-    assert details.missing == {"trigger", "sink", "checkpoint", "async_progress", "idle_progress"}
+    assert one.tell(MICRO_BATCH, 3) == LivingRun("run", True, WAITING, 3)
+    assert details.missing == {
+        *("trigger", "sink", "checkpoint", "async_progress"),
+        *("batch_id", "offsets", "idle_progress"),
+    }
 
 
 def test_a_jvm_that_is_gone_is_no_missing_detail():
     one, details = execution(Java(refuse=Py4JNetworkError("Answer from Java side is empty")))
 
     with pytest.raises(Py4JNetworkError):
-        one.idle_progress()
+        one.tell(MICRO_BATCH, None)
     assert details.missing == set()

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 
 import pytest
 from py4j.clientserver import ClientServerConnection
 from support.queries import Trap, commits, rate, shown, start, until
 
-from querypulse.listener import health_listener, spark_probe
+from querypulse.listener import health_listener
 from querypulse.sidecar import Settings, Sidecar, attach
 
 pytestmark = pytest.mark.spark
@@ -140,29 +139,6 @@ def test_the_probe_knows_what_events_do_not_tell(spark, watch, tmp_path):
     assert str(query.facts.trigger) == "ProcessingTime(0.3 s)"
     assert query.facts.checkpoint.endswith(str(tmp_path / "cp"))
     assert query.facts.sink == "NoopTable"
-
-
-def test_many_runs_are_asked_in_turn_and_a_death_is_seen_by_the_next_look(
-    spark, watch, monkeypatch
-):
-    monkeypatch.setattr(spark_probe, "RUNS_A_LOOK", 1)
-    probe = spark_probe.SparkProbe(spark, watch().listener, closer_after_seconds=60)
-    queries = [start(rate(spark), name) for name in ("one", "two", "three")]
-
-    def look(at):
-        return {run.facts.name: run for run in probe.look(lambda: at).runs}
-
-    looks = [look(at) for at in (0.0, 0.5, 1.0, 1.5)]
-    asked = [
-        {name for name, run in now.items() if run is not before[name]}
-        for before, now in itertools.pairwise(looks)
-    ]
-    assert sorted(map(tuple, asked)) == [("one",), ("three",), ("two",)]
-
-    queries[0].stop()
-    assert [name for name, run in look(2.0).items() if not run.active] == ["one"]
-    later = look(10.0)
-    assert all(later[name] is not looks[-1][name] for name in ("two", "three"))
 
 
 def test_spark_tells_every_detail_the_probe_asks_for(spark, watch, pages, caplog):
