@@ -10,7 +10,7 @@ from .policy import Limits
 from .window import Window
 
 
-class Case(msgspec.Struct, frozen=True):
+class Case(msgspec.Struct, frozen=True, gc=False):
     """One query before the judge at ``now`` (monotonic seconds)."""
 
     label: str

@@ -31,7 +31,7 @@ IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Verdict(msgspec.Struct, frozen=True, gc=False):
     """The state of one query, why, its stall window in seconds, and what else it is allowed.
 
     An ``ignored`` query has a state, but nobody is told of it and nothing depends on it.

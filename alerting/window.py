@@ -8,7 +8,7 @@ from ..listener.query import Query
 from .policy import Limits
 
 
-class Window(msgspec.Struct, frozen=True):
+class Window(msgspec.Struct, frozen=True, gc=False):
     """``W = max(floor, max(trigger interval, p99 of recent batches) x (tolerance + 2))``.
 
     Seconds. After Flink's operator, which sizes its checkpoint window alike.

@@ -19,7 +19,7 @@ SICK = GRAVE | {State.FLAPPING, State.REWOUND, State.SLOW, State.LAGGING}
 COMMITS_OF_HEALTH = 2
 
 
-class Calm(msgspec.Struct, frozen=True):
+class Calm(msgspec.Struct, frozen=True, gc=False):
     """A query has not been sick since then; ``commits`` is how many it had made by then."""
 
     since: float

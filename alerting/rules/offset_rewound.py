@@ -8,6 +8,7 @@ restart Spark may repeat its last batches.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 
 from ...listener.offsets import WHOLE
 from ...listener.trends import Rewind
@@ -22,7 +23,8 @@ MIN_LOOKS = 2
 
 def check(case: Case) -> Finding | None:
     """Fire when a partition, or the source, has ended before where the query was for the window."""
-    if not case.is_running:
+    query = case.query
+    if not case.is_running or not (query.shortfalls or any(map(_rewound, query.trends.sources))):
         return None
     told = [*_went_back(case), *_ends_before(case)]
     if not told:
@@ -37,6 +39,9 @@ def check(case: Case) -> Finding | None:
         summary=f"Streaming query {case.label} went back: {reason}",
         evidence=evidence(case),
     )
+
+
+_rewound = attrgetter("rewound")
 
 
 def _went_back(case: Case) -> Iterator[str]:
