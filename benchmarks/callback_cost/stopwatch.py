@@ -2,13 +2,14 @@
 
 What counts is how long Spark's own thread is held. Only the JVM sees that: a clock in
 Python would add its own way there and back, and wait for the interpreter's lock behind
-threads that the candidate woke but does not wait for. Janino, the compiler Spark uses for
-its generated code, compiles the class at run time.
+threads that the candidate woke but does not wait for.
 """
 
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from ..common.java_class import compiled
 
 SETTLE_MILLISECONDS = 10
 _SOURCE = Path(__file__).with_name("Stopwatch.java")
@@ -19,11 +20,7 @@ class Stopwatches:
 
     def __init__(self, gateway: Any) -> None:
         jvm = gateway.jvm
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
-        compiler.cook(_SOURCE.read_text())
-        loaded = compiler.getClassLoader().loadClass(_SOURCE.stem)
-        self._constructor = loaded.getConstructors()[0]
+        self._constructor = compiled(jvm, _SOURCE).getConstructors()[0]
         self._arguments = gateway.new_array(jvm.Object, 2)
 
     def around(self, jlistener: Any) -> Any:

@@ -55,7 +55,7 @@ def two_sources(spark: SparkSession, trigger: str) -> StreamingQuery:
 
 
 WORKLOADS = {
-    "stateless": Workload(stateless, "300 milliseconds", 15),
-    "stateful": Workload(stateful, "350 milliseconds", 20, ("stateOnCurrentVersionSizeBytes",)),
-    "two sources": Workload(two_sources, "450 milliseconds", 12, ("rocksdbPutCount",)),
+    "stateless": Workload(stateless, "300 milliseconds", 12),
+    "stateful": Workload(stateful, "350 milliseconds", 18, ("stateOnCurrentVersionSizeBytes",)),
+    "two sources": Workload(two_sources, "450 milliseconds", 10, ("rocksdbPutCount",)),
 }

@@ -2,6 +2,8 @@
 
 from pyspark.sql import DataFrame, SparkSession
 
+from .local_files import fork_no_processes
+
 
 def session(name: str, java_options: str = "") -> SparkSession:
     """A local Spark on two cores that logs nothing and shows nothing."""
@@ -19,6 +21,7 @@ def session(name: str, java_options: str = "") -> SparkSession:
     )
     # A query stopped in the middle of a batch logs an error.
     spark.sparkContext.setLogLevel("OFF")
+    fork_no_processes(spark)
     return spark
 
 

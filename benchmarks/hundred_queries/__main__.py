@@ -23,7 +23,7 @@ from .tap import Tap, tapped
 QUERIES = 100
 TRIGGER = "5 seconds"
 WARM_UP_SECONDS = 6.0
-MEASURED_SECONDS = 15.0
+MEASURED_SECONDS = 12.0
 
 
 def main() -> int:

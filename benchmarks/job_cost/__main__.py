@@ -30,16 +30,24 @@ def main() -> int:
         turns = measure(job, Meter(spark), candidates)
     job.stop()
     spark.stop()
-    table = _table(ratios(turns))
+    table = _table(ratios(turns), _own_threads(turns))
     write("job_cost", table, turns)
     print(*_details(turns), *lines("Rows a CPU second of the driver", table), sep="\n")
     return 0
 
 
-def _table(found: dict[str, list[float]]) -> list[Row]:
+def _own_threads(turns: Sequence[Turn]) -> float:
+    """The same ratio without chance: what was taken by Python and by the JVM's threads for it."""
+    nobody, ours = typical(turns, NONE), typical(turns, OURS)
+    taken = ours.python - nobody.python + ours.serving - nobody.serving
+    return nobody.both / (nobody.both + taken)
+
+
+def _table(found: dict[str, list[float]], own_threads: float) -> list[Row]:
     middle = {name: median(values) for name, values in found.items()}
     return [
         at_least(f"{OURS} / {NONE}{_chance(found[NONE])}", middle[OURS], OF_NOBODY),
+        at_least(f"{OURS} / {NONE}, by its own threads", own_threads, OF_NOBODY),
         at_least(f"{OURS} / {STOCK}", middle[OURS] / middle[STOCK], OF_STOCK),
         *(Row(f"{name} / {NONE}", _spread(found[name])) for name in (OURS, STOCK, PEER)),
         Row(f"{NONE} / {NONE}: chance", _spread(found[NONE])),
@@ -56,11 +64,12 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def _details(turns: Sequence[Turn]) -> list[str]:
-    head = f"  {'CPU ms a million rows':24}{'turns':>8}{'Python':>10}{'JVM':>10}"
+    head = f"  {'CPU ms a million rows':24}{'turns':>8}{'Python':>10}{'JVM for it':>12}{'JVM':>10}"
     body = []
     for name in (NONE, OURS, STOCK, PEER):
         cpu, count = typical(turns, name), sum(turn.name == name for turn in turns)
-        body.append(f"  {name:24}{count:>8}{cpu.python * 1e3:>10,.1f}{cpu.jvm * 1e3:>10,.0f}")
+        figures = f"{cpu.python * 1e3:>10,.1f}{cpu.serving * 1e3:>12,.1f}{cpu.jvm * 1e3:>10,.0f}"
+        body.append(f"  {name:24}{count:>8}{figures}")
     return ["", head, *body]
 
 

@@ -15,7 +15,7 @@ from ..common.session import rows
 
 TRIGGER_SECONDS = 2
 QUERIES = 8
-ROWS_A_BATCH = 320_000
+ROWS_A_BATCH = 240_000
 GAP_SECONDS = 0.15
 GAPS = 3
 """So many are waited for when batches overrun; then half batches must do."""

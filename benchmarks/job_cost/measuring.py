@@ -17,7 +17,7 @@ from .meter import Cpu, Meter
 WARM_UP_TRIGGERS = 10
 OTHERS = (OURS, STOCK, OURS, PEER, OURS, OURS, PEER, OURS, STOCK, OURS, OURS, STOCK, OURS, PEER)
 
-ENOUGH_SECONDS = 95.0
+ENOUGH_SECONDS = 76.0
 """After so long, with a turn for everybody, there are no more; a slow machine has fewer."""
 
 
@@ -62,10 +62,8 @@ def ratios(turns: Sequence[Turn]) -> dict[str, list[float]]:
 def typical(turns: Sequence[Turn], name: str) -> Cpu:
     """Median CPU seconds that this one's turns took for a million rows."""
     mine = [turn for turn in turns if turn.name == name]
-    return Cpu(
-        median(turn.cpu.python / turn.rows * 1e6 for turn in mine),
-        median(turn.cpu.jvm / turn.rows * 1e6 for turn in mine),
-    )
+    shares = zip(*([used / turn.rows * 1e6 for used in turn.cpu] for turn in mine), strict=True)
+    return Cpu(*map(median, shares))
 
 
 def _turn(name: str, job: Job, meter: Meter, candidates: dict[str, Candidate]) -> Turn:

@@ -36,12 +36,10 @@ class Recording:
         """All kinds of lines, in all at least ``size`` bytes."""
         return self._repeated(self._head, self._body, -(-size // sum(map(len, self._body))))
 
-    def streaming(self, events: int, query: str = "") -> Iterator[bytes]:
-        """Streaming events alone, at least so many; of one query where it is named."""
-        name = b'"name":"%b' % query.encode()
-        head = [line for line in self._head if not line.startswith(STREAMING) or name in line]
-        body = [line for line in self._body if _is_progress(line) and name in line]
-        return self._repeated(head, body, -(-events // len(body)))
+    def streaming(self, events: int) -> Iterator[bytes]:
+        """Streaming events alone, at least so many."""
+        body = [line for line in self._body if _is_progress(line)]
+        return self._repeated(self._head, body, -(-events // len(body)))
 
     def _repeated(self, head: list[bytes], body: list[bytes], times: int) -> Iterator[bytes]:
         yield from head

@@ -76,6 +76,8 @@ def sparks(*cores: int) -> Iterator[list[Cores]]:
 def main() -> None:
     """Serve until standard input ends."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Else Spark's own threads would work on the core that its one task leaves free.
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv[1])])
     spark = (
         SparkSession.builder.master(f"local[{sys.argv[1]}]")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -15,7 +15,7 @@ from .desk import DEATH
 
 WELL_SECONDS = 4.5
 """How long a query is there before its moment."""
-TRIGGER_MILLISECONDS = (1000, 1500)
+TRIGGER_MILLISECONDS = (1200, 1800)
 LEAST_BATCHES = 2
 HUNG_SECONDS = 11.0
 KEPT_EVERY = 5

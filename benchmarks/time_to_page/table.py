@@ -76,15 +76,15 @@ def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
     made = []
     for fate, word in WORDS.items():
         for phase in phases:
-            seconds = {name: _seconds(found, name, fate, phase) for name in CANDIDATES}
-            mine = seconds[OURS]
+            told = {name: _of(found, name, fate, phase) for name in CANDIDATES}
+            mine = [one.seconds for one in told[OURS]]
             title = f"{word} to page, {phase} bus"
             made += [
                 at_most(f"{title}: median", median(mine), MEDIAN_SECONDS, " s"),
                 at_most(f"{title}: p99 of {len(mine)}", p99(mine), P99_SECONDS, " s"),
             ]
             made += [
-                Row(f"{title}: {name}, to ours", _ratio(seconds[name], mine))
+                Row(f"{title}: {name}, to ours", _ratio(told[name], mine))
                 for name in CANDIDATES
                 if name != OURS
             ]
@@ -93,7 +93,7 @@ def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
 
 def shown(found: Sequence[Outcome], phases: Sequence[str]) -> list[str]:
     """All candidates' figures as a small table."""
-    head = f"{'  seconds':38}{'median':>8}{'p99':>8}{'most':>8}   never told"
+    head = f"{'  seconds':38}{'median':>8}{'p99':>8}{'most':>8}"
     body = [
         _line(f"{word}, {phase} bus, {candidate}", _of(found, candidate, fate, phase))
         for fate, word in WORDS.items()
@@ -111,23 +111,23 @@ def p99(values: Sequence[float]) -> float:
 
 def _line(title: str, found: Sequence[Outcome]) -> str:
     values = [one.seconds for one in found]
-    never = [one.watched for one in found if isinf(one.seconds)]
     figures = "".join(f"{f(values):>8.2f}" for f in (median, p99, max))
-    within = f" within {min(never):.0f} to {max(never):.0f} s" if never else ""
-    return f"  {title:36}{figures}   {len(never)} of {len(values)}{within}"
+    return f"  {title:36}{figures}   {_untold(found)}".rstrip()
 
 
-def _ratio(theirs: Sequence[float], mine: Sequence[float]) -> str:
-    never = sum(map(isinf, theirs))
-    untold = f", {never} of {len(theirs)} never" if never else ""
-    middle = median(theirs)
+def _ratio(theirs: Sequence[Outcome], mine: Sequence[float]) -> str:
+    middle = median(one.seconds for one in theirs)
     if isinf(middle):
-        return f"never{untold.removesuffix(' never')}"
-    return f"{middle:.3g} s, {middle / median(mine):.0f}x{untold}"
+        return _untold(theirs)
+    # Who counts from the last event it heard may tell of a hang before its time.
+    times = f"{middle / median(mine):.0f}x" if middle > 0 else "too early"
+    return ", ".join(filter(None, (f"{middle:.3g} s", times, _untold(theirs))))
 
 
-def _seconds(found: Sequence[Outcome], candidate: str, fate: str, phase: str) -> list[float]:
-    return [one.seconds for one in _of(found, candidate, fate, phase)]
+def _untold(found: Sequence[Outcome]) -> str:
+    """How many were never told, and how long somebody had waited for the youngest of them."""
+    waited = [one.watched for one in found if isinf(one.seconds)]
+    return f"{len(waited)} of {len(found)} untold in {min(waited):.0f} s" if waited else ""
 
 
 def _of(found: Sequence[Outcome], candidate: str, fate: str, phase: str) -> list[Outcome]:
