@@ -4,7 +4,7 @@ with the shipped rules, which tells a real Alertmanager with the shipped configu
 A second driver, ``doomed``, hears no events and is killed on the way. What is changed of what is shipped:
 
 * a minute of the rules lasts ``MINUTE_SECONDS`` (``for``, ranges and offsets alike);
-* Alertmanager waits for nobody, and its receivers are webhooks of one double.
+* Alertmanager waits for moments, and its receivers are webhooks of one double.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ ROOT = Path(__file__).parents[2]
 RULES = ROOT / "dashboards/prometheus/rules.yaml"
 ALERTMANAGER = ROOT / "dashboards/alertmanager/alertmanager.yaml"
 MINUTE_SECONDS = 3
+GROUP_WAIT_SECONDS = 0.5
+"""Without it, what is inhibited may be told before Alertmanager's inhibitor has heard of its source."""
 GROUP_INTERVAL_SECONDS = 0.2
 DOOMED = "doomed"
 DEAF = ("ListenerDeaf", DOOMED)
@@ -147,9 +149,9 @@ def quickened(rules: str) -> str:
 def shown_to(url: str) -> str:
     """The shipped configuration of Alertmanager, with all receivers at ``url``, and no patience."""
     config = yaml.safe_load(ALERTMANAGER.read_text())
-    interval = f"{round(GROUP_INTERVAL_SECONDS * 1000)}ms"
+    wait, interval = map(_milliseconds, (GROUP_WAIT_SECONDS, GROUP_INTERVAL_SECONDS))
     for route in (config["route"], *config["route"]["routes"]):
-        route.update(group_wait="0s", group_interval=interval, repeat_interval="1h")
+        route.update(group_wait=wait, group_interval=interval, repeat_interval="1h")
     config["receivers"] = [
         {
             "name": receiver["name"],
@@ -158,3 +160,7 @@ def shown_to(url: str) -> str:
         for receiver in config["receivers"]
     ]
     return yaml.safe_dump(config)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
