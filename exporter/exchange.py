@@ -18,6 +18,8 @@ IO_SECONDS = 5.0
 """How long a client may take to send its request, and again to take the answer."""
 HEAD_BYTES = 64 * 1024
 GZIP_FROM_BYTES = 1024
+GZIP_LEVEL = 3
+"""A fifth of the work of the usual 9, for a fifth more bytes."""
 _CHUNK_BYTES = 16 * 1024
 _END_OF_HEAD = b"\r\n\r\n"
 
@@ -82,7 +84,7 @@ class Exchange(BaseHTTPRequestHandler):
         self.send_header("Cache-Control", "no-store")
         self.send_header("X-Content-Type-Options", "nosniff")
         if len(body) >= GZIP_FROM_BYTES and gzip_accepted(self.headers.get("Accept-Encoding", "")):
-            body = gzip.compress(body)
+            body = gzip.compress(body, GZIP_LEVEL)
             self.send_header("Content-Encoding", "gzip")
         for name, value in reply.headers:
             self.send_header(name, value)

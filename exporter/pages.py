@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from prometheus_client.exposition import choose_encoder
 
 from ..listener.guard import Guard
+from . import exposition
 from .board import Board
 from .farewell import Farewell
-from .query_collector import own_registry
+from .query_collector import QueryCollector
 from .readiness import readiness
 from .status import status
 from .status_page.assembly import policy, status_page
@@ -47,7 +47,7 @@ class Pages:
         self._alive = alive
         self._farewell = farewell
         self._guard = guard
-        self._registry = own_registry(board)
+        self._collector = QueryCollector(board)
         self._pages = {
             "/": self._page,
             "/metrics": self._metrics,
@@ -74,9 +74,10 @@ class Pages:
 
     def _metrics(self, accept: str) -> Reply:
         # Versions and escapings asked for are not echoed: 1.0.0 is what everybody reads.
-        wanted = f"{_OPENMETRICS}; version=1.0.0" if _OPENMETRICS in accept else ""
-        encoder, content_type = choose_encoder(wanted)
-        return Reply(200, encoder(self._registry), content_type)
+        families = self._collector.collect()
+        if _OPENMETRICS in accept:
+            return Reply(200, exposition.as_openmetrics(families), exposition.OPENMETRICS)
+        return Reply(200, exposition.as_text(families), exposition.TEXT)
 
     def _status(self, _accept: str) -> Reply:
         board = self._board()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client.core import CollectorRegistry, Metric
+from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from .alert_families import alert_families
@@ -36,10 +36,3 @@ class QueryCollector(Collector):
         yield from driver_families(board.app, board.monitor.heartbeat_timestamp, shown)
         yield from alert_families(board.alerts)
         yield from monitor_families(board.monitor)
-
-
-def own_registry(board: Callable[[], Board | None]) -> CollectorRegistry:
-    """A registry of its own: the process-wide one belongs to the host."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(QueryCollector(board))
-    return registry

@@ -75,13 +75,14 @@ class HttpServer:
     def close(self, timeout: float = 1.0) -> None:
         """Tell those who wait at ``/watch``, then stop listening; called again, does nothing.
 
-        Takes about 0.1 s, and up to 0.8 s more where somebody watches.
+        Takes up to 0.8 s where somebody watches.
         """
         server, self._server = self._server, None
         if server is None or self._loop is None:
             return
         heard = self._farewell.say(timeout)
         self._loop.stop()
+        server.wake()
         self._loop.join(timeout)
         if heard:
             # However little time is left: a farewell that is not heard is taken for a death.

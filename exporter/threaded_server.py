@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import ssl
 import threading
@@ -26,7 +27,7 @@ class ThreadedServer(TCPServer):
 
     allow_reuse_address = True
     request_queue_size = 64
-    timeout = POLL_SECONDS
+    timeout = 0.0
 
     def __init__(
         self,
@@ -43,22 +44,38 @@ class ThreadedServer(TCPServer):
         address: Any
         self.address_family, _, _, _, address = found[0]
         self._connections: set[socket.socket] = set()
+        self._wake, self._woken = socket.socketpair()
+        self._events = selectors.DefaultSelector()
         super().__init__(address, exchange)
+        for connection in (self.socket, self._woken):
+            self._events.register(connection, selectors.EVENT_READ)
         myself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _leave(myself()))
 
     def step(self) -> None:
-        """Wait a moment for a free slot, then for a client."""
+        """Wait a moment for a free slot, then for a client, or until woken."""
         if self._slots.acquire(timeout=POLL_SECONDS):
             # Nobody else takes slots, so it is still free when a client comes.
             self._slots.release()
+            self._events.select()
             self.handle_request()
+
+    def wake(self) -> None:
+        """From now on no ``step`` waits for a client."""
+        self._wake.send(b"\0")
 
     def finish_requests(self, seconds: float) -> None:
         """Wait until nothing is being served; only after the last ``step``."""
         deadline = time.monotonic() + seconds
         for _ in range(MAX_REQUESTS):
             self._slots.acquire(timeout=max(0.0, deadline - time.monotonic()))
+
+    def server_close(self) -> None:
+        """Listen no more; only after the last ``step``."""
+        super().server_close()
+        self._events.close()
+        self._wake.close()
+        self._woken.close()
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """Accept; without free file descriptors that fails at once, again and again."""

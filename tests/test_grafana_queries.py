@@ -11,7 +11,7 @@ import yaml
 from support.exporter_boards import full_board
 from support.panels import DASHBOARDS, every_expression, every_target, filled, selectors, variables
 
-from querypulse.exporter.query_collector import own_registry
+from querypulse.exporter.query_collector import QueryCollector
 
 OF_PROMETHEUS = {"ALERTS"}
 """Prometheus makes these itself."""
@@ -19,7 +19,7 @@ OF_PROMETHEUS = {"ALERTS"}
 
 def shipped():
     """The name of every series the exporter may have."""
-    families = list(own_registry(full_board).collect())
+    families = list(QueryCollector(full_board).collect())
     endings = {"counter": ["_total"], "info": ["_info"], "histogram": ["_bucket", "_sum", "_count"]}
     return {f"{one.name}{end}" for one in families for end in endings.get(one.type, [""])}
 

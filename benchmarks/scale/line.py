@@ -4,13 +4,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from prometheus_client.exposition import generate_latest
-
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.policy import Policy
 from querypulse.exporter.board import Board, Monitor
-from querypulse.exporter.query_collector import own_registry
+from querypulse.exporter.exposition import as_text
+from querypulse.exporter.query_collector import QueryCollector
 from querypulse.listener.events import EventKind
 from querypulse.listener.guard import Guard
 from querypulse.listener.health_listener import Heard
@@ -71,6 +70,6 @@ class Line:
 
 
 def scrape_of(board: Board) -> Callable[[], bytes]:
-    """What Prometheus is answered, without the way there."""
-    registry = own_registry(lambda: board)
-    return lambda: generate_latest(registry)
+    """What a scrape is answered, without the way there."""
+    collector = QueryCollector(lambda: board)
+    return lambda: as_text(collector.collect())

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from prometheus_client import generate_latest
-from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from querypulse.exporter.query_collector import own_registry
+from querypulse.exporter.exposition import as_openmetrics, as_text
+from querypulse.exporter.query_collector import QueryCollector
 
 
 def text(shown) -> str:
-    return generate_latest(own_registry(lambda: shown)).decode()
+    return as_text(QueryCollector(lambda: shown).collect()).decode()
 
 
 def om_text(shown) -> str:
-    return openmetrics.generate_latest(own_registry(lambda: shown)).decode()
+    return as_openmetrics(QueryCollector(lambda: shown).collect()).decode()
 
 
 def samples(shown, parse=parse_text, render=text):
