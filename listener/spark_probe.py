@@ -74,6 +74,7 @@ class SparkProbe:
         self._context = spark.sparkContext
         self._jvm = self._context._jvm  # noqa: SLF001 - no public way to the JVM
         self._java_context = self._context._jsc  # noqa: SLF001 - gone after stop()
+        self._spark_context = self._java_context.sc()
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
@@ -94,7 +95,7 @@ class SparkProbe:
         """
         if self._context._jsc is None:  # noqa: SLF001 - no public way to ask
             return Context.STOPPED_BY_APPLICATION
-        return Context.STOPPED if self._java_context.sc().isStopped() else Context.RUNNING
+        return Context.STOPPED if self._spark_context.isStopped() else Context.RUNNING
 
     def look(self, clock: Callable[[], float]) -> ProbeReport:
         """Look at every run once.

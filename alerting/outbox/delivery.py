@@ -116,9 +116,11 @@ class Delivery:
             return
         takes = self.route.takes
         with self._changed:
+            had_rows = bool(self._outbox.rows)
             mine = [one for one in incidents if takes(one) or self._outbox.holds(one.key)]
             self._outbox.offer(mine, self._wall(), [one for one in closings if takes(one)])
-            self._save()
+            if had_rows or self._outbox.rows:
+                self._save()
 
     def take_over(self, incidents: Iterable[Incident]) -> None:
         """Tell these too, for another receiver has not taken them."""
