@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support.clock import Clock
+from support.queries import until
 from support.telling import (
     PATIENCE_SECONDS,
     WALL,
@@ -294,6 +295,33 @@ def test_a_bug_in_a_receiver_is_contained(deliver, caplog):
 
 
 # -- the rows ---------------------------------------------------------------------------------
+
+
+def test_with_nothing_to_tell_the_spool_is_left_alone(deliver):
+    """Somebody offers four times a second, as long as the job lives."""
+    shelf = Shelf()
+    delivery = deliver(Recorder(), spool=shelf)
+    for _ in range(3):
+        delivery.offer(())
+
+    assert shelf.offers == [("recorder", ())]
+
+
+def test_the_spool_hears_of_what_was_forgotten_between_two_offers(deliver):
+    """The thread forgets a resolve that it need not repeat, but has nothing to save then."""
+    shelf, clock = Shelf(), Clock(WALL)
+    recorder = Recorder(habits=Habits(resend_seconds=0.1, resend_resolved_seconds=30.0))
+    delivery = deliver(recorder, spool=shelf, wall=clock)
+    for incidents in ((incident(),), ()):
+        delivery.offer(incidents)
+        assert delivery.flush(PATIENCE_SECONDS)
+    assert shelf.offers[-1][1]
+    clock.now += 60.0
+    delivery.flush(PATIENCE_SECONDS)
+    until(lambda: not delivery._outbox.rows, "it is forgotten")
+    delivery.offer(())
+
+    assert shelf.offers[-1] == ("recorder", ())
 
 
 def test_every_step_is_offered_to_the_spool(deliver):

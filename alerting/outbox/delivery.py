@@ -65,7 +65,8 @@ class Delivery:
         self._round = 0
         self._flushes = 0
         self._in_flight = False
-        # Guards the outbox and the three above; never held while sending.
+        self._saved: tuple[Row, ...] | None = None
+        # Guards the outbox and the four above; never held while sending.
         self._changed = threading.Condition()
 
     @property
@@ -116,10 +117,9 @@ class Delivery:
             return
         takes = self.route.takes
         with self._changed:
-            had_rows = bool(self._outbox.rows)
             mine = [one for one in incidents if takes(one) or self._outbox.holds(one.key)]
             self._outbox.offer(mine, self._wall(), [one for one in closings if takes(one)])
-            if had_rows or self._outbox.rows:
+            if self._outbox.rows or self._saved != ():
                 self._save()
 
     def take_over(self, incidents: Iterable[Incident]) -> None:
@@ -171,8 +171,9 @@ class Delivery:
 
     def _save(self) -> None:
         """Let the spool have the newest rows, and the thread look at them."""
+        self._saved = self._outbox.rows
         if self._spool is not None:
-            self._spool.offer(self.name, self._outbox.rows)
+            self._spool.offer(self.name, self._saved)
         self._changed.notify_all()
 
     def _is_flushed(self, this_round: int) -> bool:

@@ -27,7 +27,7 @@ MIXED_BYTES = 100_000_000
 EVENTS = 8_000
 ROUNDS = 4
 APPLICATIONS = 8
-EVENTS_ON_SPARK = 12_000
+EVENTS_ON_SPARK = 9_000
 ROUNDS_ON_SPARK = 3
 SCALING = 0.8
 """Of what the second core is worth: the driver, which plans the job, shares it."""
