@@ -1,7 +1,8 @@
-"""Where a Python ``foreachBatch`` function stands right now."""
+"""Where Python's threads stand right now, and a ``foreachBatch`` function with them."""
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import sys
@@ -17,13 +18,29 @@ _LIBRARIES = tuple(
 _SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
 
 
+def current_frames() -> dict[int, FrameType]:
+    """The innermost frame of every thread by its ident, found without freezing the interpreter.
+
+    ``sys._current_frames()`` holds the lock on all threads while it makes the frames. Before
+    Python 3.12 that may start a collection, and a ``threading.local`` that is collected waits for
+    the very lock, with the GIL, for ever (python/cpython#106883).
+    """
+    if sys.version_info >= (3, 12) or not gc.isenabled():
+        return sys._current_frames()  # noqa: SLF001 - the documented way
+    gc.disable()
+    try:
+        return sys._current_frames()  # noqa: SLF001 - the documented way
+    finally:
+        gc.enable()
+
+
 def foreach_batch_calls() -> Iterator[tuple[Any, str]]:
     """Every ``foreachBatch`` call in progress: its JVM DataFrame and the line it stands at.
 
     PySpark's ``ForeachBatchFunction.call`` (``pyspark/sql/utils.py``) holds the frame's
     DataFrame as ``jdf``; the frames below it are the user's.
     """
-    for innermost in sys._current_frames().values():  # noqa: SLF001 - the documented way
+    for innermost in current_frames().values():
         stack = list(_outwards(innermost))
         for index, frame in enumerate(stack):
             if frame.f_code.co_name == "call" and "jdf" in frame.f_code.co_varnames:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
 import sysconfig
 import threading
 
 import pytest
 from pyspark.sql.utils import ForeachBatchFunction
 
-from querypulse.listener.python_frames import foreach_batch_calls
+from querypulse.listener.python_frames import current_frames, foreach_batch_calls
 
 PATIENCE_SECONDS = 10.0
 LIBRARY = sysconfig.get_path("purelib")
@@ -184,3 +187,42 @@ def test_a_function_that_happens_to_be_named_call_is_none(running):
     other.join(PATIENCE_SECONDS)
 
     assert found == []
+
+
+COLLECTING = """
+import gc, threading
+from querypulse.listener.python_frames import current_frames
+
+gc.disable()
+for _ in range(1000):
+    here = threading.local()
+    here.itself = here
+del here
+free = threading.Event()
+threads = [threading.Thread(target=free.wait) for _ in range(20)]
+for thread in threads:
+    thread.start()
+# Due when half of the frames are made.
+gc.set_threshold(gc.get_count()[0] + 10)
+gc.enable()
+assert len(current_frames()) == 21
+free.set()
+"""
+
+
+def test_the_interpreter_does_not_freeze_when_garbage_is_due_while_threads_are_looked_at():
+    done = subprocess.run([sys.executable, "-c", COLLECTING], timeout=60, check=False)
+
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_the_hosts_garbage_is_collected_as_before_by_those_who_want_it(collects):
+    assert gc.isenabled()
+    if not collects:
+        gc.disable()
+    try:
+        assert threading.get_ident() in current_frames()
+        assert gc.isenabled() is collects
+    finally:
+        gc.enable()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from typing import Protocol
 
+from ...listener.python_frames import current_frames
 from ..failure import QueryFailure
 from ..sidecar import Sidecar
 from .pipelines.pipeline import BRONZE, Pipeline
@@ -66,7 +66,7 @@ class Supervised:
 def main_thread_stands_in(function: str) -> bool:
     """Whether the main thread is in a call of this function right now."""
     ident = threading.main_thread().ident
-    frame = sys._current_frames().get(ident) if ident is not None else None  # noqa: SLF001 - the documented way
+    frame = current_frames().get(ident) if ident is not None else None
     while frame is not None:
         if frame.f_code.co_name == function:
             return True
