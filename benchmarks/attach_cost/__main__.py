@@ -13,7 +13,7 @@ from statistics import median
 from ..common.result import at_most, lines, write
 
 IMPORTS = 9
-PROCESSES = 3
+PROCESSES = 2
 ATTACHMENTS = 5
 IMPORT = """
 import time

@@ -25,9 +25,9 @@ from .two_processes import second_core
 MIXED, STREAMING = "mixed log", "streaming only"
 MIXED_BYTES = 100_000_000
 EVENTS = 8_000
-ROUNDS = 4
+ROUNDS = 3
 APPLICATIONS = 8
-EVENTS_ON_SPARK = 9_000
+EVENTS_ON_SPARK = 8_000
 ROUNDS_ON_SPARK = 3
 SCALING = 0.8
 """Of what the second core is worth: the driver, which plans the job, shares it."""

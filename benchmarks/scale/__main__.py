@@ -22,7 +22,7 @@ from .table import Samples, details, rows
 SIZES = (10, 100, 1_000, 10_000)
 EVENTS_A_ROUND = 10_000
 WARM_UP_BATCHES = 5
-ROUNDS = {10: 20, 100: 20, 1_000: 9, 10_000: 1}
+ROUNDS = {10: 20, 100: 20, 1_000: 7, 10_000: 1}
 
 
 def main() -> int:
