@@ -23,11 +23,12 @@ POLL_SECONDS = 0.1
 
 
 class ThreadedServer(TCPServer):
-    """Calls ``exchange`` for each connection; every wait in here is bounded."""
+    """Calls ``exchange`` for each connection; every wait is bounded, or ends with ``wake``."""
 
     allow_reuse_address = True
     request_queue_size = 64
     timeout = 0.0
+    """``handle_request`` is called when somebody is there, or nobody is waited for any more."""
 
     def __init__(
         self,

@@ -19,11 +19,13 @@ from ..finding import Finding, Severity, State
 NAME = "OffsetRewound"
 MIN_BATCHES = 2
 MIN_LOOKS = 2
+_rewound = attrgetter("rewound")
 
 
 def check(case: Case) -> Finding | None:
     """Fire when a partition, or the source, has ended before where the query was for the window."""
     query = case.query
+    # Nearly every query has neither, and is asked four times a second.
     if not case.is_running or not (query.shortfalls or any(map(_rewound, query.trends.sources))):
         return None
     told = [*_went_back(case), *_ends_before(case)]
@@ -39,9 +41,6 @@ def check(case: Case) -> Finding | None:
         summary=f"Streaming query {case.label} went back: {reason}",
         evidence=evidence(case),
     )
-
-
-_rewound = attrgetter("rewound")
 
 
 def _went_back(case: Case) -> Iterator[str]:
