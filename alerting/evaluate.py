@@ -16,6 +16,7 @@ from .rules import (
     ORDER,
     commit_stalled,
     data_loss_risk,
+    driver_gone,
     listener_deaf,
     monitor_blind,
     query_failed,
@@ -34,7 +35,8 @@ IDLE_AFTER_SECONDS = 10.0
 class Verdict(msgspec.Struct, frozen=True, gc=False):
     """The state of one query, why, its stall window in seconds, and what else it is allowed.
 
-    An ``ignored`` query has a state, but nobody is told of it and nothing depends on it.
+    An ``ignored`` query has a state, but it raises no alert here and nothing depends on it:
+    the settings say so, or another process that watches the same JVM reports it.
     """
 
     state: State
@@ -75,7 +77,7 @@ def _of_witnesses(
 ) -> list[Finding]:
     """What is wrong with the witnesses, unless a page tells of the silent JVM already."""
     told = {finding.cause for finding in findings}
-    rules = [listener_deaf.check]
+    rules = [driver_gone.check, listener_deaf.check]
     if commit_stalled.SHARED_SILENCE not in told:
         rules.append(monitor_blind.check)
     found = (rule(snapshot, now, policy) for rule in rules)
@@ -104,12 +106,13 @@ def case_of(label: str, query: Query, snapshot: Snapshot, now: float, policy: Po
 
 def _judge(case: Case) -> tuple[list[Finding], Verdict]:
     limits = case.limits
-    worst = None if limits.ignore else _worst(case)
+    ignored = limits.ignore or not case.snapshot.ownership.covers(case.query.session)
+    worst = None if ignored else _worst(case)
     verdict = Verdict(
         state=worst.state if worst is not None else _calm_state(case),
         reason=worst.reason if worst is not None else "",
         window_seconds=case.window.seconds,
-        ignored=limits.ignore,
+        ignored=ignored,
         lag_allowed_offsets=limits.lag_allowed_offsets,
         restart_budget=limits.restart_budget,
     )

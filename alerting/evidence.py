@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..listener.job_counts import JobCounts
 from ..listener.probing import Work
 from ..listener.query import Query
 from .case import Case
@@ -107,13 +108,31 @@ def _work(work: Work | None) -> dict[str, str]:
     if work is None:
         return {}
     return {
-        "tasks": f"{work.tasks_completed} completed, {work.tasks_active} running ({_jobs(work)})",
+        "tasks": f"{_tasks(work.own, work)} ({_jobs(work)})",
+        "other_jobs": _other_jobs(work),
         "python_line": work.python_line,
         "stream_thread": "\n".join(work.jvm_stack),
     }
 
 
 def _jobs(work: Work) -> str:
-    if not work.jobs_known:
+    own = work.own
+    if not own.jobs_started:
         return "no Spark job"
-    return f"jobs: {work.jobs_known} known, newest {work.newest_job}"
+    if work.counted:
+        return f"jobs: {own.jobs_started} started so far, {own.jobs_active} active"
+    return f"jobs: {own.jobs_active} active, newest {own.jobs_started - 1}"
+
+
+def _other_jobs(work: Work) -> str:
+    """Jobs that may be the query's: nothing says whose they are."""
+    unowned = work.unowned
+    if work.own.jobs_active or not unowned.jobs_started:
+        return ""
+    return f"{unowned.jobs_active} active that name no query, tasks: {_tasks(unowned, work)}"
+
+
+def _tasks(counts: JobCounts, work: Work) -> str:
+    """Counted ones are of all batches, others of the jobs that are active."""
+    since = " so far" if work.counted else ""
+    return f"{counts.tasks_completed} completed{since}, {counts.tasks_active} running"

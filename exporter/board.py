@@ -27,7 +27,14 @@ STATES = (
 )
 """Every state a query can be in, worst first."""
 
-DROP_REASONS = ("mailbox_full", "undecodable")
+DROP_REASONS = (
+    "progress_queue_full",
+    "lifecycle_queue_full",
+    "progress_mailbox_full",
+    "lifecycle_mailbox_full",
+    "undecodable",
+    "forged",
+)
 DELIVERY_OUTCOMES = ("delivered", "transient", "config_fault", "poison", "gone", "failed")
 LOSS_REASONS = ("evicted", "expired", "obsolete", "poison", "gone")
 

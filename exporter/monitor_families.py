@@ -47,13 +47,13 @@ COUNTS = (
     Count(
         "querypulse_mailbox_depth",
         (),
-        "Events heard and not read yet.",
+        "Events received and not read yet.",
         lambda monitor: {(): monitor.mailbox_depth},
     ),
     Count(
         "querypulse_events_total",
         ("event",),
-        "Events heard.",
+        "Events received.",
         lambda monitor: _known([kind.value for kind in EventKind], monitor.events),
     ),
     Count(

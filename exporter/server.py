@@ -72,15 +72,16 @@ class HttpServer:
         self._loop = Loop("http", self._server.step, self._guard)
         self._loop.start()
 
-    def close(self, timeout: float = 1.0) -> None:
-        """Tell those who wait at ``/watch``, then stop listening; called again, does nothing.
+    def close(self, timeout: float = 1.0, *, announce: bool = True) -> None:
+        """Stop listening; called again, does nothing.
 
-        Takes up to 0.8 s where somebody watches.
+        Those who wait at ``/watch`` first learn of it, unless it is a crash that ends us
+        (``announce``). Takes up to 0.8 s where somebody watches.
         """
         server, self._server = self._server, None
         if server is None or self._loop is None:
             return
-        heard = self._farewell.say(timeout)
+        heard = announce and self._farewell.say(timeout)
         self._loop.stop()
         server.wake()
         self._loop.join(timeout)

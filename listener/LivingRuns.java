@@ -1,80 +1,162 @@
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Tells in one answer what all living runs of a Spark application do; living_runs.py reads it.
+ * Describes in one answer what all living runs of a Spark application do; living_runs.py reads it.
  *
- * <p>Janino, the compiler that Spark brings for its generated code, compiles this in the driver.
- * Methods are called by name: their classes moved between Spark's versions.
+ * <p>Janino, the compiler that Spark brings for its generated code, compiles this in the driver, so
+ * it keeps to Java 8 without lambdas and type parameters. Methods are called by name: their classes
+ * moved between Spark's versions.
  */
 public class LivingRuns {
   private static final String FIELD = "\u001f";
   private static final String RUN = "\u001e";
 
-  private Map told = new HashMap();
+  private final Map methods = new HashMap();
+  private Map known = new HashMap();
 
   /**
-   * For each run its ids, whether it is active, its batch's id, its status, and what is new.
+   * For each run its ids, whether it is active, its status, its batch's id, and what is new; at
+   * the end whether the SparkContext is stopped.
+   *
+   * <p>A run that throws is described by its ids and the exception's class.
    *
    * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
    * @param batchHolder the method of a StreamExecution whose result knows the batch's id, or an
    *     empty text where it does so itself
    */
-  public String tell(Map executions, String batchHolder) throws Exception {
+  public String tell(Map executions, String batchHolder, Object context) throws Exception {
     StringBuilder answer = new StringBuilder();
-    Map telling = new HashMap();
-    for (Object execution : executions.values()) {
-      Object runId = call(execution, "runId");
-      Told before = (Told) told.get(runId);
-      Told now = look(execution, batchHolder, before == null ? new Told() : before);
-      telling.put(runId, now);
-      answer.append(call(execution, "id")).append(FIELD).append(runId);
-      answer.append(FIELD).append(call(execution, "isActive"));
-      answer.append(FIELD).append(call(call(execution, "status"), "json"));
-      answer.append(FIELD).append(now.batchId).append(FIELD).append(now.offsets);
-      answer.append(FIELD).append(now.idle).append(RUN);
+    Map before = known;
+    known = new HashMap();
+    for (Object each : executions.entrySet()) {
+      Map.Entry entry = (Map.Entry) each;
+      answer.append(entry.getKey()).append(FIELD);
+      describe(entry.getValue(), batchHolder, before, answer);
+      answer.append(RUN);
     }
-    told = telling;
-    return answer.toString();
+    return answer.append(call(context, "isStopped")).append(RUN).toString();
   }
 
-  /** Offsets are told once for each batch, and once each progress of a trigger without one. */
-  private Told look(Object execution, String batchHolder, Told before) throws Exception {
-    Told now = new Told();
+  private void describe(Object execution, String batchHolder, Map before, StringBuilder answer) {
+    Object runId = "";
+    int length = answer.length();
+    try {
+      runId = call(execution, "runId");
+      Run now = read(execution, batchHolder, (Run) before.get(runId));
+      answer.append(runId).append(FIELD);
+      now.describe(answer);
+      known.put(runId, now);
+    } catch (Throwable error) {
+      answer.setLength(length);
+      answer.append(runId).append(FIELD).append(causeOf(error).getClass().getName());
+    }
+  }
+
+  /** Offsets are given once for each batch, and once each progress of a trigger without one. */
+  private Run read(Object execution, String batchHolder, Run before) throws Exception {
+    Run now = new Run();
+    now.active = call(execution, "isActive");
+    Object status = call(execution, "status");
+    now.message = clean(call(status, "message"));
+    now.hasData = call(status, "isDataAvailable");
+    now.triggered = call(status, "isTriggerActive");
+    now.session = before == null ? sessionOf(execution) : before.session;
     // Continuous must not be asked for its batch; its offsets are those of its last epoch.
     boolean counts = !execution.getClass().getSimpleName().startsWith("Continuous");
     if (counts) {
       now.batchId = batchId(execution, batchHolder);
     }
-    if (!counts || !now.batchId.equals(before.batchId)) {
-      now.offsets = String.valueOf(call(execution, "committedOffsets"));
+    if (!counts || before == null || !now.batchId.equals(before.batchId)) {
+      now.offsets = clean(call(execution, "committedOffsets"));
     }
     now.progress = call(execution, "lastProgress");
-    if (now.progress != null && now.progress != before.progress && !hasBatch(now.progress)) {
-      now.idle = String.valueOf(call(now.progress, "json"));
+    boolean isNew = before == null || now.progress != before.progress;
+    if (now.progress != null && isNew && !hasBatch(now.progress)) {
+      now.idle = clean(call(now.progress, "json"));
     }
     return now;
   }
 
-  private static String batchId(Object execution, String holder) throws Exception {
+  private String batchId(Object execution, String holder) throws Exception {
     Object id = holder.isEmpty()
         ? call(execution, "currentBatchId")
         : call(call(execution, holder), "batchId");
     return String.valueOf(id);
   }
 
-  private static boolean hasBatch(Object progress) throws Exception {
+  private boolean hasBatch(Object progress) throws Exception {
     return ((Map) call(progress, "durationMs")).containsKey("addBatch");
   }
 
-  private static Object call(Object on, String method) throws Exception {
-    return on.getClass().getMethod(method, new Class[0]).invoke(on, new Object[0]);
+  /** The identity hash of the session that its batches run in; empty where that is not told. */
+  private String sessionOf(Object execution) {
+    try {
+      return String.valueOf(System.identityHashCode(call(execution, "sparkSessionForStream")));
+    } catch (Exception error) {
+      return "";
+    }
   }
 
-  private static class Told {
+  private Object call(Object on, String name) throws Exception {
+    return method(on.getClass(), name).invoke(on, new Object[0]);
+  }
+
+  private Method method(Class type, String name) throws Exception {
+    Map ofType = (Map) methods.get(type);
+    if (ofType == null) {
+      ofType = new HashMap();
+      methods.put(type, ofType);
+    }
+    Method method = (Method) ofType.get(name);
+    if (method == null) {
+      method = find(type, name);
+      method.setAccessible(true);
+      ofType.put(name, method);
+    }
+    return method;
+  }
+
+  /** Spark 3.5 keeps some private that Spark 4 does not. */
+  private static Method find(Class type, String name) throws Exception {
+    for (Class owner = type; owner != null; owner = owner.getSuperclass()) {
+      Method[] declared = owner.getDeclaredMethods();
+      for (int i = 0; i < declared.length; i++) {
+        if (declared[i].getName().equals(name) && declared[i].getParameterTypes().length == 0) {
+          return owner.getDeclaredMethod(name, new Class[0]);
+        }
+      }
+    }
+    return type.getMethod(name, new Class[0]);
+  }
+
+  private static String clean(Object text) {
+    return String.valueOf(text).replace(FIELD, " ").replace(RUN, " ");
+  }
+
+  private static Throwable causeOf(Throwable error) {
+    boolean wraps = error instanceof InvocationTargetException && error.getCause() != null;
+    return wraps ? error.getCause() : error;
+  }
+
+  private static class Run {
+    Object active;
+    String message;
+    Object hasData;
+    Object triggered;
     String batchId = "";
+    String session = "";
     String offsets = "";
     String idle = "";
     Object progress;
+
+    void describe(StringBuilder answer) {
+      answer.append(active).append(FIELD).append(message).append(FIELD).append(hasData);
+      answer.append(FIELD).append(triggered).append(FIELD).append(batchId);
+      answer.append(FIELD).append(session).append(FIELD).append(offsets);
+      answer.append(FIELD).append(idle);
+    }
   }
 }

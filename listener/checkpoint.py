@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from .commit_log import LoggedBatches
-from .probing import ProbedRun
 from .redaction import redact
 
 OFFSETS = "offsets"
@@ -84,17 +83,6 @@ class CheckpointLogs:
 
     def _list(self, log: str) -> int | None:
         return max(self._checkpoint.ids(log), default=None)
-
-
-def needs_its_log(run: ProbedRun) -> bool:
-    """Whether events and probe leave open how far a run has come.
-
-    Continuous emits neither events nor batches, async progress tracking tells of commits
-    before they are written, and a run busy for long (looked at closely) may be beyond telling.
-    """
-    facts = run.facts
-    untold = facts.trigger.is_continuous or facts.async_progress
-    return run.active and bool(facts.checkpoint) and (untold or run.work is not None)
 
 
 def ids_in(listing: str, log: str) -> list[int]:

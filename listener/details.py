@@ -6,8 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JNetworkError
 
+from .jvm import NETWORK_ERRORS
 from .redaction import redact
 
 log = logging.getLogger("querypulse")
@@ -22,21 +23,33 @@ class Details:
         self.missing: set[str] = set()
 
     def ask(self, name: str, call: Callable[[], T], default: T) -> T:
-        """Ask for one detail.
+        """Ask for one detail; whatever the call raises costs this detail only.
 
         Raises:
-            Py4JNetworkError: it is not the detail that is missing but the JVM.
+            Py4JNetworkError, ConnectionError, EOFError: not the detail is missing but the JVM.
 
         """
         try:
             return call()
-        except Py4JNetworkError:
-            raise
-        except Py4JError as error:
-            if name not in self.missing:
-                self.missing.add(name)
-                log.warning("querypulse: Spark does not tell %s: %s", name, _first_lines(error))
+        except Exception as error:
+            if is_connection_lost(error):
+                raise
+            self.miss(name, _first_lines(error) or type(error).__name__)
             return default
+
+    def miss(self, name: str, reason: str) -> None:
+        """Take note of a detail that is not to be had."""
+        if name not in self.missing:
+            self.missing.add(name)
+            log.warning("querypulse: Spark does not tell %s: %s", name, reason)
+
+
+def is_connection_lost(error: Exception) -> bool:
+    """Whether the JVM does not answer at all; else it, or PySpark, made something of one call."""
+    if isinstance(error, Py4JNetworkError) and isinstance(error.cause, UnicodeDecodeError):
+        # The answer came, and is no UTF-8.
+        return False
+    return isinstance(error, NETWORK_ERRORS)
 
 
 def _first_lines(error: Exception) -> str:

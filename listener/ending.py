@@ -76,7 +76,7 @@ def _outcome(
     query: Query, exception: str | None, error_class: str | None, context: Context
 ) -> tuple[Outcome, Failure | None]:
     if exception is None:
-        finite = query.facts is not None and query.facts.trigger.ends_by_itself
+        finite = query.trigger is not None and query.trigger.ends_by_itself
         return (Outcome.COMPLETED if finite else Outcome.STOPPED), None
     if context is not Context.RUNNING and died_of_stopped_context(exception):
         return Outcome.STOPPED, None

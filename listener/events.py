@@ -48,11 +48,17 @@ class Source(msgspec.Struct, frozen=True, gc=False):
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
-    """A run began: Spark waits in ``start()`` until every listener has seen this."""
+    """A run began: Spark waits in ``start()`` until every listener has seen this.
+
+    ``session`` and ``trigger`` (as Spark prints it) stand in no event of Spark's: they are
+    empty where nobody asked the run for them in time.
+    """
 
     query_id: str
     run_id: str
     name: str | None
+    session: str = ""
+    trigger: str = ""
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):

@@ -64,6 +64,8 @@ def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Qu
     )
     if isinstance(event, Progress):
         return _progress(query, event, at)
+    if isinstance(event, Started):
+        return replace(query, start=event)
     if isinstance(event, Idle):
         return _idle(query, _no_later_than_flight(query, at))
     if isinstance(event, Terminated):
@@ -231,5 +233,5 @@ def _in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     if before is None or before.batch_id != batch_id:
         return InFlight(since=at, moved_at=at, batch_id=batch_id)
     last_work = query.probed.work if query.probed is not None else None
-    moved = run.work is not None and last_work is not None and run.work.mark > last_work.mark
+    moved = run.work is not None and last_work is not None and run.work.moved_since(last_work)
     return replace(before, moved_at=at) if moved else before

@@ -1,19 +1,20 @@
-"""The first witness: a ``StreamingQueryListener`` that only appends.
+"""The way in: a ``StreamingQueryListener`` for ``spark.streams.addListener``.
 
-Stock PySpark turns every event into Python objects on Spark's own thread, hundreds of
-Py4J commands each. ``HealthListener`` hands Spark its own JVM proxy instead (PySpark's
-private ``_jlistener``), keeps the event's handle and returns; another thread asks the
-handle for its JSON. Where that is not to be had, PySpark's own path serves.
+Events normally reach us inside the JVM (``event_paths``), and what Spark is given here only
+says which sessions are ours. Where this driver lets no class of ours in, this listener
+receives the events itself: Spark's threads call it through Py4J's proxy, it keeps the event's
+handle and returns, and another thread asks the handle for its JSON.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
+from py4j.java_gateway import JavaObject, java_import
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -25,57 +26,84 @@ from pyspark.sql.streaming.listener import (
 from .events import EventKind
 from .guard import Guard
 from .mailbox import Mailbox
+from .received import Received
 
-_WRAPPER = "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper"
-_INTERFACE = "org.apache.spark.sql.streaming.PythonStreamingQueryListener"
-
-
-class Heard(NamedTuple):
-    """One event as it arrived: a JVM handle with ``json()``, or JSON text already."""
-
-    kind: EventKind
-    payload: Any
-    at: float
+PROXY = "python_proxy"
+CALLBACKS = "python_callbacks"
+_PACKAGE = "org.apache.spark.sql.streaming."
+_WRAPPER = _PACKAGE + "PythonStreamingQueryListenerWrapper"
+_INTERFACE = _PACKAGE + "PythonStreamingQueryListener"
 
 
 class HealthListener(StreamingQueryListener):
-    """Hears every query of the sessions it is added to; give it to ``addListener``."""
+    """Give it to ``addListener`` of any number of sessions.
 
-    def __init__(self, mailbox: Mailbox[Any], guard: Guard, on_wired: Callable[[], None]) -> None:
-        self.path = "not wired"
-        """How events reach us: ``raw`` (handles), ``stock`` (PySpark's objects)."""
+    ``start`` begins to watch where nothing watches yet, and returns the JVM listener for
+    PySpark to add or to remove; it raises what the user must know. ``start_later`` does so
+    elsewhere, for a PySpark that asks for no JVM listener and calls back at once.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        capacity: int,
+        start: Callable[[], Any],
+        start_later: Callable[[], None],
+    ) -> None:
+        self.mailbox: Mailbox[Received] = Mailbox(capacity)
+        """What Spark's threads hand over where they call Python."""
         self.wirings = 0
         """How often PySpark asked for the JVM listener: to add it, or to remove it."""
-        self.wrapper: Any = None
-        """The JVM listener, None before the first wiring and on Spark Connect."""
+        self.refused: Counter[str] = Counter()
+        """What came through the proxy and is no event of the JVM, by reason."""
         self.callback_seconds: deque[float] = deque(maxlen=4096)
-        self._mailbox = mailbox
         self._guard = guard
-        self._on_wired = on_wired
+        self._start = start
+        self._start_later = start_later
+        self._takes_callbacks = False
+        self._called = False
+
+    def proxy(self) -> tuple[str, Any]:
+        """The JVM listener around a Python object, by the better of two ways, and its name.
+
+        Raises:
+            Py4JError: this driver has neither.
+
+        """
+        made: list[Any] = []
+        if self._guard.attempt("python_proxy", lambda: made.append(self._raw_proxy())):
+            return PROXY, made[0]
+        self._takes_callbacks = True
+        _import_streaming()
+        return CALLBACKS, super()._jlistener
 
     def submit(self, kind: EventKind, payload: Any) -> None:
         """Hand over one event. On Spark's thread: no lock, no wait, no Py4J command."""
         at = time.monotonic()
-        self._mailbox.put(Heard(kind, payload, at), lifecycle=kind.is_lifecycle)
+        self.mailbox.put(Received(kind, payload, at), lifecycle=kind.is_lifecycle)
         self.callback_seconds.append(time.monotonic() - at)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """Stock path: called by Spark while ``start()`` waits."""
+        """PySpark's own path: called by Spark while ``start()`` waits."""
         self._submit_text(
             EventKind.STARTED,
             lambda: {"id": str(event.id), "runId": str(event.runId), "name": event.name},
         )
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """Stock path: called by Spark after each batch."""
+        """PySpark's own path: called by Spark after each batch."""
         self._submit_text(EventKind.PROGRESS, lambda: {"progress": json.loads(event.progress.json)})
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Stock path: called by Spark when a query finds nothing to do."""
-        self._submit_text(EventKind.IDLE, lambda: {"id": str(event.id), "runId": str(event.runId)})
+        """PySpark's own path: called by Spark when a query finds nothing to do."""
+        self._submit_text(
+            EventKind.IDLE,
+            lambda: {"id": str(event.id), "runId": str(event.runId), "timestamp": event.timestamp},
+        )
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Stock path: called by Spark after a query has ended."""
+        """PySpark's own path: called by Spark after a query has ended."""
         self._submit_text(
             EventKind.TERMINATED,
             lambda: {
@@ -90,30 +118,34 @@ class HealthListener(StreamingQueryListener):
     def _jlistener(self) -> Any:
         """What PySpark gives the JVM; always the same object, as removing it needs."""
         self.wirings += 1
-        if self.wrapper is None and not self._guard.attempt("raw_listener", self._wire_raw):
-            self.wrapper = super()._jlistener
-            self.path = "stock"
-        self._on_wired()
-        return self.wrapper
+        return self._start()
 
-    def _wire_raw(self) -> None:
+    def _raw_proxy(self) -> Any:
         from pyspark import SparkContext
 
         wrapper_class = getattr(SparkContext._jvm, _WRAPPER)  # noqa: SLF001 - no public way
-        self.wrapper = wrapper_class(_RawProxy(self))
-        self.path = "raw"
+        return wrapper_class(_RawProxy(self))
 
-    def _submit_text(self, kind: EventKind, fields: Any) -> None:
-        if self.wrapper is None:
-            self.path = "stock"
-        self._guard.attempt("stock_listener", lambda: self.submit(kind, json.dumps(fields())))
+    def _submit_text(self, kind: EventKind, fields: Callable[[], object]) -> None:
+        if self._takes_callbacks:
+            self._guard.attempt(CALLBACKS, lambda: self.submit(kind, json.dumps(fields())))
+        elif not self._called:
+            self._called = True
+            self._start_later()
+
+
+def _import_streaming() -> None:
+    """Do what PySpark's ``addListener`` does before it asks for the listener."""
+    from pyspark import SparkContext
+
+    java_import(SparkContext._jvm, _PACKAGE + "*")  # noqa: SLF001 - no public way
 
 
 class _RawProxy:
     """Implements Spark's ``PythonStreamingQueryListener`` without touching the events."""
 
     def __init__(self, listener: HealthListener) -> None:
-        self._submit = listener.submit
+        self._listener = listener
 
     def onQueryStarted(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         self._submit(EventKind.STARTED, jevent)
@@ -126,6 +158,13 @@ class _RawProxy:
 
     def onQueryTerminated(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         self._submit(EventKind.TERMINATED, jevent)
+
+    def _submit(self, kind: EventKind, jevent: Any) -> None:
+        # Py4J's callback port asks for no token: any local process can send a text here.
+        if isinstance(jevent, JavaObject):
+            self._listener.submit(kind, jevent)
+        else:
+            self._listener.refused["forged"] += 1
 
     class Java:
         """Py4J's way to say which Java interface a Python object implements."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 FIELD = "\x1f"
 RUN = "\x1e"
 
 
-class Status(msgspec.Struct, frozen=True, rename="camel"):
+class Status(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """``StreamingQueryStatus``."""
 
     message: str
@@ -16,30 +18,51 @@ class Status(msgspec.Struct, frozen=True, rename="camel"):
     is_trigger_active: bool
 
 
-class LivingRun(msgspec.Struct, frozen=True):
+class LivingRun(msgspec.Struct, frozen=True, gc=False):
     """One run at one moment.
 
-    ``batch_id`` is the batch in flight, or the next one; None under Continuous. ``offsets``, as
-    Spark prints them, and ``idle_progress``, the newest one without a batch as JSON, are empty
-    where they are as they were.
+    ``batch_id`` is the batch in flight, or the next one; None under Continuous. ``session`` is
+    the identity hash of the session that its batches run in, None where that is unknown.
+    ``offsets``, as Spark prints them, and ``idle_progress``, the newest one without a batch as
+    JSON, are empty where they are as they were.
     """
 
     run_id: str
     active: bool
     status: Status
     batch_id: int | None
+    session: int | None = None
     offsets: str = ""
     idle_progress: str = ""
 
 
-def parse_living_runs(text: str) -> dict[str, LivingRun]:
-    """Read the answer; the runs by their query's id.
+class UnreadRun(msgspec.Struct, frozen=True, gc=False):
+    """A run that must be asked by itself; ``run_id`` is empty where it is unknown."""
+
+    run_id: str = ""
+    reason: str = ""
+    """What went wrong; empty where the run was not asked yet."""
+
+
+class LivingRuns(msgspec.Struct, frozen=True):
+    """All living runs by their query's id.
+
+    ``context_stopped`` is None where nobody asked whether the SparkContext is.
+    """
+
+    runs: Mapping[str, LivingRun | UnreadRun]
+    context_stopped: bool | None = None
+
+
+def parse_living_runs(text: str) -> LivingRuns:
+    """Read the answer; a run whose line is no such line must be asked by itself.
 
     Raises:
-        ValueError: it is no such answer.
+        ValueError: there are lines that name no run, or the last is missing.
 
     """
-    return dict(_parsed(line.split(FIELD)) for line in text.split(RUN)[:-1])
+    *lines, stopped, _ = text.split(RUN)
+    return LivingRuns(dict(_parsed(line.split(FIELD)) for line in lines), _flag(stopped))
 
 
 def parse_status(text: str) -> Status:
@@ -52,13 +75,28 @@ def parse_status(text: str) -> Status:
     return msgspec.json.decode(text, type=Status)
 
 
-def _parsed(fields: list[str]) -> tuple[str, LivingRun]:
-    query_id, run_id, active, status, batch_id, offsets, idle_progress = fields
-    return query_id, LivingRun(
+def _parsed(fields: list[str]) -> tuple[str, LivingRun | UnreadRun]:
+    query_id, run_id, *rest = fields
+    try:
+        return query_id, _described(run_id, rest)
+    except ValueError as error:
+        return query_id, UnreadRun(run_id, rest[0] if len(rest) == 1 else str(error))
+
+
+def _described(run_id: str, fields: list[str]) -> LivingRun:
+    active, message, has_data, triggered, batch_id, session, offsets, idle_progress = fields
+    return LivingRun(
         run_id=run_id,
-        active=active == "true",
-        status=parse_status(status),
+        active=_flag(active),
+        status=Status(message, _flag(has_data), _flag(triggered)),
         batch_id=int(batch_id) if batch_id else None,
+        session=int(session) if session else None,
         offsets=offsets,
         idle_progress=idle_progress,
     )
+
+
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"neither true nor false: {text!r}")
+    return text == "true"

@@ -1,32 +1,44 @@
-"""The third witness: reads the logs of the checkpoints that need it, in its own thread's steps.
+"""The commit log as a signal: reads the logs that decide something, in a thread of its own.
 
-Storage may hang for minutes, so nobody waits for this thread; who reads ``latest`` sees its age.
+Storage may hang for minutes, so nobody waits for this thread; readers of ``latest`` see its age.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 
-from .checkpoint import Checkpoint, CheckpointLogs, StorageError, needs_its_log
+from .checkpoint import Checkpoint, CheckpointLogs, StorageError
 from .commit_log import LoggedBatches, LogReport
+from .log_choice import ChosenRun, LogChoice
 from .probing import ProbeReport, RunFacts
 
 log = logging.getLogger("querypulse")
 
 READ_EVERY_SECONDS = 1.0
 RETRY_SECONDS = 10.0
+MAX_REST_SECONDS = 15.0
+REST_SHARE = 0.1
+"""A log rests for this share of the time in which it has not grown."""
+STALL_FLOOR_SECONDS = 60.0
 
 OpenCheckpoint = Callable[[str, str], Checkpoint]
 """Opens a place for the query of an id; may raise StorageError."""
 
 
 class LogReader:
-    """Reads every ``interval_seconds``; every report is complete, so the newest wins.
+    """Reads the logs that are due, every ``interval_seconds``; a report names no others.
 
-    A storage that refuses is named in the report and asked again after ``RETRY_SECONDS``,
+    A log that grows is due each time. A log that does not grow rests for a tenth of that time,
+    so that a commit is seen at most that late, and a query that hangs for hours costs little.
+    It rests for ``MAX_REST_SECONDS`` at most, and for a quarter of ``stall_floor_seconds``, the
+    shortest stall window of any query, so that it never counts as unread. The rest ends early
+    when the run comes to its next batch.
+
+    A storage that refuses is named in every report and read again after ``RETRY_SECONDS``,
     so that its timeouts do not use up the time of the others.
     """
 
@@ -36,6 +48,7 @@ class LogReader:
         latest_probe: Callable[[], ProbeReport | None],
         on_report: Callable[[], None],
         *,
+        stall_floor_seconds: float = STALL_FLOOR_SECONDS,
         interval_seconds: float = READ_EVERY_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -43,13 +56,16 @@ class LogReader:
         self._open = open_checkpoint
         self._latest_probe = latest_probe
         self._on_report = on_report
+        # Two steps early: one sees the batch late, one reads its log late.
+        self._choice = LogChoice(stall_floor_seconds / 2 - 2 * interval_seconds)
+        self._longest_rest = min(MAX_REST_SECONDS, stall_floor_seconds / 4)
         self._interval = interval_seconds
         self._clock = clock
         self._runs: dict[str, _Run] = {}
         self._poked = threading.Event()
 
     def step(self) -> None:
-        """Read once, then rest until the next reading is due."""
+        """Read what is due, then rest until the next step."""
         try:
             self.latest = self._read()
             self._on_report()
@@ -58,57 +74,76 @@ class LogReader:
             self._poked.clear()
 
     def poke(self) -> None:
-        """Read again as soon as possible."""
+        """Take the next step as soon as possible."""
         self._poked.set()
 
     def _read(self) -> LogReport:
         at = self._clock()
-        self._choose()
         logs, unreadable = {}, {}
-        for run_id, run in self._runs.items():
-            logged = run.read(self._open, self._clock)
+        for run in self._follow(at):
+            logged = run.read(at, self._open, self._clock) if run.is_due(at) else None
             if logged is not None:
-                logs[run_id] = logged
-            else:
-                unreadable[run_id] = run.trouble
+                logs[run.facts.run_id] = logged
+            elif run.trouble:
+                unreadable[run.facts.run_id] = run.trouble
         return LogReport(at, logs, unreadable)
 
-    def _choose(self) -> None:
-        """Keep what is known of the runs to be read now, and nothing else."""
+    def _follow(self, at: float) -> list[_Run]:
+        """Keep what is known of the runs chosen now, and nothing else."""
         probe = self._latest_probe()
-        chosen = [run.facts for run in probe.runs if needs_its_log(run)] if probe else []
-        self._runs = {facts.run_id: self._runs.get(facts.run_id) or _Run(facts) for facts in chosen}
+        chosen = self._choice.choose(probe.runs if probe is not None else (), at)
+        self._runs = {one.facts.run_id: self._run(one) for one in chosen}
+        return list(self._runs.values())
+
+    def _run(self, chosen: ChosenRun) -> _Run:
+        run = self._runs.get(chosen.facts.run_id) or _Run(chosen.facts, self._longest_rest)
+        run.since = chosen.since
+        return run
 
 
 class _Run:
-    """The logs of one run, and what is wrong with them."""
+    """The logs of one run, when they are due, and what is wrong with them."""
 
-    def __init__(self, facts: RunFacts) -> None:
+    since = 0.0
+
+    def __init__(self, facts: RunFacts, longest_rest: float) -> None:
+        self.facts = facts
         self.trouble = ""
-        self._facts = facts
+        self._longest_rest = longest_rest
         self._logs: CheckpointLogs | None = None
+        self._seen: LoggedBatches | None = None
+        self._read_at = -math.inf
+        self._grown_at = -math.inf
         self._retry_at: float | None = None
 
+    def is_due(self, at: float) -> bool:
+        """Whether to read in the round that begins at ``at``."""
+        if self._retry_at is not None:
+            return at >= self._retry_at
+        quiet = at - max(self.since, self._grown_at)
+        return at - self._read_at >= min(self._longest_rest, REST_SHARE * quiet)
+
     def read(
-        self, open_checkpoint: OpenCheckpoint, clock: Callable[[], float]
+        self, at: float, open_checkpoint: OpenCheckpoint, clock: Callable[[], float]
     ) -> LoggedBatches | None:
-        """None while the storage refuses; ``trouble`` tells why."""
-        if self._retry_at is not None and clock() < self._retry_at:
-            return None
+        """None when the storage refuses; ``trouble`` says why."""
         try:
             if self._logs is None:
-                checkpoint = open_checkpoint(self._facts.checkpoint, self._facts.query_id)
-                self._logs = CheckpointLogs(checkpoint, gaps=self._facts.async_progress)
+                checkpoint = open_checkpoint(self.facts.checkpoint, self.facts.query_id)
+                self._logs = CheckpointLogs(checkpoint, gaps=self.facts.async_progress)
             logged = self._logs.read(clock())
         except StorageError as error:
             self._note_trouble(str(error))
             self._retry_at = clock() + RETRY_SECONDS
             return None
+        if self._seen not in (None, logged):
+            self._grown_at = at
+        self._seen, self._read_at = logged, at
         self.trouble, self._retry_at = "", None
         return logged
 
     def _note_trouble(self, reason: str) -> None:
         if not self.trouble:
-            name = self._facts.name or self._facts.query_id
+            name = self.facts.name or self.facts.query_id
             log.warning("querypulse: cannot read the checkpoint of %s: %s", name, reason)
         self.trouble = reason

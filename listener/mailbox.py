@@ -3,37 +3,48 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
+LIFECYCLE_CAPACITY = 10_000
+
 
 class Mailbox(Generic[T]):
-    """Two lanes: births and deaths are never dropped, progress is bounded.
+    """Two bounded lanes in one order: progress is dropped first, starts and ends last.
 
     ``put`` takes no lock and never waits, so Spark's own threads may call it. Progress does
     not wake the taker, who comes soon enough by itself: awake, it would compete for the GIL
-    with the very callback that has to answer Spark (a third of its cost, see docs/benchmarks.md).
+    with the very callback that has to answer Spark.
     """
 
-    def __init__(self, progress_capacity: int) -> None:
+    def __init__(
+        self, progress_capacity: int, lifecycle_capacity: int = LIFECYCLE_CAPACITY
+    ) -> None:
         self.progress_capacity = progress_capacity
-        self.dropped = 0
-        self._lifecycle: deque[T] = deque()
-        self._progress: deque[T] = deque()
+        self.lifecycle_capacity = lifecycle_capacity
+        self.dropped_progress = 0
+        self.dropped_lifecycle = 0
+        self._lifecycle: deque[tuple[int, T]] = deque()
+        self._progress: deque[tuple[int, T]] = deque()
+        self._numbers = count()
         self._wake: SimpleQueue[None] = SimpleQueue()
 
     def put(self, item: T, *, lifecycle: bool) -> bool:
-        """Hand over one item; False when the progress lane is full and it was dropped."""
+        """Hand over one item; False when its lane is full and it was dropped."""
         if lifecycle:
-            self._lifecycle.append(item)
+            if len(self._lifecycle) >= self.lifecycle_capacity:
+                self.dropped_lifecycle += 1
+                return False
+            self._lifecycle.append((next(self._numbers), item))
             self._wake.put(None)
-        elif len(self._progress) < self.progress_capacity:
-            self._progress.append(item)
-        else:
-            self.dropped += 1
+            return True
+        if len(self._progress) >= self.progress_capacity:
+            self.dropped_progress += 1
             return False
+        self._progress.append((next(self._numbers), item))
         return True
 
     def wake(self) -> None:
@@ -41,21 +52,42 @@ class Mailbox(Generic[T]):
         self._wake.put(None)
 
     def take(self, timeout: float) -> list[T]:
-        """All items waiting, births and deaths first; waits up to ``timeout`` seconds for these."""
+        """All items that wait, in the order they were put.
+
+        Waits up to ``timeout`` seconds for the first start, end or ``wake``.
+        """
         try:
             self._wake.get(timeout=timeout)
             while True:
                 self._wake.get_nowait()
         except Empty:
             pass
-        return _drain(self._lifecycle) + _drain(self._progress)
+        # Items of later numbers wait: one lane is drained after the other, and a producer as
+        # fast as the consumer must not hold it here.
+        end = next(self._numbers)
+        items = _drain(self._lifecycle, end) + _drain(self._progress, end)
+        return [item for _, item in sorted(items, key=_number)]
 
     @property
     def depth(self) -> int:
         """Items waiting now, in both lanes."""
         return len(self._lifecycle) + len(self._progress)
 
+    @property
+    def drops(self) -> dict[str, int]:
+        """Items lost since the start, by lane."""
+        return {
+            "progress_mailbox_full": self.dropped_progress,
+            "lifecycle_mailbox_full": self.dropped_lifecycle,
+        }
 
-def _drain(lane: deque[T]) -> list[T]:
-    # Only what is there now: a producer as fast as the consumer must not hold it here.
-    return [lane.popleft() for _ in range(len(lane))]
+
+def _drain(lane: deque[tuple[int, T]], end: int) -> list[tuple[int, T]]:
+    items = []
+    while lane and lane[0][0] < end:
+        items.append(lane.popleft())
+    return items
+
+
+def _number(numbered: tuple[int, object]) -> int:
+    return numbered[0]

@@ -8,6 +8,10 @@ from enum import Enum
 import msgspec
 
 from .events import Progress
+from .job_counts import JobCounts
+
+UNKNOWN_TRIGGER = "Unknown"
+"""The kind of a trigger that Spark refuses to name."""
 
 _TRIGGER = re.compile(r"(\w+?)(?:Trigger)?(?:\((\d+)\))?")
 _TRIGGER_NAMES = {"OneTime": "Once"}
@@ -23,6 +27,11 @@ class Trigger(msgspec.Struct, frozen=True):
     def ends_by_itself(self) -> bool:
         """Whether a clean end is this trigger's nature (``once``, ``availableNow``)."""
         return self.kind in ("Once", "AvailableNow")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether Spark named it: of an unknown one nobody knows whether it should end."""
+        return self.kind != UNKNOWN_TRIGGER
 
     @property
     def is_continuous(self) -> bool:
@@ -66,28 +75,44 @@ class RunFacts(msgspec.Struct, frozen=True):
     (``asyncProgressTrackingEnabled``)."""
     log_interval_seconds: float = 0.0
     """How rarely async progress tracking writes its logs."""
+    session: str = ""
+    """``sessionUUID`` of the session that started the query; empty where Spark refuses it."""
 
 
 class Work(msgspec.Struct, frozen=True):
-    """The Spark jobs of a run (its job group is its run id), and where its batch stands.
+    """The Spark jobs of a run that is busy for long, and the lines its threads are at.
 
-    ``jobs_known`` counts those Spark has not forgotten (``spark.ui.retainedJobs``), which says
-    nothing of work being done; ``newest_job`` is the highest id, -1 where there is none.
+    ``own`` are the jobs that name the query. ``unowned`` name no query: a thread pool in
+    ``foreachBatch`` starts such jobs, and so does any other code of the application.
     """
 
-    jobs_known: int = 0
-    newest_job: int = -1
-    tasks_completed: int = 0
-    tasks_active: int = 0
+    own: JobCounts = JobCounts()
+    unowned: JobCounts = JobCounts()
+    counted: bool = False
+    """Whether Spark's scheduler reported each job and task. Otherwise these are the jobs that the
+    status tracker still knows: ``jobs_started`` is one more than the highest job id, tasks are
+    those of active jobs, and both fall when Spark forgets old jobs."""
     jvm_stack: tuple[str, ...] = ()
     python_line: str = ""
     waits_for_log: bool = False
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
 
-    @property
-    def mark(self) -> tuple[int, int]:
-        """What grows when jobs begin and tasks finish; it falls when Spark forgets old ones."""
-        return self.newest_job, self.tasks_completed
+    def moved_since(self, before: Work) -> bool:
+        """Whether a job began or a task finished since ``before``.
+
+        Unowned jobs count only while no job of its own is active: one that hangs is not
+        excused by the work of others.
+        """
+        if self.counted != before.counted:
+            return False
+        if _mark(self.own) > _mark(before.own):
+            return True
+        return not self.own.jobs_active and _mark(self.unowned) > _mark(before.unowned)
+
+
+def _mark(counts: JobCounts) -> tuple[int, int]:
+    """What grows when jobs begin and tasks finish."""
+    return counts.jobs_started, counts.tasks_completed
 
 
 class ProbedRun(msgspec.Struct, frozen=True):
@@ -130,6 +155,8 @@ class Context(str, Enum):
     RUNNING = "running"
     STOPPED_BY_APPLICATION = "stopped_by_application"
     STOPPED = "stopped"
+    JVM_GONE = "jvm_gone"
+    """The process that ran Spark has ended, and all queries with it."""
 
 
 class ListenerHealth(msgspec.Struct, frozen=True):
@@ -137,9 +164,9 @@ class ListenerHealth(msgspec.Struct, frozen=True):
 
     registered: bool = False
     reregistrations: int = 0
-    dropped_events: int = 0
-    """What Spark's listener queue has dropped since its start, of whatever kind
-    (``queue.streams.numDroppedEvents``)."""
+    dropped_events: int | None = None
+    """What Spark's listener queue has dropped since Spark's start, of whatever kind
+    (``queue.querypulse.numDroppedEvents``); None where that is not known."""
 
 
 class ProbeReport(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ import re
 import sys
 import sysconfig
 from collections.abc import Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 _LIBRARIES = tuple(
@@ -32,6 +32,15 @@ def current_frames() -> dict[int, FrameType]:
         return sys._current_frames()  # noqa: SLF001 - the documented way
     finally:
         gc.enable()
+
+
+def is_running(code: CodeType) -> bool:
+    """Whether any thread is inside that code right now."""
+    return any(
+        frame.f_code is code
+        for innermost in current_frames().values()
+        for frame in _outwards(innermost)
+    )
 
 
 def foreach_batch_calls() -> Iterator[tuple[Any, str]]:

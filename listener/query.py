@@ -7,10 +7,10 @@ from enum import Enum
 import msgspec
 
 from .commit_log import LoggedBatches
-from .events import Progress
+from .events import Progress, Started
 from .failure import Failure
 from .offsets import behind
-from .probing import ProbedRun, RunFacts
+from .probing import ProbedRun, RunFacts, Trigger, parse_trigger
 from .sources.report import SourceLook
 from .sources.retention import SourceEdges
 from .sources.shortfall import Shortfalls
@@ -95,6 +95,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     run_id: str
     name: str | None
     started_at: float
+    start: Started | None = None
+    """The event of the present run's start, where it has arrived."""
     past_runs: tuple[str, ...] = ()
     unended_runs: tuple[str, ...] = ()
     """Those past runs whose end no witness has told yet: a new run's start overtakes it."""
@@ -178,6 +180,19 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return idle is not None and any(
             behind(source.end, source.latest) for source in idle.sources
         )
+
+    @property
+    def trigger(self) -> Trigger | None:
+        """The present run's trigger; None where nobody knows it."""
+        if self.facts is not None and self.facts.trigger.is_known:
+            return self.facts.trigger
+        return parse_trigger(self.start.trigger) if self.start and self.start.trigger else None
+
+    @property
+    def session(self) -> str:
+        """The ``sessionUUID`` of the session that started it; empty where nobody knows it."""
+        facts = self.facts.session if self.facts is not None else ""
+        return facts or (self.start.session if self.start is not None else "")
 
     @property
     def base_name(self) -> str:

@@ -1,24 +1,32 @@
-"""Turns what the listener heard into observations, away from Spark's threads.
+"""Turns received events into observations, away from Spark's threads.
 
-This thread may wait for the JVM; the worker, which judges, never does.
+This thread may wait for the JVM; the worker, which evaluates, never does.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import Counter
+import time
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from .decode import DecodeError, decode
-from .events import Event, EventKind, Terminated
+from .events import Event, Started, Terminated
 from .guard import Guard
-from .health_listener import Heard
+from .jvm import NETWORK_ERRORS
 from .mailbox import Mailbox
 from .probing import Context
+from .received import EventSource, Received
 
-TAKE_SECONDS = 0.1
+TAKE_SECONDS = 1.0
+RETRY_SECONDS = 0.5
+MAX_ANSWERS = 1000
+"""A marker follows no more than so many answers: one that is never empty must not hold it."""
+REMEMBERED = 1024
+"""So many events are known again when they come a second time."""
 
 
 class Arrived(msgspec.Struct, frozen=True):
@@ -30,7 +38,7 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 class Marker:
-    """Travels behind everything heard so far; ``passed`` is set where it ends up."""
+    """Travels behind everything received so far; ``passed`` is set where it ends up."""
 
     def __init__(self) -> None:
         self.passed = threading.Event()
@@ -48,46 +56,94 @@ Inbox = Mailbox[Item]
 
 
 class EventReader:
-    """One step: take what was heard, read it, decode it, pass it on."""
+    """One step: take what was received, read it, decode it, pass it on, each event once.
+
+    An event comes twice where the listener was added to a session twice. ``on_lost`` is called
+    when the JVM does not answer; ``on_started`` after a start, ``context`` at a death.
+    """
 
     def __init__(
         self,
-        heard: Mailbox[Heard | Marker],
+        source: EventSource,
         arrived: Inbox,
         guard: Guard,
         *,
         context: Callable[[], Context],
         on_started: Callable[[], None],
+        on_lost: Callable[[], None] = lambda: None,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self.dropped: Counter[str] = Counter()
-        self._heard = heard
+        self.source = source
         self._arrived = arrived
         self._guard = guard
         self._context = context
         self._on_started = on_started
+        self._on_lost = on_lost
+        self._pause = pause
+        self._markers: deque[Marker] = deque()
+        self._seen: OrderedDict[int, None] = OrderedDict()
+
+    @property
+    def drops(self) -> dict[str, int]:
+        """Events lost here and on the way to the worker, by reason."""
+        return {**self.dropped, **self._arrived.drops}
+
+    def mark(self, marker: Marker) -> None:
+        """Let ``marker`` follow everything received so far; ``wake_if_marked`` hastens it."""
+        self._markers.append(marker)
+
+    def wake_if_marked(self) -> None:
+        """End the wait for events where a marker waits; by a thread that may wait for the JVM."""
+        if self._markers:
+            self.source.wake()
 
     def step(self) -> None:
-        """Read what waits; a marker is passed on after everything that came with it."""
-        items = self._heard.take(TAKE_SECONDS)
-        for item in items:
-            if isinstance(item, Heard):
-                self._guard.attempt("reader", lambda heard=item: self._read(heard))  # type: ignore[misc]
-        for item in items:
-            if isinstance(item, Marker):
-                self._arrived.put(item, lifecycle=True)
-
-    def _read(self, heard: Heard) -> None:
-        text = heard.payload if isinstance(heard.payload, str) else heard.payload.json()
+        """Read what waits; markers are passed on after everything that came before them."""
+        marked = 0
         try:
-            event = decode(heard.kind, text)
+            self._read_all(self.source.take(TAKE_SECONDS))
+            marked = len(self._markers)
+            for _ in range(MAX_ANSWERS if marked else 0):
+                self._read_all(self.source.take(0))
+                if not self.source.depth:
+                    break
+        except NETWORK_ERRORS:
+            marked = len(self._markers)
+            self._on_lost()
+            self._pause(RETRY_SECONDS)
+        for _ in range(marked):
+            self._arrived.put(self._markers.popleft(), lifecycle=True)
+
+    def _read_all(self, received: list[Received]) -> None:
+        for one in received:
+            self._guard.attempt("reader", lambda one=one: self._read(one))  # type: ignore[misc]
+
+    def _read(self, received: Received) -> None:
+        payload = received.payload
+        text = payload if isinstance(payload, str) else payload.json()
+        try:
+            event = decode(received.kind, text)
         except DecodeError:
             self.dropped["undecodable"] += 1
             return
-        if heard.kind is EventKind.STARTED:
+        if self._is_known(text):
+            return
+        if isinstance(event, Started):
+            event = replace(event, session=received.session, trigger=received.trigger)
             self._on_started()
-        arrived = Arrived(event, heard.at, self._context_of(event))
-        if not self._arrived.put(arrived, lifecycle=heard.kind.is_lifecycle):
-            self.dropped["mailbox_full"] += 1
+        arrived = Arrived(event, received.at, self._context_of(event))
+        self._arrived.put(arrived, lifecycle=received.kind.is_lifecycle)
+
+    def _is_known(self, text: str) -> bool:
+        """Whether this very event was read before: each names its run and its batch or time."""
+        key = hash(text)
+        if key in self._seen:
+            return True
+        self._seen[key] = None
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        return False
 
     def _context_of(self, event: Event) -> Context:
         """The SparkContext at a death; a JVM that cannot be asked takes no death with it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .commit_log import LogReport
+from .ownership import ALONE, Ownership
 from .probing import Context, ProbeReport
 from .query import Query
 
@@ -29,6 +30,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     events_dropped_at: float | None = None
     """When the probe last saw that Spark's listener queue had dropped more."""
     pauses: tuple[Pause, ...] = ()
+    ownership: Ownership = ALONE
+    """Which queries this process answers for."""
 
     @property
     def context(self) -> Context:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JError
-
-from .details import Details
+from .details import Details, is_connection_lost
 from .living_runs import LivingRun, parse_status
-from .probing import RunFacts, parse_trigger, short_sink
+from .probing import UNKNOWN_TRIGGER, RunFacts, parse_trigger, short_sink
 from .redaction import MAX_CHARACTERS, redact
 from .spark_living_runs import FIRST_WITH_EXECUTION_CONTEXT
 
 _ASYNC_CLASS = "AsyncProgressTrackingMicroBatchExecution"
+_UNKNOWN_ERROR = "UnknownError"
 
 
 class SparkExecution:
@@ -27,25 +26,46 @@ class SparkExecution:
         self._has_execution_context = spark_major >= FIRST_WITH_EXECUTION_CONTEXT
         self._ask = details.ask
 
-    def facts(self, query_id: str) -> RunFacts:
-        """What never changes in this run."""
+    def facts(self, query_id: str, run_id: str) -> RunFacts:
+        """What never changes in this run; ``run_id`` is empty where it must be asked.
+
+        Raises:
+            Exception: the run id must be asked, and Spark refuses it.
+
+        """
         java, ask = self.java, self._ask
-        trigger = ask("trigger", lambda: java.trigger().toString(), "Unknown")
+        nameless: str | None = None
+        trigger = ask("trigger", lambda: str(java.trigger().toString()), UNKNOWN_TRIGGER)
         is_async = ask("async_progress", self._is_async, False)
         return RunFacts(
             query_id=query_id,
-            run_id=java.runId().toString(),
-            name=java.name(),
+            run_id=run_id or str(java.runId().toString()),
+            name=ask("name", java.name, nameless),
             trigger=parse_trigger(trigger),
             sink=redact(short_sink(ask("sink", lambda: java.sink().toString(), ""))),
             checkpoint=ask("checkpoint", java.resolvedCheckpointRoot, ""),
             async_progress=is_async,
             log_interval_seconds=ask("log_interval", self._log_interval, 0.0) if is_async else 0.0,
+            session=ask("session_id", lambda: str(java.sparkSession().sessionUUID()), ""),
         )
 
+    def is_over(self) -> bool:
+        """Whether it has ended.
+
+        Raises:
+            Exception: Spark refuses to answer.
+
+        """
+        return not self.java.isActive()
+
     def tell(self, facts: RunFacts, batch_id: int | None) -> LivingRun | None:
-        """What it does now; ``batch_id`` is where that is not told. None when it has ended."""
-        if not self.java.isActive():
+        """What it does now; ``batch_id`` is where that is not told. None when it has ended.
+
+        Raises:
+            Exception: Spark refuses to answer.
+
+        """
+        if self.is_over():
             return None
         if not facts.trigger.is_continuous:
             batch_id = self.batch_id(batch_id)
@@ -67,12 +87,20 @@ class SparkExecution:
         return self._ask("last_progress", self._last_progress_mark, default)
 
     def death(self) -> tuple[str | None, str | None]:
-        """The exception it died of, with all its causes, and Spark's own error class."""
+        """The exception it died of, with all its causes, and Spark's own error class.
+
+        Where Spark refuses to say whether there was one, it is an unknown error: a death is
+        never silent.
+        """
+        unknown: tuple[str | None, str | None] = (_UNKNOWN_ERROR, None)
+        return self._ask("death", self._death, unknown)
+
+    def _death(self) -> tuple[str | None, str | None]:
         option = self.java.exception()
         if not option.isDefined():
             return None, None
         cause = option.get().cause()
-        text = self._ask("exception", lambda: self._text_of(cause), "UnknownError")
+        text = self._ask("exception", lambda: self._text_of(cause), _UNKNOWN_ERROR)
         return text, _error_class(cause)
 
     def _is_async(self) -> bool:
@@ -104,6 +132,8 @@ def _error_class(cause: Any) -> str | None:
     """Spark's own error class, which only a ``SparkThrowable`` has."""
     try:
         condition = cause.getErrorClass()
-    except Py4JError:
+    except Exception as error:
+        if is_connection_lost(error):
+            raise
         return None
     return None if condition is None else str(condition)

@@ -1,13 +1,19 @@
-"""A closer look at one busy query: its Spark jobs, its stream thread, its Python line."""
+"""A closer look at busy queries: their Spark jobs, stream threads and Python lines."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from functools import cached_property
 from typing import Any
 
+from msgspec.structs import replace
+
 from .details import Details
-from .probing import Work
+from .job_counts import CountJobs
+from .probing import RunFacts, Work
 from .python_frames import foreach_batch_calls
+from .spark_jobs import PolledJobs, StatusTracker
 
 STACK_FRAMES = 5
 STACK_DEPTH = 60
@@ -16,49 +22,19 @@ _LOG_QUEUE_IS_FULL = re.compile(r"AsyncProgressTracking.*\.rejectedExecution\(")
 _PLUMBING = re.compile(r"(?:app//)?(?:java\.|jdk\.|sun\.|scala\.|py4j\.)")
 
 
-class SparkWork:
-    """Asks Spark's status tracker and threads; a look costs some twenty Py4J commands."""
+class SparkThreads:
+    """Asks Spark's driver for stacks, and for the sessions that batches run in."""
 
-    def __init__(self, java_context: Any, jvm: Any, details: Details) -> None:
-        self._tracker = java_context.statusTracker()
-        self._arrays = getattr(jvm, "java.util.Arrays")
+    def __init__(self, jvm: Any) -> None:
+        self._system = getattr(jvm, "java.lang.System")
         self._throwable = getattr(jvm, "java.lang.Throwable")
         self._utils = getattr(jvm, "org.apache.spark.util.Utils")
-        self._details = details
 
-    def look(self, execution: Any, run_id: str) -> Work:
-        """Look at a run; Spark runs a query's jobs under the job group of its run id."""
-        ask = self._details.ask
-        no_jobs: tuple[int, ...] = ()
-        no_stack: tuple[str, ...] = ()
-        jobs = ask("jobs", lambda: self._jobs_of(run_id), no_jobs)
-        completed, active = ask("tasks", lambda: self._count_tasks(jobs), (0, 0))
-        stack = ask("stack", lambda: self._stack(execution), no_stack)
-        return Work(
-            jobs_known=len(jobs),
-            newest_job=max(jobs, default=-1),
-            tasks_completed=completed,
-            tasks_active=active,
-            jvm_stack=stack[:STACK_FRAMES],
-            python_line=ask("python_line", lambda: _python_line(execution), ""),
-            waits_for_log=any(map(_LOG_QUEUE_IS_FULL.search, stack)),
-        )
+    def identity(self, java: Any) -> int:
+        """What tells one Java object from another."""
+        return int(self._system.identityHashCode(java))
 
-    def _jobs_of(self, run_id: str) -> tuple[int, ...]:
-        return self._integers(self._tracker.getJobIdsForGroup(run_id))
-
-    def _count_tasks(self, jobs: tuple[int, ...]) -> tuple[int, int]:
-        completed = active = 0
-        for job in set(self._integers(self._tracker.getActiveJobIds())) & set(jobs):
-            info = self._tracker.getJobInfo(job)
-            for stage_id in self._integers(info.stageIds()) if info is not None else ():
-                stage = self._tracker.getStageInfo(stage_id)
-                if stage is not None:
-                    completed += stage.numCompletedTasks()
-                    active += stage.numActiveTasks()
-        return completed, active
-
-    def _stack(self, execution: Any) -> tuple[str, ...]:
+    def stack(self, execution: Any) -> tuple[str, ...]:
         """The stream thread's stack from its top, without the plumbing of sockets and Scala."""
         # As an exception's it is one text; frame by frame it would be two hundred commands.
         carrier = self._throwable()
@@ -68,13 +44,64 @@ class SparkWork:
         telling = [frame.removeprefix("app//") for frame in frames if not _PLUMBING.match(frame)]
         return tuple(telling or frames)
 
-    # One command for a whole array, not one for each element.
-    def _integers(self, array: Any) -> tuple[int, ...]:
-        return tuple(int(number) for number in re.findall(r"\d+", self._arrays.toString(array)))
+
+class SparkWork:
+    """Makes, for each poll, what looks closer at the runs that are due."""
+
+    def __init__(
+        self, java_context: Any, jvm: Any, count_jobs: CountJobs, details: Details
+    ) -> None:
+        self._tracker = StatusTracker(java_context, jvm)
+        self._threads = SparkThreads(jvm)
+        self._count_jobs = count_jobs
+        self._details = details
+
+    def poll(self, run_ids: Collection[str]) -> PolledWork:
+        """One poll of all living runs, which are ``run_ids``; asks nothing yet."""
+        jobs = PolledJobs(self._count_jobs, self._tracker, run_ids, self._details)
+        return PolledWork(jobs, self._threads, self._details)
 
 
-def _python_line(execution: Any) -> str:
-    for frame, line in foreach_batch_calls():
-        if frame is not None and frame.sparkSession().equals(execution.sparkSessionForStream()):
-            return line
-    return ""
+class PolledWork:
+    """Looks closer at runs; what concerns all of them is asked once, when the first is due."""
+
+    def __init__(self, jobs: PolledJobs, threads: SparkThreads, details: Details) -> None:
+        self._jobs = jobs
+        self._threads = threads
+        self._ask = details.ask
+
+    def of(self, execution: Any, facts: RunFacts, session: int | None) -> Work:
+        """Look at one run, a ``StreamExecution``; its batches run in ``session``."""
+        no_stack: tuple[str, ...] = ()
+        stack = self._ask("stack", lambda: self._threads.stack(execution), no_stack)
+        return replace(
+            self._jobs.of(facts),
+            jvm_stack=stack[:STACK_FRAMES],
+            python_line="" if session is None else self._lines.get(session, ""),
+            waits_for_log=any(map(_LOG_QUEUE_IS_FULL.search, stack)),
+        )
+
+    def session_of(self, execution: Any) -> int | None:
+        """The identity of the session that a run's batches run in; it never changes."""
+        unknown: int | None = None
+        return self._ask("batch_session", lambda: self._batch_session(execution), unknown)
+
+    @cached_property
+    def _lines(self) -> dict[int, str]:
+        """The line of each ``foreachBatch`` call in progress, by its batch's session."""
+        found: dict[int, str] = {}
+        for frame, line in foreach_batch_calls():
+            session = self._frame_session(frame)
+            if session is not None:
+                found[session] = line
+        return found
+
+    def _frame_session(self, frame: Any) -> int | None:
+        if frame is None:
+            return None
+        unknown: int | None = None
+        identity = self._threads.identity
+        return self._ask("python_line", lambda: identity(frame.sparkSession()), unknown)
+
+    def _batch_session(self, execution: Any) -> int:
+        return self._threads.identity(execution.sparkSessionForStream())

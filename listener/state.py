@@ -10,6 +10,7 @@ from .commit_log import LogReport
 from .ending import end_past_run
 from .events import Event, Idle, Progress, Started, Terminated
 from .fold import begin, fold_event, fold_log, fold_probe, succeed
+from .ownership import ALONE, Ownership
 from .probing import Context, ProbedRun, ProbeReport
 from .query import Outcome, Query
 from .snapshot import Pause, Snapshot
@@ -33,6 +34,7 @@ class State:
         self._context_stopped_at: float | None = None
         self._events_dropped_at: float | None = None
         self._pauses: tuple[Pause, ...] = ()
+        self._ownership = ALONE
 
     def hear(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
         """Take in one event that arrived at ``at``; ``context`` as seen when it was read."""
@@ -44,8 +46,13 @@ class State:
             self._queries[query.query_id] = fold_event(query, event, at, context=context)
 
     def look(self, report: ProbeReport) -> None:
-        """Take in a probe report: complete, so a living run it does not name has vanished."""
+        """Take in a probe report: complete, so a living run it does not name has vanished.
+
+        Of a JVM that is gone nothing more is known: its runs are what they were.
+        """
         self._look_at_driver(report)
+        if report.context is Context.JVM_GONE:
+            return
         named = set()
         for run in report.runs:
             named.add(run.facts.run_id)
@@ -90,6 +97,10 @@ class State:
         """Record that nobody watched for ``seconds`` before ``at`` (GC, SIGSTOP, a full CPU)."""
         self._pauses = (*self._pauses, Pause(at, seconds))[-MAX_PAUSES:]
 
+    def own(self, ownership: Ownership) -> None:
+        """Take in which queries this process answers for."""
+        self._ownership = ownership
+
     def forget(self, now: float) -> None:
         """Drop queries that completed a while ago, and the oldest of too many that are gone.
 
@@ -113,11 +124,13 @@ class State:
             context_stopped_at=self._context_stopped_at,
             events_dropped_at=self._events_dropped_at,
             pauses=self._pauses,
+            ownership=self._ownership,
         )
 
     def _look_at_driver(self, report: ProbeReport) -> None:
-        dropped = self._probe.listener.dropped_events if self._probe is not None else None
-        if dropped is not None and report.listener.dropped_events > dropped:
+        before = self._probe.listener.dropped_events if self._probe is not None else None
+        dropped = report.listener.dropped_events
+        if before is not None and dropped is not None and dropped > before:
             self._events_dropped_at = report.at
         if report.context is not Context.RUNNING and self._context_stopped_at is None:
             self._context_stopped_at = report.at

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Mapping
 from typing import Any
 
-from .configuration.settings_sources import SPARK_PREFIX, load_settings
+from .configuration.settings import SettingsError
+from .configuration.settings_sources import check_arguments
+from .session import settings_of
 from .sidecar import SIDECARS, Sidecar
 
 
@@ -13,30 +15,35 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
     """Watch all queries of ``spark``'s SparkContext from now on.
 
     Settings come from the arguments, else the environment, else the Spark conf, else the
-    TOML file. A second call for the same SparkContext returns the same sidecar.
+    TOML file. A second call for the same SparkContext returns the same sidecar. An error of
+    ours is logged and does not end the job: the sidecar then watches nothing.
 
     Raises:
-        SettingsError: a setting is unknown or not allowed.
+        SettingsError: a setting is unknown or not allowed, or a second call asks for other
+            settings than the first.
         RuntimeError: ``spark`` is a Spark Connect session, whose driver is elsewhere.
 
     """
     if "connect" in type(spark).__module__.split("."):
         raise RuntimeError("querypulse runs inside the driver; Spark Connect is not supported yet")
-    known = SIDECARS.find(spark.sparkContext)
-    if known is not None:
-        return known
-    settings = load_settings(arguments, os.environ, spark_conf(spark)).settings
-    sidecar = Sidecar(settings, spark=spark)
-    spark.streams.addListener(sidecar.listener)
-    return sidecar
+    with SIDECARS.lock:
+        known = SIDECARS.find(spark.sparkContext)
+        if known is not None:
+            _require_same(known, arguments)
+            return known
+        sidecar = Sidecar(settings_of(spark, arguments), spark=spark)
+        try:
+            sidecar.start()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job that called goes on
+            sidecar.stand_by(error)
+        return sidecar
 
 
-def spark_conf(spark: Any) -> dict[str, str]:
-    """Our part of the Spark conf that the application was started with.
-
-    ``getConf()`` would copy all of it, a few commands to the JVM for each of hundreds of entries.
-    """
-    # Private, as are Scala's names of a pair's parts: the public way is the slow one.
-    conf = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001
-    ours = conf.getAllWithPrefix(SPARK_PREFIX)
-    return {SPARK_PREFIX + pair._1(): pair._2() for pair in ours}  # noqa: SLF001
+def _require_same(known: Sidecar, arguments: Mapping[str, object]) -> None:
+    wanted = check_arguments(arguments)
+    other = [name for name, value in wanted.items() if value != getattr(known.settings, name)]
+    if other:
+        raise SettingsError(
+            f"attach was called before with other settings for {', '.join(map(repr, other))}; "
+            "close the first sidecar, or give all settings to the first call"
+        )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping
 
 from ..exporter.board import Board, Monitor
 from ..exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
+from ..listener.event_path import EventPath
 from ..listener.guard import Guard
-from ..listener.health_listener import HealthListener, Heard
-from ..listener.mailbox import Mailbox
+from ..listener.health_listener import HealthListener
 from ..listener.prober import Prober
-from ..listener.reader import EventReader, Marker
+from ..listener.reader import EventReader
 from ..listener.snapshot import Snapshot
 from .telling import Telling
 from .worker import Judged, Worker
@@ -28,8 +28,8 @@ class MonitorFacts:
         spark_version: str,
         expected: tuple[str, ...],
         lag_by_partition: bool,
+        path: EventPath,
         listener: HealthListener,
-        heard: Mailbox[Heard | Marker],
         reader: EventReader,
         prober: Prober,
         worker: Worker,
@@ -40,8 +40,8 @@ class MonitorFacts:
         self._spark_version = spark_version
         self._expected = expected
         self._lag_by_partition = lag_by_partition
+        self._path = path
         self._listener = listener
-        self._heard = heard
         self._reader = reader
         self._prober = prober
         self._worker = worker
@@ -71,10 +71,10 @@ class MonitorFacts:
         self._probe_seconds = self._probe_seconds.add(_drain(self._prober.probe_seconds))
         return Monitor(
             heartbeat_timestamp=time.time(),
-            listener_path=self._listener.path,
+            listener_path=self._path.name,
             listener_registered=report.listener.registered if report is not None else None,
             reregistrations=report.listener.reregistrations if report is not None else 0,
-            mailbox_depth=self._heard.depth,
+            mailbox_depth=self._path.source.depth,
             events=self._worker.state.events.copy(),
             events_dropped=self._dropped(),
             internal_errors=self._guard.errors.copy(),
@@ -91,8 +91,11 @@ class MonitorFacts:
         )
 
     def _dropped(self) -> dict[str, int]:
-        at_reader = self._reader.dropped.copy()
-        return {**at_reader, "mailbox_full": self._heard.dropped + at_reader["mailbox_full"]}
+        # Both mailboxes of a Python listener drop for the same reasons.
+        dropped = Counter(self._reader.drops)
+        dropped.update(self._path.source.drops)
+        dropped.update(self._listener.refused.copy())
+        return dropped
 
 
 def sources_unread(snapshot: Snapshot) -> dict[str, str]:

@@ -11,22 +11,20 @@ from ..alerting.alert import Incident
 from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..exporter.board import Board
 from ..exporter.server import HttpServer
+from ..listener.event_path import EventPath
 from ..listener.guard import Guard
-from ..listener.health_listener import HealthListener, Heard
-from ..listener.log_reader import LogReader
+from ..listener.health_listener import HealthListener
 from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
-from ..listener.prober import Prober
-from ..listener.reader import EventReader, ExpectStop, Inbox, Marker
-from ..listener.sources.reader import SourceReader
-from ..listener.sources.spark_sources import SparkSources
-from ..listener.spark_commit_log import SparkStorage
-from ..listener.spark_probe import SparkProbe
+from ..listener.probing import Context
+from ..listener.reader import ExpectStop, Inbox, Marker
 from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
 from .deadline import Deadline
 from .monitor import MonitorFacts
+from .observers import Observers
+from .session import app_name
 from .telling import Telling
 from .worker import Judged, Worker
 
@@ -34,12 +32,14 @@ log = logging.getLogger("querypulse")
 
 MAILBOX_CAPACITY = 2000
 ALIVE_SECONDS = 5.0
+FLUSH_SHARE = 0.7
+"""How much of the time to close may go into notifying; the rest is for stopping."""
 
 
 class Parts:
     """Everything that runs, from ``start`` to ``stop``; data flows one way through it.
 
-    listener -> ``heard`` -> reader -> ``arrived`` -> worker -> board and telling;
+    the path's queue -> reader -> ``arrived`` -> worker -> board and telling;
     probe, commit-log reader and source reader -> their newest report -> worker.
     """
 
@@ -48,26 +48,25 @@ class Parts:
         *,
         settings: Settings,
         spark: Any,
+        path: EventPath,
         listener: HealthListener,
-        heard: Mailbox[Heard | Marker],
         outfit: Outfit,
         guard: Guard,
         on_judged: Callable[[], None],
     ) -> None:
         self._settings = settings
-        self._heard = heard
+        self.path = path
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
         self._outfit = outfit
         self._guard = guard
         self._on_judged = on_judged
-        probe = SparkProbe(spark, listener, wiring.closer_after_seconds(settings))
-        self._prober = Prober(probe, settings.probe_interval_seconds, self._arrived.wake)
-        self._log_reader = LogReader(
-            SparkStorage(spark).open, lambda: self._prober.latest, self._arrived.wake
-        )
-        self._source_reader = self._make_source_reader(spark)
-        reader = EventReader(
-            heard, self._arrived, guard, context=probe.context, on_started=self._prober.poke
+        self._observers = Observers(
+            settings,
+            spark,
+            path,
+            self._arrived,
+            guard,
+            latest_snapshot=lambda: self.judged.snapshot,
         )
         app = app_name(settings, spark)
         lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
@@ -78,15 +77,15 @@ class Parts:
             spark_version=spark.version,
             expected=settings.expected_queries,
             lag_by_partition=settings.lag_by_partition,
+            path=path,
             listener=listener,
-            heard=heard,
-            reader=reader,
-            prober=self._prober,
+            reader=self._observers.reader,
+            prober=self._observers.prober,
             worker=self._worker,
             guard=guard,
             telling=self._telling,
         )
-        self._loops = self._make_loops(reader, probe)
+        self._loops = [*self._observers.loops(), Loop("worker", self._worker.step, guard)]
         self.judged: Judged = self._worker.judged
         self.board: Board = self._facts.board(self.judged)
         self._server = self._make_server(outfit.access)
@@ -115,46 +114,30 @@ class Parts:
         receiver that hangs, must not keep a page from the others.
         """
         marker = Marker()
-        looked = self._prober.look_now(deadline.left / 4)
-        self._heard.put(marker, lifecycle=True)
+        looked = self._observers.prober.look_now(deadline.left / 4)
+        self._observers.mark(marker)
         judged = marker.passed.wait(deadline.left / 3)
         told = self._telling.flush(deadline)
         return looked and judged and told
+
+    def end(self, timeout: float) -> None:
+        """Flush and stop within about ``timeout`` seconds."""
+        deadline = Deadline(timeout)
+        self._guard.attempt("close", lambda: self.flush(Deadline(timeout * FLUSH_SHARE)))
+        self.stop(deadline)
 
     def stop(self, deadline: Deadline) -> None:
         """Stop every thread and give the port back."""
         for loop in self._loops:
             loop.stop()
-        self._heard.wake()
         self._arrived.wake()
-        self._prober.poke()
-        self._log_reader.poke()
-        self._source_reader.stop()
+        self._observers.hasten_end()
         self._telling.close(deadline)
         if self._server is not None:
-            self._server.close(deadline.left)
+            crashed = self.judged.snapshot.context is Context.JVM_GONE
+            self._server.close(deadline.left, announce=not crashed)
         for loop in self._loops:
             loop.join(deadline.left)
-
-    def _make_source_reader(self, spark: Any) -> SourceReader:
-        return SourceReader(
-            SparkSources(spark),
-            lambda: self.judged.snapshot,
-            self._arrived.wake,
-            interval_seconds=self._settings.source_interval_seconds,
-        )
-
-    def _make_loops(self, reader: EventReader, probe: SparkProbe) -> list[Loop]:
-        guard, sources = self._guard, self._source_reader
-        loops = [
-            Loop("reader", reader.step, guard),
-            Loop("probe", self._prober.step, guard, last=probe.release),
-            Loop("commit-log", self._log_reader.step, guard),
-            Loop("worker", self._worker.step, guard),
-        ]
-        if self._settings.source_interval_seconds:
-            loops.append(Loop("sources", sources.step, guard, last=sources.close))
-        return loops
 
     def _make_telling(self, app: str, lifecycle: Lifecycle) -> Telling:
         def inherit(incidents: Iterable[Incident]) -> None:
@@ -177,9 +160,10 @@ class Parts:
             self._outfit.policy,
             lifecycle,
             self._telling,
-            latest_report=lambda: self._prober.latest,
-            latest_log=lambda: self._log_reader.latest,
-            latest_sources=lambda: self._source_reader.latest,
+            latest_report=lambda: self._observers.prober.latest,
+            latest_log=lambda: self._observers.logs.latest,
+            latest_sources=lambda: self._observers.sources.latest,
+            ownership=lambda: self.path.ownership,
             silences=self._outfit.silencing,
             redact=self._outfit.redacting,
             on_judged=self._publish,
@@ -192,7 +176,7 @@ class Parts:
             self._settings.http_host,
             self._settings.http_port,
             lambda: self.board,
-            self._is_alive,
+            lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
             self._guard,
             token=access.token,
             tls=access.tls,
@@ -203,21 +187,14 @@ class Parts:
             server.start()
         except OSError as error:
             where = f"{self._settings.http_host}:{self._settings.http_port}"
-            log.error("querypulse: no server on %s: %s", where, error)  # noqa: TRY400 - one line
+            if self.path.ownership.is_alone:
+                log.error("querypulse: no server on %s: %s", where, error)  # noqa: TRY400 - one line
+            else:
+                log.info("querypulse: another process that watches this JVM serves %s", where)
             return False
         return True
-
-    def _is_alive(self) -> bool:
-        return time.monotonic() - self._worker.beat_at < ALIVE_SECONDS
 
     def _publish(self, judged: Judged) -> None:
         self.judged = judged
         self.board = self._facts.board(judged)
         self._on_judged()
-
-
-def app_name(settings: Settings, spark: Any) -> str:
-    """The label ``app``: as set, else as Spark's application is called."""
-    name: str = settings.app_name or spark.sparkContext.appName
-    # The environment may hold bytes that are no text; JSON and HTTP may not.
-    return name.encode("utf-8", "replace").decode()

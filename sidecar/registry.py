@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -26,6 +27,8 @@ class Registry(Generic[W]):
     """At most one living watcher for each SparkContext."""
 
     def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Held from the search for a watcher until a new one is remembered."""
         self._watchers: weakref.WeakKeyDictionary[Any, W] = weakref.WeakKeyDictionary()
 
     def find(self, context: Any) -> W | None:

@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from datetime import datetime, timezone
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,52 +15,60 @@ import msgspec
 from ..alerting.alert import Alert
 from ..exporter.status import Status, status
 from ..listener.guard import Guard
-from ..listener.health_listener import HealthListener, Heard
-from ..listener.mailbox import Mailbox
+from ..listener.health_listener import HealthListener
 from ..listener.probing import Context
-from ..listener.reader import Marker
 from ..listener.redacted_log import RedactedLog
+from .awaiting import FailureWait
 from .configuration.outfit import outfit
 from .configuration.receiver_settings import SilenceSettings
 from .configuration.settings import Settings
 from .deadline import Deadline
-from .failure import first_failure, nothing_left
 from .parts import MAILBOX_CAPACITY, Parts
 from .registry import Registry
+from .session import NoSessionError, active_session, settings_of
 from .silencing import until_of
+from .starting import start_parts
 
 log = logging.getLogger("querypulse")
 
 EXIT_SECONDS = 8.0
-FLUSH_SHARE = 0.7
-"""How much of the time to close may go into telling; the rest is for stopping."""
 
 
 class Sidecar:
-    """Watches the queries of one driver from the moment its listener is added.
+    """Watches the queries of one driver from the moment it is started.
 
-    ``spark.streams.addListener(Sidecar(settings).listener)`` is enough; ``attach`` does
-    the same in one call. Until then nothing runs and no port is taken.
+    ``spark.streams.addListener(Sidecar(webhook_url=...).listener)`` starts it, and so does
+    ``attach``. Settings come from the arguments, else the environment, else the Spark conf,
+    else the TOML file; a ``Settings`` given is taken as it is.
 
     Raises:
-        SettingsError: a limit, receiver, key or certificate cannot be used as set.
+        SettingsError: a setting is unknown or not allowed, or a limit, receiver, key or
+            certificate cannot be used as set.
 
     """
 
-    def __init__(self, settings: Settings | None = None, spark: Any = None) -> None:
-        self.settings = settings if settings is not None else Settings()
+    def __init__(
+        self, settings: Settings | None = None, spark: Any = None, **arguments: object
+    ) -> None:
+        self._spark = spark
+        self.settings = settings if settings is not None else settings_of(spark, arguments)
         self._guard = Guard()
         self._outfit = outfit(self.settings, self._guard)
         self._redacted_log = RedactedLog(self._outfit.redacting.text)
-        self._spark = spark
-        self._heard: Mailbox[Heard | Marker] = Mailbox(MAILBOX_CAPACITY)
         self._parts: Parts | None = None
-        self._news = threading.Condition()
+        self._wait = FailureWait(
+            lambda: self._parts.judged if self._parts is not None else None, lambda: self._closed
+        )
         self._closing = threading.Lock()
         self._closed = False
         self._ended = threading.Event()
         self._pid = os.getpid()
-        self.listener = HealthListener(self._heard, self._guard, self._on_wired)
+        self.listener = HealthListener(
+            self._guard,
+            capacity=MAILBOX_CAPACITY,
+            start=self._start_by_hand,
+            start_later=self._start_later,
+        )
 
     @property
     def url(self) -> str | None:
@@ -131,6 +140,23 @@ class Sidecar:
         given = {"queries": queries, "until": end, "alertname": alertname, "reason": reason}
         self._outfit.silencing.add(msgspec.convert(given, SilenceSettings))
 
+    def start(self) -> None:
+        """Begin to watch; called again, does nothing.
+
+        Raises:
+            Py4JError: Spark lets no listener in.
+            NoSessionError: there is no active SparkSession.
+
+        """
+        self._start(by_hand=False)
+
+    def stand_by(self, error: Exception) -> None:
+        """Watch nothing, for an error of ours must not end the job; wait in Spark's own way."""
+        self._guard.report("attach", error)
+        log.error("querypulse: this job is not watched; it goes on without")
+        self._wait.wait_in((self._spark or active_session()).streams)
+        self.close()
+
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
 
@@ -144,74 +170,72 @@ class Sidecar:
         if not first:
             self._ended.wait(timeout)
             return
-        self._close(timeout)
+        if self._parts is not None:
+            self._guard.attempt("close", partial(self._parts.end, timeout))
+        log.removeFilter(self._redacted_log)
         self._ended.set()
         # Only now: an exit that comes in between must wait for the telling.
         atexit.unregister(self._at_exit)
-        with self._news:
-            self._news.notify_all()
+        self._wait.wake()
 
     def await_any_failure(self, timeout: float | None = None) -> None:
         """Block until a query fails or vanishes; the replacement for ``awaitTermination``.
 
         Returns when ``timeout`` seconds have passed, the sidecar was closed, the application
-        stopped its SparkContext, or every query has completed by itself.
+        stopped its SparkContext, or every query has completed by itself. Where several
+        processes share one JVM, each waits for its own queries.
 
         Raises:
-            QueryFailure: a query failed or vanished.
+            QueryFailure: a query failed or vanished, or the JVM has ended (query ``*``).
 
         """
-        with self._news:
-            self._news.wait_for(self._is_decided, timeout)
-            parts = self._parts
-            failure = first_failure(parts.judged.judgement) if parts is not None else None
-        if failure is not None:
-            raise failure
-
-    def _close(self, timeout: float) -> None:
-        parts, deadline = self._parts, Deadline(timeout)
-        if parts is not None:
-            self._guard.attempt("close", lambda: parts.flush(Deadline(timeout * FLUSH_SHARE)))
-            self._guard.attempt("close", lambda: parts.stop(deadline))
-        log.removeFilter(self._redacted_log)
+        self._wait.wait(timeout)
 
     def _knows(self, name: str) -> bool:
         if self._parts is None:
             return False
         return any(query.name == name for query in self._parts.judged.snapshot.queries)
 
-    def _is_decided(self) -> bool:
-        if self._closed or self._parts is None:
-            return self._closed
-        judged = self._parts.judged
-        over = nothing_left(judged.snapshot, judged.judgement)
-        return over or first_failure(judged.judgement) is not None
+    def _start_by_hand(self) -> Any:
+        """What PySpark adds or removes; PySpark asks for it in order to do so."""
+        try:
+            self._start(by_hand=True)
+        except NoSessionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job that called goes on
+            self.stand_by(error)
+        known = self._parts.path.java_listener if self._parts is not None else None
+        # Without one nothing runs any more, or ever did: what Spark gets then does nothing.
+        return known if known is not None else self.listener.proxy()[1]
 
-    def _on_wired(self) -> None:
-        """Start once, when PySpark asks for the JVM listener in order to add it."""
-        if self._parts is not None or self._closed:
-            return
-        spark = self._spark if self._spark is not None else _active_session()
-        SIDECARS.close_stale()
-        self._outfit.redacting.honour(lambda name: spark.conf.get(name, None))
-        log.addFilter(self._redacted_log)
-        parts = Parts(
-            settings=self.settings,
-            spark=spark,
-            listener=self.listener,
-            heard=self._heard,
-            outfit=self._outfit,
-            guard=self._guard,
-            on_judged=self._on_judged,
-        )
-        parts.start()
-        self._parts = parts
-        SIDECARS.remember(spark.sparkContext, self)
-        atexit.register(self._at_exit)
+    def _start_later(self) -> None:
+        """Start away from the thread of Spark's that found us not started."""
+        start = lambda: self._guard.attempt("start", self.start)  # noqa: E731
+        threading.Thread(target=start, name="querypulse-start", daemon=True).start()
+
+    def _start(self, *, by_hand: bool) -> None:
+        with SIDECARS.lock:
+            if self._parts is not None or self._closed:
+                return
+            spark = self._spark or active_session()
+            SIDECARS.close_stale()
+            self._outfit.redacting.honour(lambda name: spark.conf.get(name, None))
+            make = partial(
+                Parts,
+                settings=self.settings,
+                spark=spark,
+                listener=self.listener,
+                outfit=self._outfit,
+                guard=self._guard,
+                on_judged=self._on_judged,
+            )
+            self._parts = start_parts(spark, self.listener, self._guard, make, by_hand=by_hand)
+            log.addFilter(self._redacted_log)
+            SIDECARS.remember(spark.sparkContext, self)
+            atexit.register(self._at_exit)
 
     def _on_judged(self) -> None:
-        with self._news:
-            self._news.notify_all()
+        self._wait.wake()
         stopped = self._parts is not None and (
             self._parts.judged.snapshot.context is Context.STOPPED_BY_APPLICATION
         )
@@ -224,12 +248,3 @@ class Sidecar:
 
 
 SIDECARS: Registry[Sidecar] = Registry()
-
-
-def _active_session() -> Any:
-    from pyspark.sql import SparkSession
-
-    spark = SparkSession.getActiveSession()
-    if spark is None:
-        raise RuntimeError("querypulse: no active SparkSession; use attach(spark)")
-    return spark

@@ -15,6 +15,7 @@ from ..alerting.lifecycle.silences import Silence
 from ..alerting.policy import Policy
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
+from ..listener.ownership import ALONE, Ownership
 from ..listener.probing import ProbeReport
 from ..listener.reader import Arrived, ExpectStop, Inbox, Item, Marker
 from ..listener.snapshot import Snapshot
@@ -62,6 +63,7 @@ class Worker:
         latest_report: Callable[[], ProbeReport | None],
         latest_log: Callable[[], LogReport | None] = lambda: None,
         latest_sources: Callable[[], SourceReport | None] = lambda: None,
+        ownership: Callable[[], Ownership] = lambda: ALONE,
         silences: Callable[[], Sequence[Silence]] = tuple,
         redact: Callable[[Judgement], Judgement],
         on_judged: Callable[[Judged], None],
@@ -78,6 +80,7 @@ class Worker:
         self._latest_report = latest_report
         self._latest_log = latest_log
         self._latest_sources = latest_sources
+        self._ownership = ownership
         self._silences = silences
         self._redact = redact
         self._on_judged = on_judged
@@ -151,6 +154,7 @@ class Worker:
             self._forgot_at = now
             self.state.forget(now)
         self._judged_at = now
+        self.state.own(self._ownership())
         snapshot = self.state.snapshot(now)
         judgement = self._redact(evaluate(snapshot, now, self._policy))
         wall, silences = self._wall(), self._silences()

@@ -21,17 +21,18 @@ MAY_IMPORT = {
 IMPORT_PYSPARK = {
     "listener/details.py",
     "listener/health_listener.py",
+    "listener/jvm.py",
     "listener/sources/kafka_admin.py",
     "listener/sources/kafka_source.py",
     "listener/refusals.py",
-    "listener/spark_execution.py",
-    "listener/spark_probe.py",
+    "listener/session_paths.py",
     "sidecar/demo/artifacts.py",
     "sidecar/demo/broker.py",
     "sidecar/demo/connectors.py",
     "sidecar/demo/spark_session.py",
+    "sidecar/failure.py",
     "sidecar/replay/fleet.py",
-    "sidecar/sidecar.py",
+    "sidecar/session.py",
 }
 START_THREADS = {
     "exporter/threaded_server.py",

@@ -6,11 +6,15 @@ import threading
 import time
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from support.story import CONFLICT, Story, processing, run
 
+from querypulse.listener.events import Started
+from querypulse.listener.ownership import parse_watchers
 from querypulse.listener.probing import Context
 from querypulse.sidecar import QueryFailure, Settings, Sidecar
-from querypulse.sidecar.failure import first_failure, nothing_left
+from querypulse.sidecar.failure import first_failure, nothing_left, wait_in_spark
+from querypulse.sidecar.worker import Judged
 
 ONCE = "AvailableNowTrigger"
 PATIENCE_SECONDS = 10.0
@@ -40,6 +44,27 @@ def test_a_query_that_is_gone_ends_it():
 
     assert error.query == "a"
     assert "stopped without an exception" in error.reason
+
+
+def test_the_end_of_the_jvm_ends_it():
+    """L2"""
+    story = Story().probe(run(), run("b"), at=0).probe(at=1, context=Context.JVM_GONE)
+    error = failure(story, 1)
+
+    assert (error.query, error.reason) == (
+        "*",
+        "the JVM of the driver has ended, and 2 streaming queries with it: a, b",
+    )
+
+
+def test_the_end_of_the_jvm_ends_it_where_no_query_was_known():
+    assert failure(Story().probe(at=1, context=Context.JVM_GONE), 1).query == "*"
+
+
+def test_a_query_that_failed_before_the_jvm_ended_is_the_one_that_ends_it():
+    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
+
+    assert failure(story.probe(at=2, context=Context.JVM_GONE), 2).query == "a"
 
 
 def test_the_first_of_several_ends_it():
@@ -75,6 +100,67 @@ def test_nothing_else_ends_it(story, now, policy):
     assert failure(story, now, **policy) is None
 
 
+# -- several processes on one JVM -----------------------------------------------------------------
+
+ELDER, YOUNGER = "1:mine 2:foreign", "2:mine 1:foreign"
+
+
+def shared(watchers, **sessions):
+    """Queries of this process and of another one, all started at 0 s; by name their sessions."""
+    story = Story()
+    for name, session in sessions.items():
+        story.state.hear(Started(f"id-{name}", f"{name}-1", name, session=session), 0)
+    story.state.own(parse_watchers(watchers))
+    return story
+
+
+@pytest.mark.parametrize("watchers", [ELDER, YOUNGER], ids=["first", "second"])
+def test_a_failure_of_another_process_query_does_not_end_it(watchers):
+    """S4"""
+    story = shared(watchers, mine="mine", theirs="foreign")
+    story.ended("theirs", at=1, exception=CONFLICT)
+
+    assert failure(story, 2) is None
+    assert failure(story.ended("mine", at=3, exception=CONFLICT), 4).query == "mine"
+
+
+def test_a_query_of_another_process_that_vanished_does_not_end_it():
+    story = shared(YOUNGER, theirs="foreign").probe(run("theirs"), at=1).probe(at=2)
+
+    assert failure(story, 500) is None
+    story.state.own(parse_watchers("2:foreign 1:mine"))
+    assert failure(story, 500).query == "theirs"
+
+
+def test_a_query_that_no_process_has_claimed_ends_the_wait_of_the_first_process_only():
+    ended = [
+        failure(shared(watchers, lost="").ended("lost", at=1, exception=CONFLICT), 2)
+        for watchers in (ELDER, YOUNGER)
+    ]
+
+    assert [error is not None for error in ended] == [True, False]
+
+
+def test_the_end_of_the_jvm_ends_the_wait_of_every_process():
+    for watchers in (ELDER, YOUNGER):
+        story = shared(watchers, mine="mine", theirs="foreign")
+
+        assert failure(story.probe(at=1, context=Context.JVM_GONE), 1).query == "*"
+
+
+def test_it_is_over_when_the_own_queries_have_completed_though_another_process_goes_on():
+    story = shared(ELDER, mine="mine", theirs="foreign").probe(run("mine", trigger=ONCE), at=1)
+    assert not is_over(story)
+
+    assert is_over(story.ended("mine", at=2))
+
+
+def test_queries_of_another_process_that_have_completed_are_no_reason_to_stop_waiting():
+    story = shared(ELDER, theirs="foreign").probe(run("theirs", trigger=ONCE), at=1)
+
+    assert not is_over(story.ended("theirs", at=2))
+
+
 # -- when nothing is left ---------------------------------------------------------------------
 
 
@@ -106,9 +192,10 @@ def test_it_is_over_when_the_application_stopped_its_context():
         (Story().probe(run(), at=0).ended(at=1), {}),
         (Story().started(at=0).ended(at=1, exception=CONFLICT), {}),
         (Story().probe(run(), at=1, context=Context.STOPPED), {}),
+        (Story().probe(run(), at=0).probe(at=1, context=Context.JVM_GONE), {}),
         (completed().started("b", at=2), {}),
     ],
-    ids=["nothing yet", "all missing", "one missing", "living", "stopped", "failed", "context died", "one living"],
+    ids=["nothing yet", "all missing", "one missing", "living", "stopped", "failed", "context died", "JVM gone", "one living"],
 )  # fmt: skip
 def test_it_is_not_over_while_something_can_still_fail(story, policy):
     assert not is_over(story, **policy)
@@ -149,3 +236,81 @@ def test_closing_ends_the_wait_of_another_thread():
     waiting.join(PATIENCE_SECONDS)
 
     assert ended.is_set()
+
+
+class Evaluating:
+    """The running parts of a sidecar, as far as the wait looks at them."""
+
+    def __init__(self, story, now):
+        self.judged = Judged(story.state.snapshot(now), story.judge(now), ())
+
+    def flush(self, deadline):
+        return True
+
+    stop = flush
+
+
+def test_it_raises_as_soon_as_the_worker_has_seen_that_the_jvm_is_gone():
+    sidecar = Sidecar(Settings())
+    story = Story().probe(run(), at=0)
+    sidecar._parts = Evaluating(story, 1)
+    raised = []
+
+    def wait():
+        try:
+            sidecar.await_any_failure()
+        except QueryFailure as failure:
+            raised.append(failure)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    sidecar._on_judged()
+    assert raised == []
+    sidecar._parts = Evaluating(story.probe(at=2, context=Context.JVM_GONE), 2)
+    sidecar._on_judged()
+    waiting.join(PATIENCE_SECONDS)
+
+    assert [failure.query for failure in raised] == ["*"]
+    assert not sidecar.closed
+
+
+def test_it_goes_on_waiting_while_only_another_process_query_has_failed():
+    sidecar = Sidecar(Settings())
+    story = shared(ELDER, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
+    sidecar._parts = Evaluating(story, 2)
+
+    sidecar.await_any_failure(timeout=0.05)
+
+
+# -- where nothing is watched ---------------------------------------------------------------------
+
+
+class Streams:
+    """A session's ``StreamingQueryManager``."""
+
+    def __init__(self, error=None):
+        self.waits = []
+        self.error = error
+
+    def awaitAnyTermination(self, *timeout):
+        self.waits.append(timeout)
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.mark.parametrize(("timeout", "passed_on"), [(None, ()), (3.0, (3.0,))])
+def test_where_nothing_is_watched_it_waits_in_sparks_own_way(timeout, passed_on):
+    streams = Streams()
+    wait_in_spark(streams, timeout)
+
+    assert streams.waits == [passed_on]
+
+
+def test_where_nothing_is_watched_a_failed_query_ends_it_without_its_secrets():
+    error = StreamingQueryException("a failed: password=hunter2hunter")
+    with pytest.raises(QueryFailure) as raised:
+        wait_in_spark(Streams(error), None)
+
+    assert raised.value.query == "*"
+    assert "a failed" in raised.value.reason
+    assert "hunter2hunter" not in str(raised.value)

@@ -1,13 +1,11 @@
-"""Which checkpoints are read, and how far their logs reach, with few questions to the storage."""
+"""How far the logs of a checkpoint reach, found with few questions to the storage."""
 
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec.structs import replace
 from support.storage import MemoryCheckpoint
-from support.story import processing, run
 
 from querypulse.listener.checkpoint import (
     LIST_EVERY_SECONDS,
@@ -16,57 +14,9 @@ from querypulse.listener.checkpoint import (
     CheckpointLogs,
     StorageError,
     ids_in,
-    needs_its_log,
     short_reason,
 )
 from querypulse.listener.commit_log import LoggedBatches
-from querypulse.listener.probing import Work
-
-CONTINUOUS = run(trigger="ContinuousTrigger(1000)", message="Running")
-
-
-def with_facts(run, **facts):
-    return replace(run, facts=replace(run.facts, **facts))
-
-
-# -- the choice -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        CONTINUOUS,
-        with_facts(run(), async_progress=True),
-        with_facts(run(trigger="RealTimeTrigger(300000)"), async_progress=True),
-        processing(batch=5, tasks=0),
-        run(message="Getting offsets from KafkaV2[Subscribe[a]]", busy=True, tasks=0),
-        with_facts(CONTINUOUS, checkpoint="file:/tmp/temporary-1234"),
-    ],
-    ids=["continuous", "async", "real-time", "hung batch", "hung planning", "temporary"],
-)
-def test_a_run_of_which_too_little_is_told_is_chosen(chosen):
-    assert needs_its_log(chosen)
-
-
-@pytest.mark.parametrize(
-    "left",
-    [
-        run(),
-        run(batch=7, data=True),
-        processing(batch=5),
-        run(trigger="AvailableNowTrigger", message="Processing new data", busy=True),
-        run(message="Getting offsets from KafkaV2[Subscribe[a]]", busy=True),
-        replace(CONTINUOUS, active=False),
-        replace(processing(batch=5), active=False, work=Work()),
-        with_facts(CONTINUOUS, checkpoint=""),
-        with_facts(run(), async_progress=True, checkpoint=""),
-    ],
-    ids=["idle", "waiting", "busy for now", "finite", "planning for now", "dead continuous",
-         "dead while hung", "unknown place", "unknown place, async"],
-)  # fmt: skip
-def test_a_run_that_is_told_of_or_cannot_be_found_is_not(left):
-    assert not needs_its_log(left)
-
 
 # -- names ------------------------------------------------------------------------------------
 

@@ -20,7 +20,9 @@ def test_the_monitor_counts_known_kinds_from_0():
         ("started",): 0, ("progress",): 0, ("idle",): 0, ("terminated",): 0,
     }  # fmt: skip
     assert values(shown, "querypulse_events_dropped_total") == {
-        ("mailbox_full",): 0, ("undecodable",): 0,
+        ("progress_queue_full",): 0, ("lifecycle_queue_full",): 0,
+        ("progress_mailbox_full",): 0, ("lifecycle_mailbox_full",): 0,
+        ("undecodable",): 0, ("forged",): 0,
     }  # fmt: skip
     assert values(shown, "querypulse_deliveries_total", receiver="webhook") == {
         ("delivered",): 0, ("transient",): 0, ("config_fault",): 0,
@@ -39,7 +41,7 @@ def test_the_monitor_shows_what_it_counted():
     assert values(shown, "querypulse_heartbeat_timestamp_seconds") == {(): WALL - 0.5}
     assert values(shown, "querypulse_mailbox_depth") == {(): 3}
     assert values(shown, "querypulse_events_total", event="progress") == {(): 40}
-    assert values(shown, "querypulse_events_dropped_total", reason="mailbox_full") == {(): 7}
+    assert values(shown, "querypulse_events_dropped_total", reason="progress_queue_full") == {(): 7}
     assert values(shown, "querypulse_internal_errors_total") == {("worker",): 1}
     assert values(shown, "querypulse_deliveries_total", outcome="transient") == {
         ("webhook",): 2, ("pagerduty",): 0,

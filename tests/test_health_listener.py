@@ -1,4 +1,4 @@
-"""On Spark's own threads the listener appends and does nothing else, whichever way events come."""
+"""On Spark's own threads the listener keeps an event and does nothing else, in every way it is called."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from types import SimpleNamespace
 
 import pyspark
 import pytest
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -22,12 +24,18 @@ from querypulse.listener import HealthListener as PublicHealthListener
 from querypulse.listener.decode import decode
 from querypulse.listener.events import EventKind
 from querypulse.listener.guard import Guard
-from querypulse.listener.health_listener import _INTERFACE, _WRAPPER, HealthListener, Heard
-from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.health_listener import (
+    _INTERFACE,
+    _WRAPPER,
+    CALLBACKS,
+    PROXY,
+    HealthListener,
+)
+from querypulse.listener.received import Received
 
 SPARK = pyspark.__version__
 STOCK_WRAPPER = "PythonStreamingQueryListenerWrapper"
-CALLBACKS = {
+METHODS = {
     EventKind.STARTED: "onQueryStarted",
     EventKind.PROGRESS: "onQueryProgress",
     EventKind.IDLE: "onQueryIdle",
@@ -43,14 +51,23 @@ EVENTS = {
 
 def own(kind):
     """The first recorded event of a kind, of the Spark in use."""
-    return recorded(kind, "json", spark=SPARK)[0]
+    ((kind, text), *_) = recorded(kind, "json", spark=SPARK)
+    return kind, EVENTS[kind].fromJson(json.loads(text))
 
 
-class Untouchable:
-    """A JVM event whose every use would be a Py4J command."""
+class Gateway:
+    """Py4J's connection to a JVM that must not be asked."""
 
-    def __getattribute__(self, name):
-        raise AssertionError(f"{name} was asked for on Spark's thread")
+    address, port = "127.0.0.1", 0
+    gateway_property = SimpleNamespace(auto_field=False, enable_memory_management=False)
+
+    def send_command(self, command):
+        raise AssertionError(f"the JVM was asked on Spark's thread: {command!r}")
+
+
+def handle():
+    """A JVM event as Py4J hands it over; every use of it would be a command to the JVM."""
+    return JavaObject("o7", Gateway())
 
 
 class Wrapper:
@@ -60,161 +77,247 @@ class Wrapper:
         self.proxy = proxy
 
 
-class Ear:
-    """A listener, its mailbox, and how often it was wired."""
+class Listening:
+    """A listener, and what it has started."""
 
-    def __init__(self, capacity=100, on_wired=None):
-        self.mailbox = Mailbox(capacity)
+    def __init__(self, capacity=100, start=None):
         self.guard = Guard()
-        self.wired = []
-        self.listener = HealthListener(self.mailbox, self.guard, on_wired or self.on_wired)
+        self.java_listener = object()
+        self.starts = self.late_starts = 0
+        self.listener = HealthListener(
+            self.guard,
+            capacity=capacity,
+            start=start or self.start,
+            start_later=self.start_later,
+        )
 
-    def on_wired(self):
-        self.wired.append((self.listener.wrapper, self.listener.path))
+    def start(self):
+        self.starts += 1
+        return self.java_listener
+
+    def start_later(self):
+        self.late_starts += 1
+
+    def raw(self):
+        """The object that Py4J calls."""
+        return self.listener.proxy()[1].proxy
+
+    def callbacks(self):
+        """Where the raw proxy is refused and PySpark's own callbacks bring the events."""
+        self.listener._takes_callbacks = True
+        return self.listener
 
     @property
-    def heard(self):
-        return self.mailbox.take(0)
+    def received(self):
+        return self.listener.mailbox.take(0)
+
+
+class Imports:
+    """Py4J's connection, which takes the imports of a JVM view."""
+
+    def __init__(self):
+        self.commands = []
+
+    def send_command(self, command):
+        self.commands.append(command)
+        return "yv"
 
 
 @pytest.fixture
 def jvm(monkeypatch):
     """A JVM that has both wrapper classes, as every classic Spark."""
-    jvm = SimpleNamespace(**{_WRAPPER: Wrapper, STOCK_WRAPPER: Wrapper})
+    names = {_WRAPPER: Wrapper, STOCK_WRAPPER: Wrapper}
+    jvm = SimpleNamespace(**names, _gateway_client=Imports(), _id="rj")
     monkeypatch.setattr(SparkContext, "_jvm", jvm)
     return jvm
 
 
-def raw(ear):
-    return ear.listener._jlistener.proxy
-
-
-# -- the raw path -----------------------------------------------------------------------------
+# -- the raw proxy ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", list(EventKind))
-def test_the_raw_proxy_appends_the_handle_and_touches_it_not(jvm, kind):
-    ear, event = Ear(), Untouchable()
+def test_the_raw_proxy_keeps_the_handle_without_touching_it(jvm, kind):
+    listening, event = Listening(), handle()
     before = time.monotonic()
-    getattr(raw(ear), CALLBACKS[kind])(event)
-    (heard,) = ear.heard
+    getattr(listening.raw(), METHODS[kind])(event)
+    (received,) = listening.received
 
-    assert (heard.kind, heard.payload is event) == (kind, True)
-    assert before <= heard.at <= time.monotonic()
+    assert (received.kind, received.payload is event) == (kind, True)
+    assert before <= received.at <= time.monotonic()
 
 
-def test_births_and_deaths_are_kept_when_progress_no_longer_is(jvm):
-    ear = Ear(capacity=0)
-    for callback in CALLBACKS.values():
-        getattr(raw(ear), callback)(Untouchable())
+FORGERIES = [
+    '{"id": "i", "runId": "r", "exception": "a.b.C: forged"}',
+    b"{}",
+    7,
+    1.5,
+    True,
+    None,
+    {"id": "i"},
+    [],
+    object(),
+    SimpleNamespace(json=lambda: "{}"),
+]
 
-    assert [heard.kind for heard in ear.heard] == [EventKind.STARTED, EventKind.TERMINATED]
-    assert ear.mailbox.dropped == 2
+
+@pytest.mark.parametrize("forged", FORGERIES, ids=lambda forged: type(forged).__name__)
+@pytest.mark.parametrize("method", METHODS.values())
+def test_what_is_no_handle_of_the_jvm_is_counted_as_forged_and_goes_no_further(jvm, method, forged):
+    """L9: Py4J's callback port asks for no token."""
+    listening = Listening()
+    getattr(listening.raw(), method)(forged)
+
+    assert listening.listener.refused == {"forged": 1}
+    assert (listening.received, listening.listener.mailbox.depth) == ([], 0)
+    assert list(listening.listener.callback_seconds) == []
+
+
+def test_forged_events_take_no_room_from_real_ones(jvm):
+    listening, event = Listening(capacity=1), handle()
+    raw = listening.raw()
+    for _ in range(1000):
+        raw.onQueryProgress("{}")
+    raw.onQueryProgress(event)
+
+    assert [received.payload is event for received in listening.received] == [True]
+    assert listening.listener.refused == {"forged": 1000}
+
+
+def test_starts_and_ends_are_kept_where_progress_has_no_room(jvm):
+    listening = Listening(capacity=0)
+    raw = listening.raw()
+    for method in METHODS.values():
+        getattr(raw, method)(handle())
+
+    assert [received.kind for received in listening.received] == [
+        EventKind.STARTED,
+        EventKind.TERMINATED,
+    ]
+    assert listening.listener.mailbox.drops["progress_mailbox_full"] == 2
 
 
 def test_every_callback_is_timed_and_the_samples_are_bounded(jvm):
-    ear = Ear()
+    listening = Listening()
+    raw = listening.raw()
     for _ in range(5):
-        raw(ear).onQueryProgress(Untouchable())
+        raw.onQueryProgress(handle())
 
-    assert len(ear.listener.callback_seconds) == 5
-    assert all(0 <= seconds < 1 for seconds in ear.listener.callback_seconds)
-    assert ear.listener.callback_seconds.maxlen is not None
-
-
-def test_the_proxy_says_which_java_interface_it_is(jvm):
-    assert raw(Ear()).Java.implements == (_INTERFACE,)
+    assert len(listening.listener.callback_seconds) == 5
+    assert all(0 <= seconds < 1 for seconds in listening.listener.callback_seconds)
+    assert listening.listener.callback_seconds.maxlen is not None
 
 
-# -- wiring -----------------------------------------------------------------------------------
+def test_the_raw_proxy_names_the_java_interface_that_it_implements(jvm):
+    name, wrapper = Listening().listener.proxy()
+
+    assert name == PROXY
+    assert wrapper.proxy.Java.implements == (_INTERFACE,)
 
 
-def test_until_it_is_wired_a_listener_has_no_path_and_wakes_nobody():
-    ear = Ear()
+@pytest.mark.contains_errors
+def test_pysparks_own_callbacks_are_taken_where_the_raw_proxy_is_refused(jvm):
+    delattr(jvm, _WRAPPER)
+    listening = Listening()
+    name, wrapper = listening.listener.proxy()
+    listening.listener.onQueryIdle(own("idle")[1])
 
-    assert (ear.listener.path, ear.listener.wirings, ear.listener.wrapper) == ("not wired", 0, None)
-    assert ear.wired == []
-
-
-def test_spark_gets_the_same_object_to_add_and_to_remove(jvm):
-    ear = Ear()
-
-    assert ear.listener._jlistener is ear.listener._jlistener
-    assert ear.listener.wirings == 2
-
-
-def test_who_waits_for_the_wiring_is_told_each_time_once_the_wrapper_is_there(jvm):
-    ear = Ear()
-    wrapper = ear.listener._jlistener
-    assert ear.wired == [(wrapper, "raw")]
-    assert ear.listener._jlistener is wrapper
-
-    assert len(ear.wired) == 2
+    assert name == CALLBACKS
+    assert wrapper.proxy.pylistener is listening.listener
+    assert listening.guard.errors == {"python_proxy": 1}
+    assert "org.apache.spark.sql.streaming.*" in "".join(jvm._gateway_client.commands)
+    assert [received.kind for received in listening.received] == [EventKind.IDLE]
 
 
-def test_what_fails_at_attach_fails_on_the_users_own_line(jvm):
+@pytest.mark.contains_errors
+def test_a_driver_that_refuses_every_proxy_says_so(jvm):
+    def refuse(proxy):
+        raise Py4JError("not whitelisted")
+
+    setattr(jvm, _WRAPPER, refuse)
+    setattr(jvm, STOCK_WRAPPER, refuse)
+    with pytest.raises(Py4JError, match="not whitelisted"):
+        Listening().listener.proxy()
+
+
+# -- adding it to Spark -----------------------------------------------------------------------
+
+
+def test_nothing_starts_before_pyspark_asks_for_the_jvm_listener():
+    listening = Listening()
+
+    assert (listening.starts, listening.late_starts, listening.listener.wirings) == (0, 0, 0)
+
+
+def test_pyspark_gets_what_start_returns_each_time_it_adds_or_removes_the_listener():
+    listening = Listening()
+
+    assert listening.listener._jlistener is listening.java_listener
+    assert listening.listener._jlistener is listening.java_listener
+    assert (listening.listener.wirings, listening.starts) == (2, 2)
+
+
+def test_what_the_user_must_know_is_raised_on_the_users_own_line():
     def refuse():
         raise RuntimeError("no active SparkSession")
 
     with pytest.raises(RuntimeError, match="no active SparkSession"):
-        _ = Ear(on_wired=refuse).listener._jlistener
-
-
-@pytest.mark.contains_errors
-def test_where_the_raw_way_is_closed_pysparks_own_is_taken(jvm):
-    delattr(jvm, _WRAPPER)
-    ear = Ear()
-    wrapper = ear.listener._jlistener
-
-    assert ear.wired == [(wrapper, "stock")]
-    assert wrapper.proxy.pylistener is ear.listener
-    assert ear.listener._jlistener is wrapper
-    assert ear.guard.errors == {"raw_listener": 1}
-
-
-# -- the stock path ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("kind", "text"), recorded(shape="json", spark=SPARK))
-def test_pysparks_objects_tell_the_same_as_sparks_json(kind, text):
-    ear = Ear()
-    event = EVENTS[kind].fromJson(json.loads(text))
-    getattr(ear.listener, CALLBACKS[kind])(event)
-    (heard,) = ear.heard
-
-    assert isinstance(heard, Heard)
-    assert heard.kind is kind
-    assert decode(kind, heard.payload) == decode(kind, text)
-
-
-def test_on_the_stock_path_too_births_and_deaths_are_kept():
-    ear = Ear(capacity=0)
-    for kind, text in (own("started"), own("progress")):
-        getattr(ear.listener, CALLBACKS[kind])(EVENTS[kind].fromJson(json.loads(text)))
-
-    assert [heard.kind for heard in ear.heard] == [EventKind.STARTED]
-    assert ear.mailbox.dropped == 1
-
-
-def test_a_listener_nobody_wired_that_hears_is_on_the_stock_path():
-    """Spark Connect never asks for a JVM listener."""
-    ear = Ear()
-    kind, text = own("idle")
-    ear.listener.onQueryIdle(EVENTS[kind].fromJson(json.loads(text)))
-
-    assert ear.listener.path == "stock"
-
-
-@pytest.mark.contains_errors
-@pytest.mark.parametrize("kind", list(EventKind))
-def test_an_event_of_a_strange_shape_never_raises_into_spark(kind):
-    ear = Ear()
-    getattr(ear.listener, CALLBACKS[kind])(object())
-
-    assert ear.heard == []
-    assert ear.guard.errors == {"stock_listener": 1}
+        _ = Listening(start=refuse).listener._jlistener
 
 
 def test_it_is_a_listener_as_spark_knows_them():
     assert PublicHealthListener is HealthListener
     assert issubclass(HealthListener, StreamingQueryListener)
+
+
+# -- PySpark's own callbacks ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "text"), recorded(shape="json", spark=SPARK))
+def test_pysparks_objects_say_the_same_as_sparks_json(kind, text):
+    listening = Listening()
+    event = EVENTS[kind].fromJson(json.loads(text))
+    getattr(listening.callbacks(), METHODS[kind])(event)
+    (received,) = listening.received
+
+    assert isinstance(received, Received)
+    assert received.kind is kind
+    assert decode(kind, received.payload) == decode(kind, text)
+
+
+def test_callbacks_too_keep_starts_and_ends_where_progress_has_no_room():
+    listening = Listening(capacity=0)
+    for kind, event in (own("started"), own("progress"), own("terminated")):
+        getattr(listening.callbacks(), METHODS[kind])(event)
+
+    assert [received.kind for received in listening.received] == [
+        EventKind.STARTED,
+        EventKind.TERMINATED,
+    ]
+    assert listening.listener.mailbox.drops["progress_mailbox_full"] == 1
+
+
+@pytest.mark.contains_errors
+@pytest.mark.parametrize("method", METHODS.values())
+def test_an_event_of_a_strange_shape_never_raises_into_spark(method):
+    listening = Listening()
+    getattr(listening.callbacks(), method)(object())
+
+    assert listening.received == []
+    assert listening.guard.errors == {CALLBACKS: 1}
+
+
+def test_a_callback_to_a_listener_that_was_never_started_starts_it_once_and_later():
+    """Spark Connect, and a PySpark without ``_jlistener``, never ask for a JVM listener."""
+    listening = Listening()
+    for kind, event in map(own, ("started", "progress", "idle", "terminated")):
+        getattr(listening.listener, METHODS[kind])(event)
+
+    assert (listening.starts, listening.late_starts) == (0, 1)
+    assert listening.received == []
+
+
+def test_a_callback_where_callbacks_bring_the_events_starts_nothing():
+    listening = Listening()
+    listening.callbacks().onQueryIdle(own("idle")[1])
+
+    assert (listening.starts, listening.late_starts) == (0, 0)

@@ -15,8 +15,8 @@ from support.connectors import PATIENCE_SECONDS, Kafka
 from support.queries import Trap, commits, shown, start, until
 
 from querypulse.listener.fold import begin
-from querypulse.listener.sources.reader import SourceSilentError
 from querypulse.listener.sources.report import topic_of
+from querypulse.listener.sources.source import SourceSilentError
 from querypulse.listener.sources.spark_sources import SparkSources
 
 OURS = {"app", "query"}
@@ -26,14 +26,14 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 class Held:
     """A query that has read what there was, and now hangs in its next batch."""
 
-    def __init__(self, spark, kafka, topics, **options):
+    def __init__(self, spark, kafka, topics, finds=None, **options):
         self.spark, self.kafka = spark, kafka
         self.topics = topics
         self.trap = Trap()
         stream = kafka.stream(spark, ",".join(topics), **options)
         self.query = start(stream, f"held-{topics[0]}", self.trap)
         self.query.processAllAvailable()
-        self.sources = SparkSources(spark).open(
+        self.sources = (finds or SparkSources(spark)).open(
             begin(self.query.id, self.query.runId, self.query.name, 0.0)
         )
 
@@ -303,8 +303,7 @@ def test_a_broker_that_is_away_costs_a_few_seconds_and_is_asked_again(spark, tmp
         assert time.monotonic() - began < 8
         assert len(str(silent.value)) < 250
         # Nothing of ours goes on knocking at its door, and logging that it is closed.
-        ours = f"querypulse-{one.query.runId[:8]}"
-        until(lambda: not [name for name in threads(spark) if ours in name], "nobody knocks")
+        until(lambda: not admins(spark), "nobody knocks")
         own.broker.start()
         own.produce(topic, ["b"])
         assert until(lambda: _lag_or_none(one), "it answers") == 2
@@ -324,16 +323,44 @@ def test_who_was_asked_is_in_no_group_and_is_let_go_of(spark, held, kafka):
     one = held()
     one.hang()
     one.look()
-    ours = f"querypulse-{one.query.runId[:8]}-0"
-    assert [name for name in threads(spark) if ours in name] == [
-        f"kafka-admin-client-thread | {ours}"
-    ]
+    assert len(admins(spark)) == 1
     groups = kafka.admin.list_consumer_groups().result(PATIENCE_SECONDS).valid
     assert not [group.group_id for group in groups if "querypulse" in group.group_id]
     for source in one.sources.values():
         source.close()
 
-    until(lambda: not [name for name in threads(spark) if ours in name], "no thread is left")
+    until(lambda: not admins(spark), "no thread is left")
+
+
+def test_queries_of_one_cluster_share_an_admin_client_until_the_last_is_let_go_of(spark, held):
+    finds = SparkSources(spark)
+    plain = held(finds=finds)
+    consumers_own = {"kafka.isolation.level": "read_committed", "kafka.max.poll.records": "7"}
+    careful = held(finds=finds, **consumers_own)
+    for one in (plain, careful):
+        one.hang()
+        assert one.look().lag_offsets == 1
+    assert len(admins(spark)) == 1
+
+    plain.sources[0].close()
+    assert careful.look().lag_offsets == 1
+    assert len(admins(spark)) == 1
+    careful.sources[0].close()
+    until(lambda: not admins(spark), "no thread is left")
+
+
+def test_a_query_with_security_of_its_own_has_an_admin_client_of_its_own(spark, held):
+    finds = SparkSources(spark)
+    theirs = {"kafka.sasl.jaas.config": "x.Module required password=hunter2;"}
+    for one in (held(finds=finds), held(finds=finds, **theirs)):
+        assert one.look().lag_offsets == 0
+
+    assert len(admins(spark)) == 2
+
+
+def admins(spark):
+    """The threads of our admin clients; each has one."""
+    return [name for name in threads(spark) if "admin-client-thread | querypulse" in name]
 
 
 def threads(spark):
@@ -429,12 +456,11 @@ def test_a_stopped_query_is_asked_no_more(spark, kafka, watch):
     kafka.produce(topic, ["a"])
     sidecar = watch(source_interval_seconds=0.5)
     query = start(kafka.stream(spark, topic), "stopped", Trap())
-    ours = f"querypulse-{query.runId[:8]}"
-    until(lambda: [name for name in threads(spark) if ours in name], "it is asked")
+    until(lambda: admins(spark), "it is asked")
     sidecar.expect_stop("stopped")
     query.stop()
 
-    until(lambda: not [name for name in threads(spark) if ours in name], "it is let go of")
+    until(lambda: not admins(spark), "it is let go of")
 
 
 def test_a_query_is_not_asked_about_where_the_settings_say_never(spark, kafka, watch):
@@ -445,11 +471,7 @@ def test_a_query_is_not_asked_about_where_the_settings_say_never(spark, kafka, w
     commits(sidecar, "unasked")
     query.processAllAvailable()
 
-    assert not [
-        name
-        for name in threads(spark)
-        if name.startswith("kafka-admin") and query.runId[:8] in name
-    ]
+    assert not admins(spark)
     assert ("spark_streaming_source_asked_timestamp_seconds", "0") not in metrics(
         sidecar, "unasked"
     )
@@ -462,11 +484,8 @@ def test_closing_the_sidecar_lets_go_of_all_brokers(spark, kafka, watch):
     topic = kafka.topic()
     kafka.produce(topic, ["a"])
     sidecar = watch(source_interval_seconds=0.5)
-    query = start(kafka.stream(spark, topic), "closed", Trap())
-    until(
-        lambda: [name for name in threads(spark) if query.runId[:8] in name and "admin" in name],
-        "asked",
-    )
+    start(kafka.stream(spark, topic), "closed", Trap())
+    until(lambda: admins(spark), "asked")
     sidecar.close()
 
     assert not [name for name in threads(spark) if "querypulse" in name]

@@ -271,7 +271,7 @@ def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():
 
 NAMES = ["QueryFailed", "QueryGone", "QueryMissing", "CommitStalled", "OffsetStalled", "QueryFlapping", "DataLossRisk"]  # fmt: skip
 CLOSED = [f"a/{name}" for name in NAMES]
-DRIVER_CLOSED = ["*/QueryGone", "*/CommitStalled"]
+DRIVER_CLOSED = ["*/QueryGone", "*/CommitStalled", "*/DriverGone"]
 
 
 @pytest.mark.parametrize(("calm", "at"), [("commits", 30), ("idle", 30), ("completed", 30)])

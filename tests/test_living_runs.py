@@ -14,46 +14,91 @@ from querypulse.listener.living_runs import (
     FIELD,
     RUN,
     LivingRun,
+    LivingRuns,
     Status,
+    UnreadRun,
     parse_living_runs,
 )
-from querypulse.listener.spark_living_runs import COMPILER, SparkLivingRuns
+from querypulse.listener.spark_living_runs import RETRY_SECONDS, SparkLivingRuns
 
-STATUS = Status("Waiting for data to arrive", is_data_available=False, is_trigger_active=False)
-JSON = '{"message":"Waiting for data to arrive","isDataAvailable":false,"isTriggerActive":false}'
+MESSAGE = "Waiting for data to arrive"
+STATUS = Status(MESSAGE, is_data_available=False, is_trigger_active=True)
 
 
-def line(*, query="id", run="run", active="true", status=JSON, batch="7", offsets="", idle=""):
-    return FIELD.join((query, run, active, status, batch, offsets, idle)) + RUN
+def line(*, query="id", run="run", active="true", flag="false", batch="7", session="", offsets="", idle=""):  # fmt: skip
+    return (
+        FIELD.join((query, run, active, MESSAGE, flag, "true", batch, session, offsets, idle)) + RUN
+    )
+
+
+def answer(*lines, stopped="false"):
+    return "".join(lines) + stopped + RUN
+
+
+def parsed(*lines):
+    return parse_living_runs(answer(*lines)).runs
 
 
 def test_each_run_is_known_by_its_querys_id():
-    text = line(query="a", run="1", offsets="{x: 5}") + line(query="b", active="false", idle="{}")
+    one = line(query="a", run="1", offsets="{x: 5}", session="88")
+    other = line(query="b", active="false", idle="{}")
 
-    assert parse_living_runs(text) == {
-        "a": LivingRun("1", True, STATUS, 7, "{x: 5}", ""),
-        "b": LivingRun("run", False, STATUS, 7, "", "{}"),
+    assert parsed(one, other) == {
+        "a": LivingRun("1", True, STATUS, 7, 88, "{x: 5}", ""),
+        "b": LivingRun("run", False, STATUS, 7, None, "", "{}"),
     }
 
 
 def test_where_no_query_lives_there_is_none():
-    assert parse_living_runs("") == {}
+    assert parse_living_runs(answer()) == LivingRuns({}, False)
 
 
 def test_continuous_has_no_batch():
-    assert parse_living_runs(line(batch=""))["id"].batch_id is None
+    assert parsed(line(batch=""))["id"].batch_id is None
+
+
+@pytest.mark.parametrize("stopped", [True, False])
+def test_whether_the_context_is_stopped_is_in_the_same_answer(stopped):
+    text = answer(line(), stopped=str(stopped).lower())
+
+    assert parse_living_runs(text).context_stopped is stopped
 
 
 @given(st.text(st.characters(exclude_characters=FIELD + RUN)))
 def test_whatever_offsets_hold_is_told_as_it_is(offsets):
-    assert parse_living_runs(line(offsets=offsets))["id"].offsets == offsets
+    assert parsed(line(offsets=offsets))["id"].offsets == offsets
 
 
 @pytest.mark.parametrize(
-    "text", ["id" + RUN, line(batch="seven"), line(status="{}"), line(status="Waiting")]
+    "odd",
+    [
+        line(batch="seven"),
+        line(session="x"),
+        line(flag=""),
+        line(active="perhaps"),
+        line(offsets=FIELD),
+        FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RUN,
+        FIELD.join(("id", "run")) + RUN,
+    ],
+)
+def test_a_line_that_describes_no_run_leaves_the_others(odd):
+    runs = parsed(line(query="a"), odd, line(query="b"))
+
+    assert isinstance(runs["id"], UnreadRun)
+    assert (runs["id"].run_id, runs["a"], runs["b"]) == ("run", runs["b"], runs["a"])
+
+
+def test_a_run_that_threw_says_what():
+    text = FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RUN
+
+    assert parsed(text)["id"] == UnreadRun("run", "java.lang.IllegalStateException")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "id", "id" + RUN, answer(line(), "id" + RUN), line(), answer(stopped="")]
 )
 def test_what_is_no_such_answer_is_refused(text):
-    with pytest.raises(ValueError, match=r"values|literal|missing|malformed"):
+    with pytest.raises(ValueError, match=r"values|neither true nor false"):
         parse_living_runs(text)
 
 
@@ -63,7 +108,7 @@ class Jvm:
     def __init__(self, *answers, refuse=None):
         self.java = MagicMock()
         loader = self.java.lang.Thread.currentThread().getContextClassLoader()
-        compiler = loader.loadClass(COMPILER).newInstance()
+        compiler = loader.loadClass("any name").newInstance()
         self.cook = compiler.cook
         self.cook.side_effect = refuse
         compiled = compiler.getClassLoader().loadClass("any name")
@@ -72,37 +117,39 @@ class Jvm:
 
 def living_runs(jvm):
     details = Details()
-    return SparkLivingRuns(jvm, object(), 4, details), details
+    return SparkLivingRuns(jvm, object(), object(), 4, details), details
 
 
 def test_the_class_is_compiled_once():
-    jvm = Jvm(line(), line(batch="8"))
+    jvm = Jvm(answer(line()), answer(line(batch="8")))
     runs, details = living_runs(jvm)
 
-    assert [runs.tell()["id"].batch_id for _ in range(2)] == [7, 8]
+    assert [runs.tell(at).runs["id"].batch_id for at in (0, 1)] == [7, 8]
     assert jvm.cook.call_count == 1
     assert details.missing == set()
 
 
-def test_where_it_cannot_be_compiled_it_is_not_tried_again():
+def test_where_it_cannot_be_compiled_it_is_tried_once_a_minute():
     jvm = Jvm(refuse=Py4JError("java.lang.ClassNotFoundException"))
     runs, details = living_runs(jvm)
 
-    assert [runs.tell() for _ in range(3)] == [None] * 3
-    assert jvm.cook.call_count == 1
+    assert [runs.tell(at) for at in range(int(RETRY_SECONDS) + 1)] == [None] * 61
+    assert jvm.cook.call_count == 2
     assert details.missing == {"living_runs"}
 
 
 def test_what_is_refused_once_is_asked_again():
-    runs, _ = living_runs(Jvm(Py4JError("a run went away"), line()))
+    jvm = Jvm(Py4JError("a run went away"), answer(line()))
+    runs, _ = living_runs(jvm)
 
-    assert runs.tell() is None
-    assert runs.tell()["id"].batch_id == 7
+    assert runs.tell(0) is None
+    assert runs.tell(RETRY_SECONDS).runs["id"].batch_id == 7
+    assert jvm.cook.call_count == 1
 
 
 def test_a_jvm_that_is_gone_is_no_refusal():
     runs, details = living_runs(Jvm(Py4JNetworkError("Answer from Java side is empty")))
 
     with pytest.raises(Py4JNetworkError):
-        runs.tell()
+        runs.tell(0)
     assert details.missing == set()

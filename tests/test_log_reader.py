@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 from support.clock import Clock
 from support.queries import until
 from support.storage import MemoryCheckpoint, MemoryStorage
-from support.story import processing, run
+from support.story import Story, processing, run
 
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.guard import Guard
@@ -31,7 +32,7 @@ def continuous(query, number=1):
 class Desk:
     """A reader on a fake clock, and what the probe is made to report to it."""
 
-    def __init__(self, **checkpoints):
+    def __init__(self, floor=60.0, **checkpoints):
         self.storage = MemoryStorage(**checkpoints)
         self.clock = Clock()
         self.probe = None
@@ -40,6 +41,7 @@ class Desk:
             self.storage.open,
             lambda: self.probe,
             lambda: self.announced.append(self.reader.latest),
+            stall_floor_seconds=floor,
             interval_seconds=0,
             clock=self.clock,
         )
@@ -61,7 +63,7 @@ def test_before_the_first_probe_nothing_is_read():
     assert desk.announced == [LogReport(7.0)]
 
 
-def test_every_run_that_needs_it_is_in_every_report():
+def test_every_run_whose_log_grows_or_did_just_now_is_in_every_report():
     desk = Desk(a=MemoryCheckpoint([0, 1], [0]), b=MemoryCheckpoint())
 
     for at in (1, 2):
@@ -78,6 +80,153 @@ def test_a_run_that_needs_no_log_costs_the_storage_nothing():
 
     assert desk.read(run(), processing("b", batch=5), at=1) == LogReport(1)
     assert desk.storage.opened == []
+
+
+# -- how often ----------------------------------------------------------------------------------
+
+
+def hung(query, *, batch):
+    seen = processing(query, batch=batch, tasks=0)
+    return replace(seen, facts=replace(seen.facts, checkpoint=query))
+
+
+def asynchronous(query, *, batch):
+    seen = run(query, batch=batch, async_progress=True)
+    return replace(seen, facts=replace(seen.facts, checkpoint=query))
+
+
+def moments_read(desk, seen, *, until):
+    """At which seconds the run's log is read, of one step a second."""
+    return [at for at in range(until) if desk.read(seen, at=float(at)).logs]
+
+
+def rests(moments):
+    return [later - earlier for earlier, later in itertools.pairwise(moments)]
+
+
+def test_the_log_of_a_hung_batch_is_read_before_half_of_the_shortest_window_is_over():
+    desk = Desk(a=MemoryCheckpoint([4, 5], [4]))
+    read = moments_read(desk, hung("a", batch=5), until=60)
+
+    assert read[0] == 30
+    assert desk.reader.latest.unreadable == {}
+
+
+def test_a_short_window_has_the_log_of_a_hung_batch_read_sooner():
+    desk = Desk(floor=4, a=MemoryCheckpoint([4, 5], [4]))
+
+    assert moments_read(desk, hung("a", batch=5), until=10)[0] == 2
+
+
+def test_batches_that_take_less_than_half_of_the_shortest_window_cost_the_storage_nothing():
+    desk = Desk(a=MemoryCheckpoint([4], [4]))
+    for at in range(600):
+        desk.read(hung("a", batch=5 + at // 25), at=float(at))
+
+    assert desk.storage.opened == []
+
+
+def test_slow_batches_of_one_length_cost_the_storage_nothing_after_the_first():
+    desk = Desk(a=MemoryCheckpoint([4], [4]))
+    for at in range(600):
+        desk.read(hung("a", batch=5 + at // 120), at=float(at))
+
+    assert desk.storage.opened == ["a"]
+
+
+def test_the_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
+    checkpoint = MemoryCheckpoint([4, 5], [4])
+    read = moments_read(Desk(a=checkpoint), hung("a", batch=5), until=7200)
+
+    assert set(rests(read[-100:])) == {15}
+    assert sorted(rests(read)) == rests(read)
+    assert checkpoint.questions()["has"] < 4 * 4 * 130
+
+
+def test_a_log_that_grows_is_read_at_every_step():
+    checkpoint = MemoryCheckpoint([0], [0])
+    desk = Desk(a=checkpoint)
+    for at in range(100):
+        checkpoint.commit(at)
+        assert desk.read(continuous("a"), at=float(at)).logs == {"a-1": LoggedBatches(at, at)}
+
+
+def test_a_commit_is_seen_no_later_than_a_tenth_of_the_time_that_it_took():
+    checkpoint = MemoryCheckpoint([0], [0])
+    desk = Desk(a=checkpoint)
+    for last, commit in itertools.pairwise((0, 20, 25, 65, 165)):
+        for at in range(last, commit):
+            desk.read(continuous("a"), at=float(at))
+        checkpoint.commit(commit)
+        seen = next(
+            at for at in itertools.count(commit) if desk.read(continuous("a"), at=float(at)).logs
+        )
+        assert seen - commit <= 1 + (commit - last) / 10
+
+
+def test_a_log_that_grows_after_hours_is_read_at_every_step_again():
+    checkpoint = MemoryCheckpoint([0], [0])
+    desk = Desk(a=checkpoint)
+    moments_read(desk, continuous("a"), until=3600)
+    checkpoint.commit(1)
+    at = next(at for at in range(3600, 3616) if desk.read(continuous("a"), at=float(at)).logs)
+
+    assert [bool(desk.read(continuous("a"), at=at + n).logs) for n in range(1, 6)] == [True] * 5
+
+
+def test_a_batch_of_async_progress_tracking_after_hours_has_its_log_read_at_once():
+    desk = Desk(a=MemoryCheckpoint([0], [0]))
+    read = moments_read(desk, asynchronous("a", batch=1), until=3601)
+    at = read[-1] + 1.0
+
+    assert desk.read(asynchronous("a", batch=1), at=at).logs == {}
+    assert set(desk.read(asynchronous("a", batch=2), at=at + 1).logs) == {"a-1"}
+    assert set(desk.read(asynchronous("a", batch=2), at=at + 2).logs) == {"a-1"}
+
+
+@pytest.mark.parametrize(("floor", "longest"), [(60, 15), (20, 5), (6, 2), (3600, 15)])
+def test_a_log_is_read_often_enough_to_be_fresh_in_the_shortest_window(floor, longest):
+    desk = Desk(floor=floor, a=MemoryCheckpoint([0], [0]))
+
+    assert max(rests(moments_read(desk, continuous("a"), until=3600))) == longest
+
+
+class Watched(Desk):
+    """A desk whose reports reach the rules, as the probe's do."""
+
+    def __init__(self, floor, **checkpoints):
+        super().__init__(floor=floor, **checkpoints)
+        self.story = Story()
+        self.limits = {"stall_floor_seconds": floor, "start_grace_seconds": floor}
+
+    def alerts(self, seen, *, at):
+        report = self.read(seen, at=at)
+        self.story.probe(seen, at=at)
+        self.story.state.read(report)
+        judgement = self.story.judge(at, probe_expected=True, **self.limits)
+        return [finding.alertname for finding in judgement.findings]
+
+
+@pytest.mark.parametrize("floor", [4.0, 60.0])
+def test_a_log_at_rest_is_never_taken_for_one_that_cannot_be_read(floor):
+    desk = Watched(floor, a=MemoryCheckpoint([4], [4]))
+
+    assert not any(desk.alerts(asynchronous("a", batch=5), at=float(at)) for at in range(1000))
+
+
+@pytest.mark.parametrize("floor", [4.0, 60.0])
+def test_epochs_that_stop_are_reported_at_most_a_tenth_of_the_window_late(floor):
+    checkpoint = MemoryCheckpoint([0], [0])
+    desk = Watched(floor, a=checkpoint)
+    for at in range(100):
+        checkpoint.commit(at)
+        assert desk.alerts(continuous("a"), at=float(at)) == []
+    fired = next(at for at in itertools.count(100) if desk.alerts(continuous("a"), at=float(at)))
+
+    assert floor < fired - 99 <= 1.1 * floor + 2
+
+
+# -- which runs, and what refuses -----------------------------------------------------------------
 
 
 def test_a_run_no_longer_asked_for_is_forgotten():
@@ -140,7 +289,7 @@ def test_a_refusal_is_logged_once_until_it_is_over(caplog):
         broken.refusal = ""
         desk.read(continuous("a"), at=200)
         broken.refusal = "FileSystem closed"
-        desk.read(continuous("a"), at=201)
+        desk.read(continuous("a"), at=220)
 
     assert len(caplog.records) == 2
 

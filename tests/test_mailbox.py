@@ -1,35 +1,157 @@
-"""The mailbox never waits, never loses a birth or a death, and counts what it drops."""
+"""The mailbox keeps order, holds no more than it may, and counts what it drops."""
 
 from __future__ import annotations
 
 import threading
+import time
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.mailbox import LIFECYCLE_CAPACITY, Mailbox
 
 
-def test_births_and_deaths_come_first_and_in_order():
+def fill(mailbox, *items):
+    """Items with a capital letter are starts and ends."""
+    return [mailbox.put(item, lifecycle=item[0].isupper()) for item in items]
+
+
+# -- order ------------------------------------------------------------------------------------
+
+
+def test_items_of_both_lanes_come_in_the_order_they_were_put():
     mailbox = Mailbox(10)
-    for item, lifecycle in [("p1", False), ("s1", True), ("p2", False), ("t1", True)]:
-        mailbox.put(item, lifecycle=lifecycle)
+    fill(mailbox, "p1", "S1", "p2", "T1", "p3")
 
-    assert mailbox.take(0) == ["s1", "t1", "p1", "p2"]
+    assert mailbox.take(0) == ["p1", "S1", "p2", "T1", "p3"]
+
+
+def test_what_is_put_while_the_mailbox_is_drained_waits_for_the_next_take():
+    """A producer as fast as the consumer must not hold it, nor overtake itself across lanes."""
+    mailbox = Mailbox(10)
+    fill(mailbox, "p1", "S1")
+    lane = mailbox._lifecycle
+
+    class Lane(type(lane)):
+        def popleft(self):
+            fill(mailbox, "S2", "p2") if len(mailbox._progress) == 1 else None
+            return super().popleft()
+
+    mailbox._lifecycle = Lane(lane)
+
+    assert mailbox.take(0) == ["p1", "S1"]
+    assert mailbox.take(0) == ["S2", "p2"]
+
+
+def test_each_producers_items_come_in_its_own_order():
+    mailbox, rounds = Mailbox(10**6), 3000
+    barrier = threading.Barrier(3)
+
+    def produce(name):
+        barrier.wait()
+        for number in range(rounds):
+            mailbox.put((name, number), lifecycle=number % 3 == 0)
+
+    producers = [threading.Thread(target=produce, args=(name,)) for name in "ab"]
+    for producer in producers:
+        producer.start()
+    barrier.wait()
+    taken = []
+    while any(producer.is_alive() for producer in producers):
+        taken += mailbox.take(0)
+    taken += mailbox.take(0)
+
+    for name in "ab":
+        assert [number for who, number in taken if who == name] == list(range(rounds))
+
+
+# -- bounds -----------------------------------------------------------------------------------
 
 
 def test_a_full_mailbox_drops_progress_and_counts_it():
     mailbox = Mailbox(2)
 
-    assert [mailbox.put(i, lifecycle=False) for i in range(4)] == [True, True, False, False]
-    assert mailbox.dropped == 2
+    assert fill(mailbox, "p1", "p2", "p3", "p4") == [True, True, False, False]
+    assert mailbox.drops == {"progress_mailbox_full": 2, "lifecycle_mailbox_full": 0}
 
 
-def test_take_returns_at_once_when_something_waits():
+def test_starts_and_ends_are_bounded_and_counted_too():
+    """S12"""
+    mailbox = Mailbox(2, lifecycle_capacity=3)
+
+    assert fill(mailbox, "S1", "S2", "S3", "T1", "p1") == [True, True, True, False, True]
+    assert mailbox.take(0) == ["S1", "S2", "S3", "p1"]
+    assert mailbox.drops == {"progress_mailbox_full": 0, "lifecycle_mailbox_full": 1}
+
+
+def test_starts_and_ends_have_far_more_room_than_progress_by_default():
+    mailbox = Mailbox(0)
+
+    assert all(fill(mailbox, *["S"] * LIFECYCLE_CAPACITY))
+    assert fill(mailbox, "S", "p") == [False, False]
+
+
+def test_room_is_free_again_after_a_take():
+    mailbox = Mailbox(1, lifecycle_capacity=1)
+    fill(mailbox, "S1", "p1")
+    mailbox.take(0)
+
+    assert fill(mailbox, "S2", "p2") == [True, True]
+
+
+@given(st.lists(st.booleans() | st.none(), max_size=60))
+def test_nothing_is_lost_uncounted_and_neither_lane_exceeds_its_bound(script):
+    """True puts a lifecycle item, False a progress item, None takes everything."""
+    mailbox = Mailbox(3, lifecycle_capacity=5)
+    accepted, got = [], []
+    for number, lifecycle in enumerate(script):
+        if lifecycle is None:
+            got += mailbox.take(0)
+            assert mailbox.depth == 0
+        elif mailbox.put((lifecycle, number), lifecycle=lifecycle):
+            accepted.append((lifecycle, number))
+        assert mailbox.depth <= 3 + 5
+    got += mailbox.take(0)
+
+    assert got == accepted
+    assert mailbox.drops == {
+        "progress_mailbox_full": script.count(False) - sum(not item[0] for item in got),
+        "lifecycle_mailbox_full": script.count(True) - sum(item[0] for item in got),
+    }
+
+
+# -- waiting ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wake", [lambda box: fill(box, "S1"), Mailbox.wake], ids=["start", "wake"])
+def test_take_returns_at_once_after_a_start_or_a_wake(wake):
     mailbox = Mailbox(1)
-    mailbox.put("x", lifecycle=True)
+    wake(mailbox)
+    began = time.monotonic()
+    mailbox.take(timeout=60)
 
-    assert mailbox.take(timeout=60) == ["x"]
+    assert time.monotonic() - began < 30
+
+
+def test_one_take_uses_up_every_wake():
+    mailbox = Mailbox(1)
+    fill(mailbox, "S1", "S2")
+    mailbox.wake()
+    mailbox.take(60)
+    began = time.monotonic()
+
+    assert mailbox.take(0.05) == []
+    assert time.monotonic() - began >= 0.05
+
+
+def test_progress_wakes_nobody_and_is_taken_at_the_end_of_the_wait():
+    mailbox = Mailbox(1)
+    fill(mailbox, "p1")
+    began = time.monotonic()
+
+    assert mailbox.take(timeout=0.05) == ["p1"]
+    assert time.monotonic() - began >= 0.05
 
 
 def test_wake_ends_the_wait_of_another_thread():
@@ -41,23 +163,3 @@ def test_wake_ends_the_wait_of_another_thread():
     thread.join(10)
 
     assert taken == [[]]
-
-
-@given(st.lists(st.booleans() | st.none(), max_size=60))
-def test_no_lifecycle_item_is_ever_lost_and_progress_never_exceeds_its_bound(script):
-    """True puts a lifecycle item, False a progress item, None takes everything."""
-    mailbox = Mailbox(3)
-    put = {True: [], False: []}
-    got = []
-    for number, lifecycle in enumerate(script):
-        if lifecycle is None:
-            got += mailbox.take(0)
-        elif mailbox.put((lifecycle, number), lifecycle=lifecycle):
-            put[lifecycle].append((lifecycle, number))
-        assert mailbox.depth <= 3 + len(put[True])
-    got += mailbox.take(0)
-
-    assert [item for item in got if item[0]] == put[True]
-    assert [item for item in got if not item[0]] == put[False]
-    assert len(put[True]) == script.count(True)
-    assert len(put[False]) + mailbox.dropped == script.count(False)

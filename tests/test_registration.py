@@ -1,127 +1,212 @@
-"""The listener is put back where Spark dropped it, never added twice, and taken out whole."""
+"""The listener is put back where Spark dropped it, never added twice, and removed from everywhere."""
 
 from __future__ import annotations
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from support.fake_driver import Execution, JavaListener, Manager
 
-from querypulse.listener.spark_listeners import CHECK_EVERY_SECONDS, SparkListeners
-
-
-class Wrapper:
-    """A JVM listener: equal to itself only."""
-
-    def equals(self, other):
-        return self is other
+from querypulse.listener.session_listeners import CHECK_EVERY_SECONDS, SessionListeners
 
 
-class Manager:
-    """A session's StreamingQueryManager, with somebody else's listener in it."""
+class Registration:
+    """Our listener in the first session, and how often PySpark has asked for it."""
 
-    def __init__(self, *listeners):
-        self.listeners = [Wrapper(), *listeners]
-
-    def hashCode(self):
-        return id(self)
-
-    def listListeners(self):
-        return list(self.listeners)
-
-    def addListener(self, listener):
-        self.listeners.append(listener)
-
-    def removeListener(self, listener):
-        self.listeners.remove(listener)
-
-
-class Execution:
-    """A running query of one session."""
-
-    def __init__(self, manager):
-        self.manager = manager
-
-    def sparkSession(self):
-        return self
-
-    def streams(self):
-        return self.manager
-
-
-class Listener:
-    """The wired health listener, as far as registering needs it."""
-
-    def __init__(self):
-        self.wrapper = Wrapper()
+    def __init__(self, first=None, *, registered=False, dropped=lambda: 0):
+        self.listener = JavaListener()
+        self.first = first or Manager()
+        if registered:
+            self.first.listeners.append(self.listener)
         self.wirings = 1
+        self.now = 0.0
+        self.sessions = SessionListeners(
+            self.listener, self.first, wirings=lambda: self.wirings, dropped_events=dropped
+        )
+
+    def check(self, checks=1):
+        """The health after so many more checks that are due."""
+        for _ in range(checks):
+            self.now += CHECK_EVERY_SECONDS
+            self.sessions.check(self.now)
+        return self.sessions.health
+
+    def counts(self, *managers):
+        return [each.listeners.count(self.listener) for each in (self.first, *managers)]
 
 
-@pytest.fixture
-def listener():
-    return Listener()
+# -- adding -----------------------------------------------------------------------------------
 
 
-def test_while_pyspark_is_about_to_add_it_nobody_else_does(listener):
-    manager = Manager()
-    listeners = SparkListeners(listener, manager, lambda: 0)
+def test_the_listener_is_added_to_the_first_session_once():
+    ours = Registration()
 
-    assert listeners.check(now=1000.0).registered
-    assert listener.wrapper not in manager.listeners
-
-
-def test_a_dropped_listener_is_put_back_once_and_counted(listener):
-    manager = Manager(listener.wrapper)
-    listeners = SparkListeners(listener, manager, lambda: 0)
-    listeners.check(0.0)
-    manager.removeListener(listener.wrapper)
-
-    assert listeners.check(CHECK_EVERY_SECONDS - 1).reregistrations == 0
-    assert listeners.check(CHECK_EVERY_SECONDS).reregistrations == 1
-    assert listeners.check(2 * CHECK_EVERY_SECONDS).reregistrations == 1
-    assert manager.listeners.count(listener.wrapper) == 1
+    assert ours.sessions.add()
+    assert ours.sessions.add()
+    assert ours.counts() == [1]
 
 
-def test_a_listener_taken_out_by_hand_stays_out(listener):
-    manager = Manager(listener.wrapper)
-    listeners = SparkListeners(listener, manager, lambda: 0)
-    listeners.check(0.0)
-    manager.removeListener(listener.wrapper)
-    listener.wirings += 1
+def test_a_session_that_does_not_know_the_listener_just_added_is_noticed():
+    forgetful = Manager()
+    forgetful.forgets = True
 
-    assert not listeners.check(CHECK_EVERY_SECONDS).registered
-    assert listener.wrapper not in manager.listeners
+    assert not Registration(forgetful).sessions.add()
 
 
-def test_what_sparks_queue_dropped_is_told_as_often_as_the_listener_is_checked(listener):
-    counts = iter([3, 5])
-    listeners = SparkListeners(listener, Manager(listener.wrapper), lambda: next(counts))
+def test_another_session_is_covered_when_one_of_its_queries_is_met():
+    ours, second = Registration(registered=True), Manager()
+    for _ in range(3):
+        ours.sessions.cover(Execution(second))
+        ours.sessions.cover(Execution(ours.first))
+
+    assert ours.counts(second) == [1, 1]
+
+
+def test_a_session_that_the_user_has_added_the_listener_to_does_not_get_it_twice():
+    ours = Registration(registered=True)
+    second = Manager(ours.listener)
+    ours.sessions.cover(Execution(second))
+
+    assert ours.counts(second) == [1, 1]
+
+
+# -- checking ---------------------------------------------------------------------------------
+
+
+def test_while_pyspark_is_about_to_add_it_nobody_else_does():
+    ours = Registration()
+
+    assert ours.sessions.check(now=1000.0).registered
+    assert ours.counts() == [0]
+
+
+def test_a_dropped_listener_is_put_back_once_and_counted():
+    ours = Registration(registered=True)
+    ours.sessions.check(0.0)
+    ours.first.removeListener(ours.listener)
+
+    assert ours.sessions.check(CHECK_EVERY_SECONDS - 1).reregistrations == 0
+    assert ours.sessions.check(CHECK_EVERY_SECONDS).reregistrations == 1
+    assert ours.sessions.check(2 * CHECK_EVERY_SECONDS).reregistrations == 1
+    assert ours.counts() == [1]
+
+
+def test_the_listener_is_put_back_in_every_session_that_dropped_it():
+    ours, second = Registration(registered=True), Manager()
+    ours.sessions.cover(Execution(second))
+    ours.check()
+    for manager in (ours.first, second):
+        manager.removeListener(ours.listener)
+    health = ours.check()
+
+    assert (health.registered, health.reregistrations) == (True, 2)
+    assert ours.counts(second) == [1, 1]
+
+
+def test_a_listener_removed_by_hand_stays_removed():
+    ours = Registration(registered=True)
+    ours.check()
+    ours.first.removeListener(ours.listener)
+    ours.wirings += 1
+
+    assert not ours.check().registered
+    assert not ours.check(3).registered
+    assert ours.counts() == [0]
+
+
+def test_a_listener_added_by_hand_to_a_second_session_is_still_put_back_in_the_first():
+    """L17: the second ``addListener`` must not pass for a removal."""
+    ours = Registration(registered=True)
+    ours.check()
+    second = Manager(ours.listener)
+    ours.wirings += 1
+    ours.sessions.cover(Execution(second))
+    ours.check()
+    ours.first.removeListener(ours.listener)
+
+    assert ours.check().reregistrations == 1
+    assert ours.counts(second) == [1, 1]
+
+
+def test_a_session_without_living_queries_is_let_go_and_met_again():
+    ours, second = Registration(registered=True), Manager()
+    ours.sessions.cover(Execution(second))
+    ours.check()
+    second.queries = 0
+    ours.check()
+    second.removeListener(ours.listener)
+    assert ours.check().reregistrations == 0
+    second.queries = 1
+    ours.sessions.cover(Execution(second))
+
+    assert ours.counts(second) == [1, 1]
+
+
+def test_the_first_session_is_kept_though_its_queries_have_ended():
+    ours = Registration(registered=True)
+    ours.first.queries = 0
+    ours.check(2)
+    ours.first.removeListener(ours.listener)
+
+    assert ours.check().reregistrations == 1
+
+
+# -- events that Spark dropped ------------------------------------------------------------------
+
+
+def test_the_first_check_reads_what_spark_dropped_before():
+    """L14: a driver that dropped events earlier has a count to start from."""
+    assert Registration(registered=True, dropped=lambda: 37).check().dropped_events == 37
+
+
+def test_drops_are_read_as_often_as_the_listener_is_checked():
+    counts = iter([3, 5, 8])
+    ours = Registration(registered=True, dropped=lambda: next(counts))
     asked_at = (0.0, CHECK_EVERY_SECONDS - 1, CHECK_EVERY_SECONDS, 2 * CHECK_EVERY_SECONDS - 1)
 
-    assert [listeners.check(at).dropped_events for at in asked_at] == [0, 0, 3, 3]
-    assert listeners.check(2 * CHECK_EVERY_SECONDS).dropped_events == 5
+    assert [ours.sessions.check(at).dropped_events for at in asked_at] == [3, 3, 5, 5]
+    assert ours.sessions.check(2 * CHECK_EVERY_SECONDS).dropped_events == 8
 
 
-def test_what_was_dropped_is_told_of_a_listener_taken_out_by_hand_too(listener):
-    listeners = SparkListeners(listener, Manager(), lambda: 7)
-    listeners.check(0.0)
-    listener.wirings += 1
+def test_drops_are_read_of_a_listener_removed_by_hand_too():
+    ours = Registration(dropped=lambda: 7)
+    ours.check()
+    ours.wirings += 1
 
-    health = listeners.check(CHECK_EVERY_SECONDS)
+    health = ours.check()
     assert (health.registered, health.reregistrations, health.dropped_events) == (False, 0, 7)
 
 
-def test_another_session_is_covered_when_one_of_its_queries_is_met(listener):
-    first, second = Manager(listener.wrapper), Manager()
-    listeners = SparkListeners(listener, first, lambda: 0)
-    for _ in range(3):
-        listeners.cover(Execution(second))
-        listeners.cover(Execution(first))
-
-    assert [each.listeners.count(listener.wrapper) for each in (first, second)] == [1, 1]
+def test_drops_that_cannot_be_counted_are_unknown():
+    assert Registration(registered=True, dropped=lambda: None).check(2).dropped_events is None
 
 
-def test_removing_takes_every_registration_and_nobody_elses(listener):
-    first, second = Manager(listener.wrapper, listener.wrapper), Manager()
-    listeners = SparkListeners(listener, first, lambda: 0)
-    listeners.cover(Execution(second))
-    listeners.remove()
+# -- removing ---------------------------------------------------------------------------------
 
-    assert [len(each.listeners) for each in (first, second)] == [1, 1]
+
+def test_removing_takes_out_every_registration_and_no_other_listener():
+    ours, second = Registration(registered=True), Manager()
+    ours.first.listeners.append(ours.listener)
+    ours.sessions.cover(Execution(second))
+    ours.sessions.remove()
+
+    assert [len(each.listeners) for each in (ours.first, second)] == [1, 1]
+
+
+def test_removing_a_second_time_does_nothing():
+    ours = Registration(registered=True)
+    ours.sessions.remove()
+    ours.sessions.remove()
+
+    assert len(ours.first.listeners) == 1
+
+
+def test_a_lost_jvm_is_not_taken_for_a_removed_listener():
+    ours = Registration(registered=True)
+    ours.check()
+    ours.first.listeners.clear()
+    ours.first.refusal = Py4JNetworkError("no answer")
+    with pytest.raises(Py4JNetworkError):
+        ours.check()
+    ours.first.refusal = None
+
+    assert ours.check().reregistrations == 1

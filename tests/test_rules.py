@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.rules_table import CASES, hung_batch, steady, watched
+from support.rules_table import CASES, counted, hung_batch, steady, watched
 from support.story import CONFLICT, Story, policy, processing, run
 
 from querypulse.alerting import rules
 from querypulse.alerting.evaluate import case_of
-from querypulse.alerting.rules import listener_deaf, monitor_blind
+from querypulse.alerting.rules import driver_gone, listener_deaf, monitor_blind
+from querypulse.listener.job_counts import JobCounts
 
 NUMBERED = [
     pytest.param(row, id=f"{number:03} {what}") for number, (what, *row) in enumerate(CASES, 1)
@@ -30,7 +31,7 @@ def holding(story, now, settings):
     query = snapshot.labels().get("a")
     names = {
         found.alertname
-        for rule in (listener_deaf.check, monitor_blind.check)
+        for rule in (driver_gone.check, listener_deaf.check, monitor_blind.check)
         if (found := rule(snapshot, now, allowed)) is not None
     }
     if query is None or allowed.limits("a").ignore:
@@ -63,8 +64,8 @@ def test_the_table_holds_more_silence_than_noise():
 
 
 REASONS = [
-    (hung_batch(until=170), 170, "batch_hung: batch 10 in flight for 69 s, no task finished for 69 s"),
-    (hung_batch(until=170, tasks=3), 170, "batch_hung: batch 10 in flight for 69 s, no task finished for 69 s"),
+    (hung_batch(until=170), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
+    (hung_batch(until=170, tasks=3), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
     (watched(steady(), (101, 170, processing(batch=10, tasks=3, waits_for_log=True))), 170, "commit_log_behind: the next batch waits for the commit log for 69 s"),
     (watched(steady(), (101, 170, run(message="Processing new data", busy=True, tasks=0, waits_for_log=True))), 170, "commit_log_behind: the next batch waits for the commit log for 69 s"),
     (watched(steady(), (101, 170, run(message="Getting offsets from K", busy=True))), 170, "source_hung: 'Getting offsets from K' for 69 s"),
@@ -79,6 +80,50 @@ def test_a_stall_says_how(story, now, reason):
     (finding,) = story.judge(now).findings
 
     assert finding.reason == reason
+
+
+def job_evidence(**work):
+    story = watched(steady(), (101, 170, processing(batch=10, **work)))
+    (finding,) = story.judge(170).findings
+    return finding.evidence["tasks"], finding.evidence.get("other_jobs")
+
+
+@pytest.mark.parametrize(
+    ("own", "unowned", "tasks", "other_jobs"),
+    [
+        (JobCounts(), JobCounts(), "0 completed so far, 0 running (no Spark job)", None),
+        (
+            JobCounts(9, 1, 40, 2),
+            JobCounts(7, 3, 8, 1),
+            "40 completed so far, 2 running (jobs: 9 started so far, 1 active)",
+            None,
+        ),
+        (
+            JobCounts(9, 0, 40, 0),
+            JobCounts(7, 3, 8, 1),
+            "40 completed so far, 0 running (jobs: 9 started so far, 0 active)",
+            "3 active that name no query, tasks: 8 completed so far, 1 running",
+        ),
+    ],
+)
+def test_a_stall_says_which_jobs_are_the_querys_own(own, unowned, tasks, other_jobs):
+    assert job_evidence(own=own, unowned=unowned) == (tasks, other_jobs)
+
+
+def test_where_nothing_counts_a_stall_says_what_spark_still_knows():
+    assert job_evidence(tasks=3) == ("3 completed, 0 running (jobs: 1 active, newest 1)", None)
+
+
+def test_a_slow_batch_claims_no_job_that_names_no_query():
+    reasons = [
+        counted(until=900, **moving).judge(900).findings[0].reason
+        for moving in ({"own": True, "active": 1}, {"unowned": True})
+    ]
+
+    assert reasons == [
+        "batch 10 in flight for 799 s, its tasks still finish",
+        "batch 10 in flight for 799 s, its tasks still finish, or those of jobs that name no query",
+    ]
 
 
 def test_a_death_carries_its_evidence():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 
 import pytest
@@ -10,13 +11,14 @@ from support.story import CONFLICT, Story, processing, run
 
 from querypulse.listener.probing import Context
 from querypulse.listener.sources.reader import (
+    LEFT_OUT,
+    MAX_DEAD_RUNS,
     MAX_RUNS,
-    SourceError,
+    NOT_ITS_TURN,
     SourceReader,
-    SourceSilentError,
-    runs_to_ask,
 )
 from querypulse.listener.sources.report import SourceLook
+from querypulse.listener.sources.source import SourceError, SourceSilentError
 
 INTERVAL = 15.0
 
@@ -51,6 +53,7 @@ class Desk:
         self.story = Story()
         self.sources = {}
         self.announced = []
+        self.released = []
         self.reader = SourceReader(
             self,
             lambda: self.story.state.snapshot(self.clock.now),
@@ -73,6 +76,9 @@ class Desk:
         if isinstance(found, Exception):
             raise found
         return found
+
+    def release(self, run_id):
+        self.released.append(run_id)
 
     def step(self, *, at):
         self.clock.now = at
@@ -257,17 +263,136 @@ def test_closing_lets_go_of_everybody():
     assert [desk.sources[f"{name}-1"][0].closed for name in "ab"] == [1, 1]
 
 
-def test_living_queries_are_asked_before_dead_ones_and_only_so_many():
-    story = Story()
-    for number in range(MAX_RUNS):
-        story.started(f"dead{number}", at=number)
-        story.ended(f"dead{number}", at=number, exception=CONFLICT)
-    story.started("alive", at=1000)
-    chosen = runs_to_ask(story.state.snapshot(1001))
+def test_a_run_that_is_let_go_of_is_held_no_longer_by_what_finds_its_sources():
+    desk = Desk("a", "b", "c")
+    desk.sources["a-1"] = None
+    desk.step(at=1)
+    desk.story.ended("a", at=2)
+    desk.step(at=3)
+    assert desk.released == ["a-1"]
+    desk.reader.close()
 
-    assert len(chosen) == MAX_RUNS
-    assert chosen[0].name == "alive"
-    assert "dead0" not in {query.name for query in chosen}
+    assert desk.released == ["a-1", "b-1", "c-1"]
+
+
+# -- more than may be polled ----------------------------------------------------------------------
+
+
+def crowd(extra=50):
+    """More queries than are polled in one interval."""
+    return Desk(*[f"q{number}" for number in range(MAX_RUNS + extra)])
+
+
+def asked(desk, index):
+    return desk.sources[f"q{index}-1"][0].asked
+
+
+def test_an_interval_polls_so_many_runs_and_names_those_that_wait():
+    desk = crowd()
+    report = desk.step(at=1)
+
+    assert len(report.looks) == MAX_RUNS
+    waiting = {f"q{number}-1" for number in range(MAX_RUNS, MAX_RUNS + 50)}
+    assert report.unreadable == dict.fromkeys(waiting, "not asked: more than 100 queries")
+
+
+def test_more_runs_than_an_interval_allows_are_polled_in_turns_and_none_starves():
+    desk = crowd()
+    for at in range(1, 122):
+        desk.step(at=at)
+        lately = [
+            moment
+            for number in range(MAX_RUNS + 50)
+            for moment in asked(desk, number)
+            if at - moment < INTERVAL
+        ]
+        assert len(lately) <= MAX_RUNS
+
+    for number in range(MAX_RUNS + 50):
+        moments = [1 - INTERVAL, *asked(desk, number), 121 + INTERVAL]
+        gaps = [late - soon for soon, late in itertools.pairwise(moments)]
+        assert max(gaps) <= 2 * INTERVAL + 1
+
+
+def test_a_run_whose_turn_has_come_is_named_no_longer():
+    desk = crowd(extra=1)
+    last = f"q{MAX_RUNS}-1"
+    assert desk.step(at=1).unreadable == {last: NOT_ITS_TURN}
+    report = desk.step(at=16)
+
+    assert last in report.looks
+    assert last not in report.unreadable
+    assert set(report.unreadable.values()) == {NOT_ITS_TURN}
+
+
+def test_a_run_that_waits_keeps_its_last_look_and_the_reason_of_a_refusal():
+    desk = crowd(extra=1)
+    desk.step(at=1)
+    desk.sources["q0-1"][0].error = SourceError("not allowed")
+    desk.step(at=16)
+    report = desk.step(at=46)
+
+    assert report.unreadable["q0-1"] == "not allowed"
+    assert set(report.looks) == set(desk.sources)
+
+
+def test_that_runs_are_polled_in_turns_is_logged_once(caplog):
+    desk = crowd()
+    with caplog.at_level(logging.WARNING):
+        for at in range(1, 100):
+            desk.step(at=at)
+
+    assert [record.getMessage() for record in caplog.records] == [
+        "querypulse: the sources of some queries are not asked: more than 100 queries"
+    ]
+
+
+def test_runs_without_a_source_to_poll_take_no_turn(caplog):
+    desk = crowd()
+    for number in range(50):
+        desk.sources[f"q{number}-1"] = {}
+    with caplog.at_level(logging.WARNING):
+        report = desk.step(at=1)
+
+    assert len(report.looks) == MAX_RUNS
+    assert (report.unreadable, caplog.records) == ({}, [])
+
+
+def test_of_the_dead_the_newest_are_polled_and_the_others_are_named(caplog):
+    desk = Desk()
+    for number in range(MAX_DEAD_RUNS + 2):
+        desk.begin(f"dead{number}")
+        desk.story.ended(f"dead{number}", at=number, exception=CONFLICT)
+    desk.begin("alive")
+    with caplog.at_level(logging.WARNING):
+        for at in range(1000, 1040):
+            report = desk.step(at=at)
+
+    left_out = {"dead0-1": LEFT_OUT, "dead1-1": LEFT_OUT}
+    assert LEFT_OUT == "not asked: more than 100 dead queries"
+    assert left_out.items() <= report.unreadable.items()
+    assert set(report.looks) == set(desk.sources) - set(left_out)
+    assert len([record for record in caplog.records if "dead" in record.getMessage()]) == 1
+
+
+def test_a_query_that_dies_pushes_out_the_one_that_died_first():
+    desk = Desk()
+    for number in range(MAX_DEAD_RUNS + 1):
+        desk.begin(f"q{number}")
+    desk.step(at=1)
+    for number in range(MAX_DEAD_RUNS + 1):
+        desk.story.ended(f"q{number}", at=2 + number, exception=CONFLICT)
+    report = desk.step(at=1000)
+
+    assert report.unreadable["q0-1"] == LEFT_OUT
+    assert (desk.sources["q0-1"][0].closed, desk.released) == (1, ["q0-1"])
+
+
+def test_what_is_not_polled_is_shown_at_its_query():
+    desk = crowd(extra=1)
+    desk.story.state.ask(desk.step(at=1))
+
+    assert desk.story.query(f"q{MAX_RUNS}").source_trouble == NOT_ITS_TURN
 
 
 # -- what is made of it -------------------------------------------------------------------------

@@ -38,6 +38,13 @@ class Batch:
         return 7
 
 
+class Session:
+    """The session that started it."""
+
+    def sessionUUID(self):
+        return "session"
+
+
 class Java:
     """A StreamExecution that answers, or refuses, everything alike."""
 
@@ -46,6 +53,9 @@ class Java:
         self.active = active
         self.refuse = refuse
         self.called = called
+
+    def sparkSession(self):
+        return self._answer(Session())
 
     def runId(self):
         return Text("run")
@@ -100,7 +110,9 @@ def execution(java):
 def test_what_a_run_does_can_be_asked_of_itself():
     one, details = execution(Java(progress="{}"))
 
-    assert one.tell(MICRO_BATCH, None) == LivingRun("run", True, WAITING, 7, "{source: 5}", "{}")
+    assert one.tell(MICRO_BATCH, None) == LivingRun(
+        "run", True, WAITING, 7, None, "{source: 5}", "{}"
+    )
     assert details.missing == set()
 
 
@@ -127,25 +139,25 @@ def test_a_run_that_has_ended_tells_nothing():
 def test_async_progress_tracking_is_told_by_what_runs_the_query(called, is_async):
     one, _ = execution(Java(called=called))
 
-    assert one.facts("id").async_progress is is_async
+    assert one.facts("id", "run").async_progress is is_async
 
 
 def test_how_rarely_an_async_log_is_written_is_told_in_seconds():
     one, _ = execution(Java(called="AsyncProgressTrackingMicroBatchExecution"))
     plain, _ = execution(Java())
 
-    assert one.facts("id").log_interval_seconds == 12
-    assert plain.facts("id").log_interval_seconds == 0
+    assert one.facts("id", "run").log_interval_seconds == 12
+    assert plain.facts("id", "run").log_interval_seconds == 0
 
 
 def test_what_a_spark_refuses_is_named_and_the_rest_still_known():
     one, details = execution(Java(refuse=Py4JError("Method does not exist")))
 
-    facts = one.facts("id")
+    facts = one.facts("id", "run")
     assert (facts.run_id, facts.trigger.kind, facts.async_progress) == ("run", "Unknown", False)
     assert one.tell(MICRO_BATCH, 3) == LivingRun("run", True, WAITING, 3)
     assert details.missing == {
-        *("trigger", "sink", "checkpoint", "async_progress"),
+        *("trigger", "sink", "checkpoint", "async_progress", "session_id"),
         *("batch_id", "offsets", "idle_progress"),
     }
 

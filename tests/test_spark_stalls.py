@@ -28,7 +28,7 @@ def test_a_batch_that_hangs_is_told_with_the_line_where_it_stands(spark, watch, 
         assert "ForeachBatch" in page.annotations["stream_thread"]
         assert (
             page.annotations["tasks"].endswith("running (no Spark job)")
-            or "known" in page.annotations["tasks"]
+            or "(jobs: " in page.annotations["tasks"]
         )
         assert shown(sidecar, "hung").batch_in_flight_seconds > 5
     finally:

@@ -1,16 +1,33 @@
-"""A sidecar whose listener is not added to Spark yet, or no more, and the book of who watches what."""
+"""A sidecar that does not watch yet, or no more, its settings, and the registry of who watches what."""
 
 from __future__ import annotations
 
+import threading
 from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
+from support.fake_driver import FakeDriver, python_jvm
 
-from querypulse.sidecar import Settings, SettingsError, Sidecar
+from querypulse.sidecar import Settings, SettingsError, Sidecar, session
 from querypulse.sidecar.registry import Registry
+from querypulse.sidecar.session import NoSessionError
 from querypulse.sidecar.sidecar import SIDECARS
 
 HOOK = "https://hooks.example.com/services/hidden-path"
+PATIENCE_SECONDS = 10.0
+
+
+@pytest.fixture(autouse=True)
+def no_session(clean_environment, monkeypatch):
+    """Neither a Spark session of another test, nor settings of the machine."""
+    monkeypatch.setattr(session, "_known_session", lambda: None)
+
+
+@pytest.fixture
+def jvm(monkeypatch):
+    """A JVM in which PySpark can make listeners."""
+    monkeypatch.setattr(SparkContext, "_jvm", python_jvm())
 
 
 @pytest.mark.parametrize(
@@ -25,18 +42,22 @@ HOOK = "https://hooks.example.com/services/hidden-path"
 def test_a_sidecar_of_unusable_settings_is_never_made(settings):
     with pytest.raises(SettingsError):
         Sidecar(Settings(**settings))
+    with pytest.raises(SettingsError):
+        Sidecar(**settings)
 
 
-def test_until_its_listener_is_added_nothing_runs():
+def test_nothing_runs_until_it_is_started():
+    before = set(threading.enumerate())
     sidecar = Sidecar(Settings(webhook_url=HOOK))
 
     assert (sidecar.url, sidecar.alerts(), sidecar.closed) == (None, (), False)
     assert not sidecar.flush(0.01)
+    assert set(threading.enumerate()) == before
     with pytest.raises(RuntimeError, match="watches nothing yet"):
         sidecar.snapshot()
 
 
-def test_a_stop_of_a_query_that_nobody_knows_cannot_be_announced():
+def test_a_stop_of_an_unknown_query_cannot_be_announced():
     with pytest.raises(ValueError, match="no query is called 'bronse'; known: \\[\\]"):
         Sidecar(Settings(http_port=-1)).expect_stop("bronse")
 
@@ -49,46 +70,146 @@ def test_closing_is_done_once_whatever_ran():
     assert sidecar.closed
 
 
-def test_a_closed_sidecar_is_not_brought_back_by_taking_its_listener_out():
-    """Spark asks for the JVM listener to remove it, too."""
-    sidecar = Sidecar(Settings(), spark=object())
+def test_a_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
+    """PySpark asks for the JVM listener to remove it, too."""
+    driver = FakeDriver()
+    sidecar = Sidecar(Settings(), spark=driver)
     sidecar.close()
-    sidecar._on_wired()
 
-    assert sidecar.url is None
-
-
-class SparkContext:
-    """PySpark drops ``_jsc`` in ``stop()``."""
-
-    def __init__(self):
-        self._jsc = object()
+    assert sidecar.listener._jlistener is not None
+    assert (sidecar.url, driver.queues, driver.manager.added) == (None, [], [])
+    assert SIDECARS.find(driver.sparkContext) is None
 
 
 def test_a_sidecar_that_could_not_start_is_not_the_one_attach_finds_next_time():
-    """The second try in a notebook must not be handed a monitor that watches nothing."""
-    context = SparkContext()
+    """The second try in a notebook must not get a monitor that watches nothing."""
+    context = Context()
     sidecar = Sidecar(Settings(), spark=SimpleNamespace(sparkContext=context))
     with pytest.raises(AttributeError):
-        sidecar._on_wired()
+        sidecar.start()
 
     assert SIDECARS.find(context) is None
 
 
+# -- adding its listener by hand ------------------------------------------------------------------
+
+
+def test_adding_its_listener_without_a_spark_session_fails_on_the_users_own_line():
+    with pytest.raises(NoSessionError, match="no active SparkSession"):
+        _ = Sidecar(Settings()).listener._jlistener
+
+
 @pytest.mark.contains_errors
-def test_a_last_flush_that_fails_keeps_nothing_running():
-    def broken(_):
-        raise RuntimeError("cannot look")
+def test_an_internal_error_gives_pyspark_a_listener_all_the_same(jvm):
+    """L22: ``addListener`` must not fail the job for a monitor that cannot start."""
+    driver = FakeDriver(janino=AttributeError("not the Spark that we know"))
+    sidecar = Sidecar(Settings(http_port=-1), spark=driver)
 
-    stopped = []
+    assert sidecar.listener._jlistener.proxy is not None
+    assert sidecar.closed
+    assert SIDECARS.find(driver.sparkContext) is None
+    sidecar.await_any_failure(timeout=3.0)
+    assert driver.waits == [(3.0,)]
+
+
+def test_a_callback_starts_a_sidecar_that_nobody_has_started_on_another_thread(monkeypatch):
+    """Spark's own thread must not wait for it."""
     sidecar = Sidecar(Settings())
-    sidecar._parts = SimpleNamespace(flush=broken, stop=stopped.append)
-    sidecar.close()
+    started = threading.Event()
+    on = []
+    monkeypatch.setattr(
+        sidecar, "start", lambda: on.append(threading.current_thread()) or started.set()
+    )
+    sidecar.listener.onQueryIdle(object())
 
-    assert len(stopped) == 1
+    assert started.wait(PATIENCE_SECONDS)
+    assert on[0] is not threading.current_thread()
+
+
+@pytest.mark.contains_errors
+def test_a_callback_that_finds_no_session_harms_nobody(no_contained_error):
+    sidecar = Sidecar(Settings())
+    sidecar.listener.onQueryIdle(object())
+    for thread in threading.enumerate():
+        if thread.name == "querypulse-start":
+            thread.join(PATIENCE_SECONDS)
+
+    ((where, error),) = no_contained_error
+    assert (where, type(error)) == ("start", NoSessionError)
+
+
+# -- where its settings come from -----------------------------------------------------------------
+
+
+def test_its_settings_come_from_arguments_environment_and_file(config, monkeypatch):
+    """S2: ``spark.streams.addListener(Sidecar().listener)`` asks the same sources as ``attach``."""
+    file = 'app_name = "of the file"\nstall_floor_seconds = 11\nhttp_port = 1'
+    for name, value in config(file).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("QUERYPULSE_STALL_FLOOR_SECONDS", "22")
+    monkeypatch.setenv("QUERYPULSE_HTTP_PORT", "2")
+
+    settings = Sidecar(http_port=-1).settings
+    assert settings == Settings(app_name="of the file", stall_floor_seconds=22.0, http_port=-1)
+
+
+def test_its_settings_come_from_the_spark_conf_of_a_session_too(config, monkeypatch):
+    for name, value in config('app_name = "of the file"\nhttp_port = 1').items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("QUERYPULSE_GONE_GRACE_SECONDS", "33")
+    driver = FakeDriver()
+    driver.spark_conf = {
+        "spark.querypulse.app_name": "of the conf",
+        "spark.querypulse.gone_grace_seconds": "44",
+        "spark.app.name": "not ours",
+    }
+
+    settings = Sidecar(spark=driver).settings
+    assert settings == Settings(app_name="of the conf", gone_grace_seconds=33.0, http_port=1)
+
+
+def test_the_active_session_is_asked_where_none_is_given(monkeypatch):
+    driver = FakeDriver()
+    driver.spark_conf = {"spark.querypulse.app_name": "of the conf"}
+    monkeypatch.setattr(session, "_known_session", lambda: driver)
+
+    assert Sidecar().settings.app_name == "of the conf"
+
+
+def test_settings_that_are_given_whole_are_taken_as_they_are(monkeypatch):
+    monkeypatch.setenv("QUERYPULSE_HTTP_PORT", "2")
+    driver = FakeDriver()
+    driver.spark_conf = {"spark.querypulse.app_name": "of the conf"}
+    given = Settings(stall_floor_seconds=5.0)
+
+    assert Sidecar(given, spark=driver).settings is given
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "named"),
+    [
+        ({"webhok_url": HOOK}, {}, "argument webhok_url.*did you mean 'webhook_url'"),
+        ({"http_port": "x"}, {}, "argument http_port"),
+        ({}, {"QUERYPULSE_HTTP_PROT": "1"}, "environment variable QUERYPULSE_HTTP_PROT"),
+        ({}, {"QUERYPULSE_CONFIG": "/nowhere.toml"}, "QUERYPULSE_CONFIG"),
+    ],
+)
+def test_a_mistake_in_any_source_names_its_origin(monkeypatch, arguments, environment, named):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+    with pytest.raises(SettingsError, match=named):
+        Sidecar(**arguments)
 
 
 # -- which sidecar watches which context ----------------------------------------------------------
+
+
+class Context:
+    """PySpark drops ``_jsc`` in ``stop()``."""
+
+    def __init__(self):
+        self._jsc = object()
 
 
 class Watcher:
@@ -100,16 +221,16 @@ class Watcher:
         self.closed = True
 
 
-def test_a_context_is_watched_by_whom_it_was_given():
-    registry, context, watcher = Registry(), SparkContext(), Watcher()
+def test_a_context_is_watched_by_the_watcher_that_was_registered_for_it():
+    registry, context, watcher = Registry(), Context(), Watcher()
     registry.remember(context, watcher)
 
     assert registry.find(context) is watcher
-    assert registry.find(SparkContext()) is None
+    assert registry.find(Context()) is None
 
 
-def test_who_is_closed_watches_nothing():
-    registry, context, watcher = Registry(), SparkContext(), Watcher()
+def test_a_closed_watcher_watches_nothing():
+    registry, context, watcher = Registry(), Context(), Watcher()
     registry.remember(context, watcher)
     watcher.close()
 
@@ -117,14 +238,14 @@ def test_who_is_closed_watches_nothing():
 
 
 def test_the_watcher_of_a_stopped_context_makes_room_for_the_next():
-    registry, old, living = Registry(), SparkContext(), SparkContext()
+    registry, old, living = Registry(), Context(), Context()
     watchers = Watcher(), Watcher(), Watcher()
     registry.remember(old, watchers[0])
     registry.remember(living, watchers[1])
     assert not watchers[0].closed
     old._jsc = None
     registry.close_stale()
-    registry.remember(SparkContext(), watchers[2])
+    registry.remember(Context(), watchers[2])
 
     assert [watcher.closed for watcher in watchers] == [True, False, False]
     assert registry.find(living) is watchers[1]

@@ -94,4 +94,5 @@ def _on_purpose(query: Query, context: Context) -> bool:
     """
     if context is Context.STOPPED_BY_APPLICATION or query.stop_expected:
         return True
-    return query.facts is None or query.facts.trigger.ends_by_itself
+    trigger = query.trigger
+    return trigger is None or trigger.ends_by_itself

@@ -11,6 +11,7 @@ from ..finding import WHOLE_DRIVER, Severity
 from ..rules import (
     commit_stalled,
     data_loss_risk,
+    driver_gone,
     offset_stalled,
     query_failed,
     query_flapping,
@@ -28,7 +29,7 @@ LEFT_OPEN = (
     query_flapping.NAME,
     data_loss_risk.NAME,
 )
-LEFT_OPEN_BY_DRIVER = (query_gone.NAME, commit_stalled.NAME)
+LEFT_OPEN_BY_DRIVER = (query_gone.NAME, commit_stalled.NAME, driver_gone.NAME)
 """What the queries of a driver share, when they are told as one."""
 MAX_REMEMBERED = 10_000
 """So many queries are remembered as settled; one more and the oldest is settled anew."""

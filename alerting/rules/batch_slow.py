@@ -6,6 +6,7 @@ was away, and nothing is known of its pace.
 
 from __future__ import annotations
 
+from ...listener.query import Query
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
@@ -26,7 +27,7 @@ def check(case: Case) -> Finding | None:
     lasted, still = case.watched_since(flight.since), case.watched_since(flight.moved_at)
     if lasted <= case.window.seconds or still > case.window.seconds:
         return None
-    reason = f"batch {flight.batch_id} in flight for {lasted:.0f} s, its tasks still finish"
+    reason = f"batch {flight.batch_id} in flight for {lasted:.0f} s, {_what_moves(case.query)}"
     return Finding(
         alertname=NAME,
         query=case.label,
@@ -36,3 +37,10 @@ def check(case: Case) -> Finding | None:
         summary=f"Streaming query {case.label} is slow: {reason}",
         evidence=evidence(case),
     )
+
+
+def _what_moves(query: Query) -> str:
+    work = query.probed.work if query.probed is not None else None
+    if work is None or work.own.jobs_active or not work.unowned.jobs_started:
+        return "its tasks still finish"
+    return "its tasks still finish, or those of jobs that name no query"

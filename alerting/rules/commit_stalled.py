@@ -113,7 +113,7 @@ def _how(case: Case) -> str | None:
     still = case.watched_since(flight.moved_at)
     return (
         f"batch_hung: batch {flight.batch_id} in flight for {since:.0f} s, "
-        f"no task finished for {still:.0f} s"
+        f"no task of its own finished for {still:.0f} s"
     )
 
 

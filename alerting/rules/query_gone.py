@@ -8,6 +8,8 @@ from ..evidence import evidence
 from ..finding import Finding, Severity, State
 
 NAME = "QueryGone"
+_NO_NEWS = (Context.STOPPED_BY_APPLICATION, Context.JVM_GONE)
+"""The application has said so, or one alert of the whole driver does."""
 CONTEXT_GONE = "the SparkContext stopped by itself"
 
 
@@ -19,7 +21,7 @@ def check(case: Case) -> Finding | None:
     unknown, only the roster counts.
     """
     gone_at = _gone_at(case)
-    if gone_at is None or case.snapshot.context is Context.STOPPED_BY_APPLICATION:
+    if gone_at is None or case.snapshot.context in _NO_NEWS:
         return None
     if case.query.stop_expected or not _should_run_for_ever(case):
         return None
@@ -46,9 +48,8 @@ def _gone_at(case: Case) -> float | None:
 
 
 def _should_run_for_ever(case: Case) -> bool:
-    if case.query.facts is None:
-        return case.expected
-    return not case.query.facts.trigger.ends_by_itself
+    trigger = case.query.trigger
+    return case.expected if trigger is None else not trigger.ends_by_itself
 
 
 def _reason(case: Case) -> str:

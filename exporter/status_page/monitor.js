@@ -27,7 +27,7 @@ function monitorFacts(monitor, now, elapsed) {
   const facts = [
     heartbeat(monitor, now),
     listener(monitor),
-    ["events heard", itemised(monitor.events)],
+    ["events", itemised(monitor.events)],
     probe(monitor, elapsed),
     ["callback", timing(monitor.callback_seconds)],
     ["mailbox", `${amount(monitor.mailbox_depth)} waiting`],
@@ -46,9 +46,9 @@ function heartbeat({ heartbeat_timestamp: beat }, now) {
 }
 
 function listener({ listener_path: path, listener_registered: registered, reregistrations: again }) {
-  const words = { true: "registered", false: "NOT registered", null: "not looked at yet" }[registered];
-  const ways = path ? `${words}, ${path} path` : words;
-  const text = again ? `${ways}, registered anew ${amount(again)} times` : ways;
+  const words = { true: "registered", false: "NOT registered", null: "not checked yet" }[registered];
+  const ways = path ? `${words}, by ${path.replaceAll("_", " ")}` : words;
+  const text = again ? `${ways}, registered again ${amount(again)} times` : ways;
   return ["listener", text, registered === false ? "bad" : again ? "note" : ""];
 }
 

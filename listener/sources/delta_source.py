@@ -16,8 +16,8 @@ from ..offsets import WHOLE
 from ..refusals import refusals
 from .committed import committed_in
 from .delta_log import commit_name, end_of, first_unread, versions_in
-from .reader import SourceError
 from .report import SourceLook
+from .source import SourceError
 
 STAGED = "_staged_commits"
 

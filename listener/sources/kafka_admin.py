@@ -1,8 +1,9 @@
-"""What a Kafka cluster tells an admin client of the partitions that a query reads."""
+"""What a Kafka cluster answers an admin client about the partitions that a query reads."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -11,8 +12,35 @@ from py4j.protocol import Py4JError
 from ..checkpoint import short_reason
 from .kafka_java import KafkaJava
 from .kafka_texts import Kept, kept_in, led_partitions, offsets_in
+from .shared_clients import Lease
 
 CONFIG_EVERY_SECONDS = 300.0
+CONSUMERS_ONLY = (
+    "allow.auto.create.topics",
+    "auto.commit.interval.ms",
+    "auto.offset.reset",
+    "check.crcs",
+    "client.id",
+    "client.rack",
+    "enable.auto.commit",
+    "exclude.internal.topics",
+    "fetch.max.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "group.id",
+    "group.instance.id",
+    "heartbeat.interval.ms",
+    "interceptor.classes",
+    "isolation.level",
+    "key.deserializer",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+    "value.deserializer",
+)
+"""Options that no admin client reads (``ConsumerConfig``), and its name, which is ours."""
 
 
 class Retention(msgspec.Struct, frozen=True):
@@ -22,13 +50,27 @@ class Retention(msgspec.Struct, frozen=True):
     untold: str = ""
 
 
-class KafkaAdmin:
-    """Asks through one admin client, which it closes; used by one thread."""
+def admin_config(java: KafkaJava, params: Any) -> Any:
+    """What an admin client makes of a query's options: equal maps may share one."""
+    config = java.java("java.util.HashMap")(params)
+    for name in CONSUMERS_ONLY:
+        config.remove(name)
+    return config
 
-    def __init__(self, java: KafkaJava, client: Any, isolation: str) -> None:
+
+def close_client(java: KafkaJava, client: Any) -> None:
+    """Drop the connections of an admin client at once; the cluster may be away."""
+    with suppress(Py4JError, OSError):
+        client.close(java.millis(0))
+
+
+class KafkaAdmin:
+    """One source's questions to its cluster, through a client that it may share."""
+
+    def __init__(self, java: KafkaJava, lease: Lease, isolation: str) -> None:
         self._java = java
-        self._client = client
-        java.use_package_of(client)
+        self._lease = lease
+        java.use_package_of(lease.client)
         level = java.kafka("common.IsolationLevel").valueOf(isolation.upper())
         self._options = java.kafka("clients.admin.ListOffsetsOptions")(level)
         self._partitions: tuple[str, ...] = ()
@@ -44,7 +86,7 @@ class KafkaAdmin:
         An offset of a partition without a leader would be waited for until time is up.
         """
         names = self._java.array_list(*topics)
-        futures = self._client.describeTopics(names).topicNameValues()
+        futures = self._lease.client.describeTopics(names).topicNameValues()
         return led_partitions("".join(self._described(futures.get(topic)) for topic in topics))
 
     def ends(self, partitions: tuple[str, ...]) -> tuple[dict[str, int], dict[str, int]]:
@@ -53,8 +95,9 @@ class KafkaAdmin:
             spec = self._java.kafka("clients.admin.OffsetSpec")
             self._from, self._to = self._each(partitions, spec.earliest(), spec.latest())
             self._partitions = partitions
-        begins = self._client.listOffsets(self._from, self._options).all()
-        ends = self._client.listOffsets(self._to, self._options).all()
+        client = self._lease.client
+        begins = client.listOffsets(self._from, self._options).all()
+        ends = client.listOffsets(self._to, self._options).all()
         return offsets_in(self._java.text(begins)), offsets_in(self._java.text(ends))
 
     def retention(self, topics: tuple[str, ...], now: float) -> Retention:
@@ -66,10 +109,6 @@ class KafkaAdmin:
             except Py4JError as error:
                 self._retention = Retention(untold=short_reason(str(error)))
         return self._retention
-
-    def close(self) -> None:
-        """Drop the connections at once."""
-        self._client.close(self._java.millis(0))
 
     def _described(self, future: Any) -> str:
         try:
@@ -92,4 +131,4 @@ class KafkaAdmin:
         resource = self._java.kafka("common.config.ConfigResource")
         kind = self._java.kafka("common.config.ConfigResource$Type").TOPIC
         asked = self._java.array_list(*(resource(kind, topic) for topic in topics))
-        return self._java.text(self._client.describeConfigs(asked).all())
+        return self._java.text(self._lease.client.describeConfigs(asked).all())

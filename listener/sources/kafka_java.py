@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..refusals import THROWN, reason_of
-from .reader import SourceError, SourceSilentError
+from .source import SourceError, SourceSilentError
 
 API_SECONDS = 4
 _SILENCE = ("TimeoutException", "No resolvable bootstrap", "DisconnectException")

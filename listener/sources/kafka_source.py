@@ -15,11 +15,12 @@ from msgspec.structs import replace
 from py4j.protocol import Py4JError
 
 from .committed import committed_in
-from .kafka_admin import KafkaAdmin, Retention
+from .kafka_admin import KafkaAdmin, Retention, admin_config
 from .kafka_java import API_SECONDS, KafkaJava, private_field, refusals
 from .kafka_records import KafkaRecords
-from .reader import SourceError, SourceSilentError
 from .report import SourceLook, topic_of
+from .shared_clients import Lease, SharedClients
+from .source import SourceError, SourceSilentError
 from .waiting import Found, searches, still_true
 
 REQUEST_SECONDS = 3
@@ -34,22 +35,32 @@ OPTIONS = {
 class KafkaSource:
     """One Kafka source of one run; used by one thread.
 
-    A look costs about 30 Py4J commands, and 10 for each partition that a record is looked for in.
+    Sources of one cluster, with equal options and security, share an admin client. A look costs
+    about 30 Py4J commands, and 10 for each partition that a record is looked for in.
     """
 
     def __init__(
-        self, java: KafkaJava, execution: Any, stream: Any, reader: Any, name: str
+        self,
+        java: KafkaJava,
+        admins: SharedClients,
+        execution: Any,
+        stream: Any,
+        *,
+        reader: Any,
+        name: str,
     ) -> None:
         self._java = java
+        self._admins = admins
         self._execution = execution
         self._stream = stream
         self._description = str(stream.toString())
         self._strategy = private_field(reader, "consumerStrategy")
         self._client_id = name
         self._params = java.java("java.util.HashMap")(reader.driverKafkaParams())
-        for option, value in {**OPTIONS, "client.id": name}.items():
+        for option, value in OPTIONS.items():
             self._params.put(option, value)
         self.address = str(self._params.get("bootstrap.servers"))
+        self._lease: Lease | None = None
         self._admin: KafkaAdmin | None = None
         self._records: KafkaRecords | None = None
         self._found: dict[str, Found] = {}
@@ -71,16 +82,19 @@ class KafkaSource:
                 return self._ask(look) if committed else look
         except SourceSilentError:
             # Left open, they would try to connect again and again, and log each time.
+            if self._lease is not None:
+                self._lease.drop()
             self.close()
             raise
 
     def close(self) -> None:
         """Let go of the clients; the cluster may be away."""
-        for client in (self._admin, self._records):
-            with suppress(Py4JError, OSError):
-                if client is not None:
-                    client.close()
-        self._admin = self._records = None
+        with suppress(Py4JError, OSError):
+            if self._records is not None:
+                self._records.close()
+        if self._lease is not None:
+            self._lease.release()
+        self._lease = self._admin = self._records = None
 
     def _committed(self) -> dict[str, int]:
         positions = committed_in(self._execution, self._stream)
@@ -102,9 +116,15 @@ class KafkaSource:
     def _connect(self) -> KafkaAdmin:
         if self._admin is None:
             isolation = str(self._params.get("isolation.level") or "read_uncommitted")
-            client = self._strategy.createAdmin(self._params)
-            self._admin = KafkaAdmin(self._java, client, isolation)
+            config = admin_config(self._java, self._params)
+            self._lease = self._lease or self._admins.lease(config, self._open_admin)
+            self._admin = KafkaAdmin(self._java, self._lease, isolation)
         return self._admin
+
+    def _open_admin(self, name: str) -> Any:
+        params = self._java.java("java.util.HashMap")(self._params)
+        params.put("client.id", name)
+        return self._strategy.createAdmin(params)
 
     def _with_records(self, look: SourceLook) -> SourceLook:
         """Add since when records wait; that they cannot be read spoils nothing else."""

@@ -1,7 +1,7 @@
-"""The fourth witness: asks the systems that queries read from, in its own thread's steps.
+"""The sources as a signal: polls the systems that queries read from, in a thread of its own.
 
-A broker may be slow, dead or closed to us, so nobody waits for this thread; who reads ``latest``
-sees the age of each look.
+A broker may be slow, dead or closed to us, so nobody waits for this thread; readers of
+``latest`` see the age of each look.
 """
 
 from __future__ import annotations
@@ -9,60 +9,36 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable
 
 from ..probing import Context
 from ..query import Outcome, Query
 from ..snapshot import Snapshot
-from .report import SourceLook, SourceReport
+from .polled_run import PolledRun, PolledSource
+from .report import SourceReport
+from .source import SourceError, Sources, SourceSilentError
+from .turns import next_turn
 
 log = logging.getLogger("querypulse")
 
 MEET_EVERY_SECONDS = 1.0
 MAX_RUNS = 100
+"""Polled in one interval; more are polled in turns."""
+MAX_DEAD_RUNS = 100
+"""Spark's objects of a dead run stay in the driver's memory for as long as it is polled."""
 RETRY_INTERVALS = 2
 """A source that does not answer is left alone for this many intervals."""
-
-
-class SourceError(Exception):
-    """A source did not answer; the message is short and holds no secret."""
-
-
-class SourceSilentError(SourceError):
-    """Nobody answered within the time given: the whole system is slow or away."""
-
-
-class Source(Protocol):
-    """One source of a run, of which somebody else than Spark can be asked."""
-
-    @property
-    def address(self) -> str:
-        """Where the system is; sources at one address share its silence."""
-        ...
-
-    def look(self) -> SourceLook:
-        """Ask; takes seconds at most. Raises SourceError."""
-        ...
-
-    def close(self) -> None:
-        """Let go of connections; never raises."""
-        ...
-
-
-class Sources(Protocol):
-    """Finds the sources of a run."""
-
-    def open(self, query: Query) -> Mapping[int, Source] | None:
-        """By index; None where they cannot be told now. Raises SourceError."""
-        ...
+NOT_ITS_TURN = f"not asked: more than {MAX_RUNS} queries"
+LEFT_OUT = f"not asked: more than {MAX_DEAD_RUNS} dead queries"
 
 
 class SourceReader:
-    """Meets new runs every second and asks each source every ``interval_seconds``.
+    """Meets new runs every second and polls each source every ``interval_seconds``.
 
     Used by one thread. A system that is silent is named in the report and left alone for a
-    while, so that its timeouts do not use up the time of the others.
+    while, so that its timeouts do not use up the time of the others. Where there are more than
+    ``MAX_RUNS`` runs, that many are polled in each interval, in turns; a run that is due and
+    waits is named in the report.
     """
 
     def __init__(
@@ -83,54 +59,73 @@ class SourceReader:
         self._retry = RETRY_INTERVALS * interval_seconds
         self._meet_every = min(meet_every_seconds, interval_seconds)
         self._clock = clock
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, PolledRun] = {}
+        self._left_out: dict[str, str] = {}
         self._silent: dict[str, tuple[float, str]] = {}
+        self._logged_bounds: set[str] = set()
         self._stopping = threading.Event()
 
     def step(self) -> None:
-        """Ask who is due, then rest."""
+        """Poll the sources that are due, then rest."""
         try:
             self._choose()
             for run in self._runs.values():
-                self._ask(run)
+                run.meet(self._sources, self._clock(), self._retry)
+            self._poll_in_turn()
+            self._note_bounds()
             self._report()
         finally:
             self._stopping.wait(self._meet_every)
 
     def stop(self) -> None:
-        """Ask nobody any more, and do not rest."""
+        """Poll no more, and do not rest."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Let go of all sources; by the thread that asks."""
-        for run in self._runs.values():
-            run.close()
-        self._runs.clear()
+        """Let go of all sources; by the thread that polls."""
+        for run_id in list(self._runs):
+            self._let_go(run_id)
 
     def _choose(self) -> None:
-        """Keep the runs to be asked now, and let go of all others."""
-        chosen = {query.run_id: query for query in runs_to_ask(self._latest_snapshot())}
+        """Keep the runs to be polled, and let go of all others."""
+        wanted, left_out = runs_to_ask(self._latest_snapshot())
+        self._left_out = {query.run_id: LEFT_OUT for query in left_out}
+        chosen = {query.run_id: query for query in wanted}
         for run_id in [run_id for run_id in self._runs if run_id not in chosen]:
-            self._runs.pop(run_id).close()
+            self._let_go(run_id)
         for run_id, query in chosen.items():
-            self._runs.setdefault(run_id, _Run()).query = query
+            self._runs.setdefault(run_id, PolledRun()).query = query
 
-    def _ask(self, run: _Run) -> None:
-        """Ask a run's sources that are due, those of silent systems excepted."""
-        run.meet(self._sources, self._clock(), self._retry)
-        for one in run.asked.values():
+    def _let_go(self, run_id: str) -> None:
+        self._runs.pop(run_id).close()
+        self._sources.release(run_id)
+
+    def _poll_in_turn(self) -> None:
+        now = self._clock()
+        due = [run_id for run_id, run in self._runs.items() if run.due(now)]
+        polled_at = {run_id: run.polled_at for run_id, run in self._runs.items()}
+        turn = next_turn(due, polled_at, now=now, interval=self._interval, most=MAX_RUNS)
+        for run_id in turn:
+            self._poll(self._runs[run_id])
+        waiting = set(due) - set(turn)
+        for run_id, run in self._runs.items():
+            run.waits = run_id in waiting
+            run.note_trouble()
+
+    def _poll(self, run: PolledRun) -> None:
+        """Poll a run's sources that are due, those of silent systems excepted."""
+        for one in run.due(self._clock()):
             now = self._clock()
-            if self._stopping.is_set() or now < one.due_at:
-                continue
+            if self._stopping.is_set():
+                return
             retry_at, reason = self._silent.get(one.source.address, (now, ""))
             if now < retry_at:
                 one.trouble, one.due_at = reason, retry_at
                 continue
-            one.due_at = now + self._interval
-            self._ask_source(one)
-        run.note_trouble()
+            run.polled_at, one.due_at = now, now + self._interval
+            self._poll_source(one)
 
-    def _ask_source(self, one: _Asked) -> None:
+    def _poll_source(self, one: PolledSource) -> None:
         try:
             one.last, one.trouble = one.source.look(), ""
         except SourceError as error:
@@ -138,11 +133,21 @@ class SourceReader:
             if isinstance(error, SourceSilentError):
                 self._silent[one.source.address] = one.due_at, one.trouble
 
+    def _note_bounds(self) -> None:
+        """Log once that a bound is reached, until it no longer is."""
+        asked = sum(bool(run.sources) for run in self._runs.values())
+        reached = {NOT_ITS_TURN} if asked > MAX_RUNS else set()
+        reached |= {LEFT_OUT} if self._left_out else set()
+        for bound in sorted(reached - self._logged_bounds):
+            log.warning("querypulse: the sources of some queries are %s", bound)
+        self._logged_bounds = reached
+
     def _report(self) -> None:
+        troubles = {run_id: _trouble(run) for run_id, run in self._runs.items()}
         report = SourceReport(
             at=self._clock(),
             looks={key: looks for key, run in self._runs.items() if (looks := run.looks)},
-            unreadable={key: reason for key, run in self._runs.items() if (reason := run.trouble)},
+            unreadable=self._left_out | {key: text for key, text in troubles.items() if text},
         )
         known = self.latest or SourceReport(report.at)
         if (report.looks, report.unreadable) != (known.looks, known.unreadable):
@@ -150,73 +155,21 @@ class SourceReader:
             self._on_report()
 
 
-class _Asked:
-    """One source: when it is due, what it said last, and what is wrong with it."""
+def runs_to_ask(snapshot: Snapshot) -> tuple[list[Query], list[Query]]:
+    """The queries whose present run lives, or is dead and should not be; and those left out.
 
-    def __init__(self, source: Source) -> None:
-        self.source = source
-        self.due_at = 0.0
-        self.last: SourceLook | None = None
-        self.trouble = ""
-
-
-class _Run:
-    """The sources of one run, once they are known."""
-
-    query: Query
-
-    def __init__(self) -> None:
-        self.asked: dict[int, _Asked] = {}
-        self._met = False
-        self._meet_at = 0.0
-        self._refusal = ""
-        self._logged = False
-
-    @property
-    def looks(self) -> dict[int, SourceLook]:
-        """The newest look at each source."""
-        return {index: one.last for index, one in self.asked.items() if one.last is not None}
-
-    @property
-    def trouble(self) -> str:
-        """Why not all sources have answered; empty when they have."""
-        troubles = [self._refusal, *(one.trouble for one in self.asked.values())]
-        return "; ".join(dict.fromkeys(text for text in troubles if text))
-
-    def meet(self, sources: Sources, now: float, retry: float) -> None:
-        """Find the sources, unless that is done; a dead run that has none now never will."""
-        if self._met or now < self._meet_at:
-            return
-        try:
-            found, self._refusal = sources.open(self.query), ""
-        except SourceError as error:
-            self._refusal, self._meet_at = str(error), now + retry
-            return
-        self._met = found is not None or not self.query.alive
-        self.asked = {index: _Asked(source) for index, source in (found or {}).items()}
-
-    def note_trouble(self) -> None:
-        """Log once that somebody does not answer, until all do."""
-        if self.trouble and not self._logged:
-            name = self.query.base_name
-            log.warning("querypulse: cannot ask the sources of %s: %s", name, self.trouble)
-        self._logged = bool(self.trouble)
-
-    def close(self) -> None:
-        for one in self.asked.values():
-            one.source.close()
-
-
-def runs_to_ask(snapshot: Snapshot) -> list[Query]:
-    """The queries whose present run lives, or is dead and should not be; living ones first.
-
-    A stopped or completed one needs no data. There are bounds to what we may cost.
+    A stopped or completed one needs no data. Of the dead, the newest ``MAX_DEAD_RUNS`` count.
     """
     if snapshot.context is not Context.RUNNING:
-        return []
-    wanted = [query for query in snapshot.queries if query.alive or _died(query)]
-    wanted.sort(key=lambda query: (not query.alive, -(query.gone_at or 0.0)))
-    return wanted[:MAX_RUNS]
+        return [], []
+    living = [query for query in snapshot.queries if query.alive]
+    dead = [query for query in snapshot.queries if not query.alive and _died(query)]
+    dead.sort(key=lambda query: -(query.gone_at or 0.0))
+    return living + dead[:MAX_DEAD_RUNS], dead[MAX_DEAD_RUNS:]
+
+
+def _trouble(run: PolledRun) -> str:
+    return run.trouble or (NOT_ITS_TURN if run.waits else "")
 
 
 def _died(query: Query) -> bool:

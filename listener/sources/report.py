@@ -89,7 +89,7 @@ class SourceReport(msgspec.Struct, frozen=True):
 
     Every report is complete: a look that is no newer stands until the next one succeeds, and its
     ``at`` tells its age. ``unreadable`` says of a run, by its id, why a source of it did not
-    answer when it was last asked.
+    answer when it was last asked, or why none was asked.
     """
 
     at: float

@@ -6,32 +6,35 @@ run has planned its query, and still answers after the run's death.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from ..query import Query
 from .delta_source import DeltaSource
+from .kafka_admin import close_client
 from .kafka_java import KafkaJava, refusals
 from .kafka_source import KafkaSource
-from .reader import Source
+from .shared_clients import SharedClients
+from .source import Source
 
 _OFFSET_READERS = {
     "KafkaMicroBatchStream": "kafkaOffsetReader",
     "KafkaContinuousStream": "offsetReader",
 }
 """By the simple name of the stream's class: what holds its consumer's options."""
-MAX_HELD = 100
-"""Runs that have not planned yet; one that never will is held until others push it out."""
 
 
 class SparkSources:
     """The sources of all queries of one classic SparkContext; used by one thread.
 
-    A run is held from the first moment, for Spark names only living ones.
+    A run is held from the first moment until its sources are known, for Spark names only living
+    ones, or until it is released.
     """
 
     def __init__(self, spark: Any) -> None:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
         self._kafka = KafkaJava(self._jvm)
+        self._admins = SharedClients(partial(close_client, self._kafka))
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
@@ -60,6 +63,10 @@ class SparkSources:
             }
             return dict(found)
 
+    def release(self, run_id: str) -> None:
+        """Forget a run that will not be opened again."""
+        self._held.pop(run_id, None)
+
     def _hold(self, query: Query) -> Any:
         """Its ``StreamExecution``, if that was to be had while it lived."""
         if query.run_id not in self._held:
@@ -67,8 +74,6 @@ class SparkSources:
             if execution is None or execution.runId().toString() != query.run_id:
                 return None
             self._held[query.run_id] = execution
-            if len(self._held) > MAX_HELD:
-                del self._held[next(iter(self._held))]
         return self._held[query.run_id]
 
     def _source(self, query: Query, execution: Any, streams: Any, index: int) -> Source | None:
@@ -80,5 +85,11 @@ class SparkSources:
         if name is None:
             return None
         reader = getattr(stream, name)()
-        client_id = f"querypulse-{query.run_id[:8]}-{index}"
-        return KafkaSource(self._kafka, execution, stream, reader, client_id)
+        return KafkaSource(
+            self._kafka,
+            self._admins,
+            execution,
+            stream,
+            reader=reader,
+            name=f"querypulse-{query.run_id[:8]}-{index}",
+        )

@@ -61,6 +61,22 @@ def load_settings(
     return Loaded(Settings(**values), origins)  # type: ignore[arg-type] # checked one by one above
 
 
+def check_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Arguments of ``attach`` as values of their settings.
+
+    Raises:
+        SettingsError: one is unknown or not allowed.
+
+    """
+    checked = {}
+    for name, value in arguments.items():
+        origin = f"argument {name}"
+        if name not in TYPES:
+            raise SettingsError(_unknown(name, origin))
+        checked[name] = check_value(name, value, origin)
+    return checked
+
+
 def parse_text(name: str, text: str) -> object:
     """A setting's value from text: lists and tables as JSON or TOML.
 

@@ -57,9 +57,13 @@ def _check_ratios(defaults: Limits, own: QuerySettings, whose: str) -> None:
 
 def closer_after_seconds(settings: Settings) -> float:
     """When the probe looks closely at a busy query: long before any window can be over."""
+    return min(CLOSER_AFTER_SECONDS, shortest_floor_seconds(settings) / 4)
+
+
+def shortest_floor_seconds(settings: Settings) -> float:
+    """No stall window of any query is shorter."""
     floors = [own.stall_floor_seconds for own in settings.queries.values()]
-    shortest = min([settings.stall_floor_seconds, *(floor for floor in floors if floor)])
-    return min(CLOSER_AFTER_SECONDS, shortest / 4)
+    return min([settings.stall_floor_seconds, *(floor for floor in floors if floor)])
 
 
 def terms(settings: Settings) -> Terms:

@@ -8,10 +8,10 @@ from ...alerting.alert import Alert
 from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
 from ...alerting.lifecycle.wording import alert_of
 from ...alerting.receivers.encoding import rfc3339
+from ...alerting.rules import driver_gone
 from .look import Look, Said
 from .memory import Subject
 
-DRIVER_GONE = "DriverGone"
 MAX_UNWELL = 10
 
 HOW = {
@@ -48,7 +48,7 @@ def closing(name: str, wall: float, runbook_base_url: str) -> Alert:
 def _finding(name: str, how: str) -> Finding:
     """What is said of a driver, without the details; only its words reach an alert."""
     return Finding(
-        alertname=DRIVER_GONE,
+        alertname=driver_gone.NAME,
         query=WHOLE_DRIVER,
         severity=Severity.CRITICAL,
         state=State.MISSING,

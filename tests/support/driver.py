@@ -37,11 +37,13 @@ def say(text):
 
 
 class Driver:
-    """Runs ``script`` after ``HEADER``; ``lines`` is what it has said so far."""
+    """Runs ``script`` after ``header``; ``lines`` is what it has said so far."""
 
-    def __init__(self, script: str, folder: Path, **environment: str) -> None:
+    def __init__(
+        self, script: str, folder: Path, *, header: str = HEADER, **environment: str
+    ) -> None:
         path = folder / "driver.py"
-        path.write_text(HEADER + textwrap.dedent(script))
+        path.write_text(header + textwrap.dedent(script))
         self._output = folder / "said"
         self._errors = folder / "errors"
         with self._output.open("w") as output, self._errors.open("w") as errors:

@@ -18,10 +18,11 @@ from support.story import Story, policy, processing
 from querypulse.alerting.evaluate import case_of
 from querypulse.alerting.evidence import evidence
 from querypulse.alerting.finding import Finding
+from querypulse.alerting.rules import driver_gone
 from querypulse.exporter.query_collector import QueryCollector
 from querypulse.listener.events import Source
+from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.probing import Work
-from querypulse.sidecar.watch.story import DRIVER_GONE
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"
@@ -67,7 +68,7 @@ def own_findings() -> tuple[Finding, ...]:
 
 def own_alerts() -> set[str]:
     """The names that the sidecar and ``querypulse watch`` tell."""
-    return {DRIVER_GONE, *(finding.alertname for finding in own_findings())}
+    return {driver_gone.NAME, *(finding.alertname for finding in own_findings())}
 
 
 def evidence_of(alertname: str) -> set[str]:
@@ -82,7 +83,11 @@ def evidence_of_a_query() -> set[str]:
     """The names of all that can be known of one query; few stories know all of it."""
     source = Source("KafkaV2[Subscribe[orders]]", 30.0, backlog_files=8.0)
     story = Story().commit(batch=0, at=1, sources=(source,))
-    work = Work(jvm_stack=("at a line",), python_line="/job.py:1 in write")
+    work = Work(
+        unowned=JobCounts(jobs_started=1),
+        jvm_stack=("at a line",),
+        python_line="/job.py:1 in write",
+    )
     probed = processing(batch=1, committed_offsets="{}")
     story.probe(replace(probed, work=work), at=2)
     snapshot = story.state.snapshot(3)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from support.story import CONFLICT, Story, processing, progress, run, source
 
+from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.probing import Context
 
 STOPPED = Context.STOPPED_BY_APPLICATION
+JVM_GONE = Context.JVM_GONE
 ONCE = "OneTimeTrigger"
 AVAILABLE_NOW = "AvailableNowTrigger"
 HOURLY = "ProcessingTimeTrigger(3600000)"
@@ -44,8 +46,18 @@ def forgotten_jobs(*, until):
     """A hung batch, while Spark forgets what other queries' jobs have pushed out."""
     story = steady()
     for number, at in enumerate(range(101, until + 1, 5)):
-        forgetful = processing(batch=10, tasks=max(0, 40 - 3 * number), jobs_known=50 - number)
+        forgetful = processing(batch=10, tasks=max(0, 40 - 3 * number))
         story.probe(forgetful, at=at)
+    return story
+
+
+def counted(story=None, *, until, own=False, active=0, unowned=False):
+    """Batch 10 from 101 s on; tasks of its own, or of jobs that name no query, finish or not."""
+    story = story or steady()
+    for number, at in enumerate(range(101, until + 1, 5)):
+        jobs = JobCounts(4, active, number if own else 0, active)
+        others = JobCounts(9, 1, number if unowned else 0, 1)
+        story.probe(processing(batch=10, own=jobs, unowned=others), at=at)
     return story
 
 
@@ -71,6 +83,14 @@ def kafka(*ends, latest, every=10, first=10, batch=0, story=None, rows=10, **fie
 
 def topic(*offsets):
     return {"t": {str(partition): offset for partition, offset in enumerate(offsets)}}
+
+
+def three_queries():
+    """Queries a, b and c run, and the probe has seen them at 100 s."""
+    story = steady()
+    for other in "bc":
+        story.started(other, at=0).commit(other, batch=0, at=90)
+    return story.probe(run(batch=10), run("b"), run("c"), at=100)
 
 
 def lagging(*lags, every=60, rows=10, first=10, story=None):
@@ -323,6 +343,11 @@ CASES = [
     ("idle in a SparkContext that died by itself: Spark still calls it active",
      steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 170, {}, "QueryGone", "missing"),
     ("trigger unknown, but on the roster", steady().ended(at=101), 162, {"expected": ["a"]}, "QueryGone", "missing"),
+    ("Spark refuses to name the trigger, but the query is expected", steady().probe(run(trigger="Unknown"), at=100).ended(at=101), 162, {"expected": ["a"]}, "QueryGone", "missing"),
+    ("Spark refuses to name the trigger, ended", steady().probe(run(trigger="Unknown"), at=100).ended(at=101), 900, {}, None, "stopped"),
+    ("Spark refuses to name the trigger, vanished", steady().probe(run(trigger="Unknown"), at=100).probe(at=101), 900, {}, None, "stopped"),
+    ("Spark refuses to name the trigger, ended while another is expected",
+     steady().probe(run(trigger="Unknown"), at=100).started("b", at=100).commit("b", batch=0, at=895).ended(at=101), 900, {"expected": ["b"]}, None, "stopped"),
     ("stopped, within the grace", steady().probe(run(), at=100).ended(at=101), 161, {}, None, "stopped"),
     ("stopped and back", steady().probe(run(), at=100).ended(at=101).started(run=2, at=110).commit(run=2, batch=9, at=112), 170, {}, None, "running"),
     ("trigger unknown, not on the roster", steady().ended(at=101), 500, {}, None, "stopped"),
@@ -361,6 +386,11 @@ CASES = [
     ("the JVM does not answer", steady().probe(run(batch=10), at=100), 170, {}, "CommitStalled", "stalled"),
     ("hangs after a stall that recovered: the baseline did not learn it",
      watched(steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11))), 1070, {}, "CommitStalled", "stalled"),
+    ("a batch hangs in Python, none of its jobs counted", counted(until=170), 170, {}, "CommitStalled", "stalled"),
+    ("a batch hangs in its own task while jobs that name no query go on", counted(until=170, active=1, unowned=True), 170, {}, "CommitStalled", "stalled"),
+    ("a batch works in a thread pool, within the window", counted(until=150, unowned=True), 150, {}, None, "running"),
+    ("a first batch works in a thread pool for long", counted(Story(), until=590, unowned=True), 600, {}, None, "starting"),
+    ("a first batch whose own jobs go on for long", counted(Story(), until=590, own=True, active=1), 600, {}, None, "starting"),
     ("a batch in flight, window not over", hung_batch(until=160), 160, {}, None, "running"),
     ("a huge first batch whose tasks finish",
      Story().probe(processing(batch=0, tasks=0), at=0).probe(processing(batch=0, tasks=5), at=590), 600, {}, None, "starting"),
@@ -400,6 +430,7 @@ CASES = [
      290, {}, "CommitStalled", "stalled"),
     # -- BatchSlow ----------------------------------------------------------------------------
     ("a long batch whose tasks finish", busy_batch(until=900), 900, {}, "BatchSlow", "slow"),
+    ("a long batch that works in a thread pool", counted(until=900, unowned=True), 900, {}, "BatchSlow", "slow"),
     ("a long batch whose tasks finish, while the JVM pauses for some seconds (GC)", busy_batch(until=900), 915, {}, None, "running"),
     ("a batch whose tasks finish, within the window", busy_batch(until=150), 150, {}, None, "running"),
     ("long batches whose tasks finish, as ever (p99 of its own past)",
@@ -624,6 +655,18 @@ CASES = [
     ("the application has stopped its SparkContext, so nobody looks any more",
      steady().probe(run(batch=10), at=100).probe(at=101, context=STOPPED), 900, {"probe_expected": True}, None, "stopped"),
     ("an ordinary query's checkpoint cannot be read: not needed", steady().probe(run(batch=10), at=104).log(at=104, unreadable="denied"), 105, {"probe_expected": True}, None, "running"),
+    # -- DriverGone ---------------------------------------------------------------------------
+    ("the JVM has ended under a query", steady().probe(run(batch=10), at=100).probe(at=101, context=JVM_GONE), 102, {}, ("DriverGone", "*"), "stopped"),
+    ("the JVM has ended under three queries", three_queries().probe(at=101, context=JVM_GONE), 102, {"probe_expected": True}, ("DriverGone", "*"), "stopped"),
+    ("the JVM ended long ago: one alert is enough", three_queries().probe(at=101, context=JVM_GONE).probe(at=3600, context=JVM_GONE), 3601,
+     {"probe_expected": True, "expected": ["a", "b"]}, ("DriverGone", "*"), "stopped"),
+    ("a query failed, then the JVM ended", three_queries().ended(at=101, exception=CONFLICT).probe(at=102, context=JVM_GONE), 900, {},
+     [("QueryFailed", "a"), ("DriverGone", "*")], "failed"),
+    ("a query hung until the JVM ended", hung_batch(until=170).probe(at=171, context=JVM_GONE), 172, {}, ("DriverGone", "*"), "stopped"),
+    ("three queries run", three_queries(), 102, {"probe_expected": True}, None, "running"),
+    ("three queries, the application has stopped", three_queries().probe(at=101, context=STOPPED), 900, {"probe_expected": True}, None, "stopped"),
+    ("three queries, the SparkContext stopped by itself just now", three_queries().probe(at=101, context=Context.STOPPED), 150, {"probe_expected": True}, None, "stopped"),
+    ("the JVM has not answered for a while, and nobody knows that it ended", three_queries(), 150, {"probe_expected": True}, None, "running"),
     # -- idle needs proof ---------------------------------------------------------------------
     ("the source holds data back (minOffsetsPerTrigger, maxTriggerDelay)", idle_with(topic(5), topic(9)), 300, {}, None, "waiting"),
     ("the source has no more", idle_with(topic(5), topic(5)), 300, {}, None, "idle"),

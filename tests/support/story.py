@@ -8,6 +8,7 @@ from querypulse.alerting.evaluate import Judgement, evaluate
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.events import Idle, Progress, Source, Started, Terminated
+from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
 from querypulse.listener.probing import (
     Context,
@@ -52,18 +53,22 @@ def source(end, latest=None, *, rows=10, description="Kafka") -> Source:
 
 def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
         batch=None, busy=False, data=False, tasks=None, async_progress=False, log_interval=0.0,
-        jobs_known=1, waits_for_log=False, **fields) -> ProbedRun:  # fmt: skip
+        own=None, unowned=None, waits_for_log=False, **fields) -> ProbedRun:  # fmt: skip
     facts = RunFacts(
         query_id=f"id-{query}", run_id=f"{query}-{number}", name=query,
         trigger=parse_trigger(trigger), sink="noop", checkpoint="/cp", async_progress=async_progress,
         log_interval_seconds=log_interval,
     )  # fmt: skip
+    tracked = JobCounts(jobs_started=2, jobs_active=1, tasks_completed=tasks or 0)
     looked = Work(
-        jobs_known=jobs_known, newest_job=1, tasks_completed=tasks or 0, waits_for_log=waits_for_log
+        own=own or tracked,
+        unowned=unowned or JobCounts(),
+        counted=own is not None,
+        waits_for_log=waits_for_log,
     )
     return ProbedRun(
         facts=facts, active=active, message=message, trigger_active=busy, data_available=data,
-        batch_id=batch, work=None if tasks is None else looked, **fields,
+        batch_id=batch, work=None if tasks is None and own is None else looked, **fields,
     )  # fmt: skip
 
 

@@ -1,0 +1,330 @@
+import java.util.Map;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.atomic.AtomicLong;
+import org.apache.spark.scheduler.LiveListenerBus;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerEvent;
+import org.apache.spark.scheduler.SparkListenerJobEnd;
+import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.apache.spark.scheduler.SparkListenerStageCompleted;
+import org.apache.spark.scheduler.SparkListenerStageSubmitted;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
+import org.apache.spark.scheduler.SparkListenerTaskStart;
+import org.apache.spark.sql.streaming.StreamingQueryListener;
+
+/**
+ * Keeps the streaming events of all sessions until Python takes them; event_queue.py reads it.
+ *
+ * <p>Spark's threads only append here: nothing waits, and nothing runs in Python. Janino compiles
+ * this in the driver, so it keeps to Java 8 without lambdas and type parameters.
+ */
+public class EventQueue {
+  private static final String FIELD = "\u001f";
+  private static final String RECORD = "\u001e";
+  private static final String BUS_QUEUE = "querypulse";
+  /** Py4J writes a longer answer in two packets, and the second waits for 40 ms. */
+  private static final int ANSWER_CHARACTERS = 7000;
+  private static final long SECOND = 1000000000L;
+  private static final long GATHER_NANOS = SECOND / 10;
+  private static final long ABANDONED_NANOS = 900 * SECOND;
+
+  private Map executions;
+  private int progressCapacity;
+  private int lifecycleCapacity;
+  private final ConcurrentLinkedQueue waiting = new ConcurrentLinkedQueue();
+  private final AtomicInteger progressWaiting = new AtomicInteger();
+  private final AtomicInteger lifecycleWaiting = new AtomicInteger();
+  private final AtomicLong progressDropped = new AtomicLong();
+  private final AtomicLong lifecycleDropped = new AtomicLong();
+  private final Semaphore urgent = new Semaphore(0);
+  private final Watchers watchers = new Watchers();
+  private JobCounter counter;
+  private final BusListener busListener = new BusListener();
+  private final SessionListener sessionListener = new SessionListener();
+  private volatile LiveListenerBus bus;
+  private volatile boolean closed;
+  private volatile boolean fromSessions;
+  private volatile long takenAt = System.nanoTime();
+
+  /**
+   * Prepares a queue that nothing fills yet.
+   *
+   * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
+   */
+  public void prepare(Map executions, int progressCapacity, int lifecycleCapacity) {
+    this.executions = executions;
+    this.progressCapacity = progressCapacity;
+    this.lifecycleCapacity = lifecycleCapacity;
+    counter = new JobCounter(executions);
+  }
+
+  /** Receives from now on the events of all sessions, on a queue of the listener bus of our own. */
+  public boolean listenOnBus(LiveListenerBus listenerBus) {
+    open();
+    bus = listenerBus;
+    if (!isOnBus()) {
+      listenerBus.addToQueue(busListener, BUS_QUEUE);
+    }
+    return isOnBus();
+  }
+
+  /** Whether the listener bus still feeds this queue, and how many events it has dropped for us. */
+  public String busHealth() {
+    Object registry = bus.metrics().metricRegistry();
+    String name = "queue." + BUS_QUEUE + ".numDroppedEvents";
+    long dropped = ((com.codahale.metrics.MetricRegistry) registry).counter(name).getCount();
+    return (isOnBus() && !closed) + FIELD + dropped;
+  }
+
+  /** For addListener of a session; it passes events on only where the bus is not to be had. */
+  public StreamingQueryListener sessionListener() {
+    return sessionListener;
+  }
+
+  /** Receives from now on the events of the sessions that the session listener is added to. */
+  public void listenInSessions() {
+    open();
+    fromSessions = true;
+  }
+
+  /** Says that the queries of a session belong to the process that takes from here. */
+  public void claim(String session) {
+    watchers.claim(session);
+  }
+
+  /** Lets a waiting take return at once. */
+  public void wake() {
+    urgent.release();
+  }
+
+  /** Receives nothing any more, and refers to nothing of Spark. */
+  public void close() {
+    abandon();
+    LiveListenerBus from = bus;
+    bus = null;
+    if (from != null) {
+      from.removeListener(busListener);
+    }
+    urgent.release();
+  }
+
+  /**
+   * What has arrived, oldest first, after a line about this queue; waits for up to waitMillis.
+   *
+   * <p>A start or an end is given away at once, progress once in 0.1 s at most.
+   */
+  public String take(long waitMillis) throws InterruptedException {
+    long deadline = System.nanoTime() + waitMillis * 1000000L;
+    long gathered = takenAt + GATHER_NANOS;
+    while (lifecycleWaiting.get() <= 0) {
+      long now = System.nanoTime();
+      if (now >= deadline || (now >= gathered && !waiting.isEmpty())) {
+        break;
+      }
+      if (urgent.tryAcquire(Math.min(deadline - now, GATHER_NANOS), TimeUnit.NANOSECONDS)) {
+        break;
+      }
+    }
+    urgent.drainPermits();
+    return drain();
+  }
+
+  /** For each query id the jobs begun and active, the tasks completed and active. */
+  public String jobCounts() {
+    return counter.text();
+  }
+
+  private String drain() {
+    StringBuilder answer = new StringBuilder();
+    Received received = null;
+    while (answer.length() < ANSWER_CHARACTERS && (received = (Received) waiting.poll()) != null) {
+      (received.isLifecycle() ? lifecycleWaiting : progressWaiting).decrementAndGet();
+      answer.append(received.kind).append(FIELD).append(received.at).append(FIELD);
+      answer.append(received.session).append(FIELD).append(received.trigger).append(FIELD);
+      answer.append(json(received)).append(RECORD);
+    }
+    long now = System.nanoTime();
+    if (received == null) {
+      takenAt = now;
+    }
+    int left = Math.max(0, progressWaiting.get() + lifecycleWaiting.get());
+    String head = now + FIELD + left + FIELD + progressDropped.get() + FIELD
+        + lifecycleDropped.get() + FIELD
+        + (closed ? "" : watchers.beat(now)) + RECORD;
+    return head + answer;
+  }
+
+  private void open() {
+    takenAt = System.nanoTime();
+    closed = false;
+  }
+
+  private void offer(String kind, Object event) {
+    long now = System.nanoTime();
+    if (closed) {
+      return;
+    }
+    if (now - takenAt > ABANDONED_NANOS) {
+      // The process that took from here is gone, and nothing else would let go of the events.
+      abandon();
+      return;
+    }
+    Received received = new Received(kind, event, now);
+    boolean lifecycle = received.isLifecycle();
+    AtomicInteger count = lifecycle ? lifecycleWaiting : progressWaiting;
+    if (count.get() >= (lifecycle ? lifecycleCapacity : progressCapacity)) {
+      (lifecycle ? lifecycleDropped : progressDropped).incrementAndGet();
+      return;
+    }
+    if (event instanceof StreamingQueryListener.QueryStartedEvent) {
+      describe(received, (StreamingQueryListener.QueryStartedEvent) event);
+    }
+    waiting.add(received);
+    count.incrementAndGet();
+    if (lifecycle) {
+      urgent.release();
+    }
+  }
+
+  /** Adds what no event says, while the run is there to be asked. */
+  private void describe(Received received, StreamingQueryListener.QueryStartedEvent started) {
+    try {
+      Object execution = executions.get(started.id());
+      if (execution != null && started.runId().equals(call(execution, "runId"))) {
+        received.trigger = String.valueOf(call(execution, "trigger"));
+        received.session = String.valueOf(call(call(execution, "sparkSession"), "sessionUUID"));
+      }
+    } catch (Exception refused) {
+      // The probe asks again; a run that has ended by then is known by its events only.
+      received.session = "";
+    }
+  }
+
+  private boolean isOnBus() {
+    LiveListenerBus from = bus;
+    return from != null && from.listeners().contains(busListener);
+  }
+
+  private void abandon() {
+    closed = true;
+    watchers.leave();
+    while (waiting.poll() != null) {
+      continue;
+    }
+    progressWaiting.set(0);
+    lifecycleWaiting.set(0);
+  }
+
+  /** The event's own JSON; of an end that cannot write its own, that the query has ended. */
+  private static String json(Received received) {
+    try {
+      return String.valueOf(call(received.event, "json"));
+    } catch (Exception refused) {
+      if (received.event instanceof StreamingQueryListener.QueryTerminatedEvent) {
+        return endedJson((StreamingQueryListener.QueryTerminatedEvent) received.event);
+      }
+      return "";
+    }
+  }
+
+  private static String endedJson(StreamingQueryListener.QueryTerminatedEvent ended) {
+    String cause = ended.exception().isDefined() ? "\"UnknownError\"" : "null";
+    return "{\"id\":\"" + ended.id() + "\",\"runId\":\"" + ended.runId() + "\",\"exception\":"
+        + cause + "}";
+  }
+
+  private static Object call(Object on, String method) throws Exception {
+    return on.getClass().getMethod(method, new Class[0]).invoke(on, new Object[0]);
+  }
+
+  private static class Received {
+    final String kind;
+    final Object event;
+    final long at;
+    String session = "";
+    String trigger = "";
+
+    Received(String kind, Object event, long at) {
+      this.kind = kind;
+      this.event = event;
+      this.at = at;
+    }
+
+    boolean isLifecycle() {
+      return kind.equals("started") || kind.equals("terminated");
+    }
+  }
+
+  private class SessionListener extends StreamingQueryListener {
+    public void onQueryStarted(StreamingQueryListener.QueryStartedEvent event) {
+      if (fromSessions) {
+        offer("started", event);
+      } else {
+        // Somebody has added us to this session: its queries are our process's own.
+        Received received = new Received("started", event, 0);
+        describe(received, event);
+        watchers.claim(received.session);
+      }
+    }
+
+    public void onQueryProgress(StreamingQueryListener.QueryProgressEvent event) {
+      pass("progress", event);
+    }
+
+    public void onQueryIdle(StreamingQueryListener.QueryIdleEvent event) {
+      pass("idle", event);
+    }
+
+    public void onQueryTerminated(StreamingQueryListener.QueryTerminatedEvent event) {
+      pass("terminated", event);
+    }
+
+    private void pass(String kind, Object event) {
+      if (fromSessions) {
+        offer(kind, event);
+      }
+    }
+  }
+
+  private class BusListener extends SparkListener {
+    public void onOtherEvent(SparkListenerEvent event) {
+      if (event instanceof StreamingQueryListener.QueryProgressEvent) {
+        offer("progress", event);
+      } else if (event instanceof StreamingQueryListener.QueryIdleEvent) {
+        offer("idle", event);
+      } else if (event instanceof StreamingQueryListener.QueryStartedEvent) {
+        offer("started", event);
+      } else if (event instanceof StreamingQueryListener.QueryTerminatedEvent) {
+        offer("terminated", event);
+      }
+    }
+
+    public void onJobStart(SparkListenerJobStart event) {
+      counter.jobStarted(event.jobId(), event.properties());
+    }
+
+    public void onJobEnd(SparkListenerJobEnd event) {
+      counter.jobEnded(event.jobId());
+    }
+
+    public void onStageSubmitted(SparkListenerStageSubmitted event) {
+      counter.stageStarted(event.stageInfo().stageId(), event.properties());
+    }
+
+    public void onStageCompleted(SparkListenerStageCompleted event) {
+      counter.stageEnded(event.stageInfo().stageId());
+    }
+
+    public void onTaskStart(SparkListenerTaskStart event) {
+      counter.taskStarted(event.stageId());
+    }
+
+    public void onTaskEnd(SparkListenerTaskEnd event) {
+      boolean succeeded = event.taskInfo() != null && event.taskInfo().successful();
+      counter.taskEnded(event.stageId(), succeeded);
+    }
+  }
+}

@@ -1,0 +1,58 @@
+import java.util.LinkedHashSet;
+import java.util.Set;
+import java.util.UUID;
+
+/**
+ * The processes that watch one JVM, such as the tasks of one job on a shared cluster.
+ *
+ * <p>They have no class in common, so each shows itself by a system property.
+ */
+class Watchers {
+  private static final String PREFIX = "querypulse.watcher.";
+  private static final long REFRESH_NANOS = 1000000000L;
+  private static final long STALE_NANOS = 10 * REFRESH_NANOS;
+
+  private final String name = PREFIX + UUID.randomUUID();
+  private final long since = System.nanoTime();
+  private final Set sessions = new LinkedHashSet();
+  private String known = "";
+  private long knownAt = since - REFRESH_NANOS;
+
+  /** Says that the queries of a session belong to our process. */
+  synchronized void claim(String session) {
+    if (!session.isEmpty() && sessions.add(session)) {
+      knownAt = System.nanoTime() - REFRESH_NANOS;
+    }
+  }
+
+  /** Shows that we are here; since when we and each other are, and whose sessions; ours first. */
+  synchronized String beat(long now) {
+    if (now - knownAt >= REFRESH_NANOS) {
+      knownAt = now;
+      String ours = since + ":" + String.join(",", sessions);
+      System.setProperty(name, now + " " + ours);
+      known = ours + others(now);
+    }
+    return known;
+  }
+
+  synchronized void leave() {
+    System.clearProperty(name);
+    knownAt = System.nanoTime() - REFRESH_NANOS;
+  }
+
+  private String others(long now) {
+    StringBuilder found = new StringBuilder();
+    for (Object key : System.getProperties().stringPropertyNames()) {
+      String other = (String) key;
+      String value = other.startsWith(PREFIX) ? System.getProperty(other) : null;
+      if (value != null && !other.equals(name)) {
+        String[] parts = value.split(" ", 2);
+        if (now - Long.parseLong(parts[0]) < STALE_NANOS) {
+          found.append(' ').append(parts[1]);
+        }
+      }
+    }
+    return found.toString();
+  }
+}

@@ -1,0 +1,141 @@
+"""Python's end of the event queue inside the JVM, ``EventQueue.java``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from .driver_class import compile_in_driver
+from .events import EventKind
+from .job_counts import JobCounts
+from .ownership import ALONE, Ownership, parse_watchers
+from .received import Received
+
+PROGRESS_CAPACITY = 2000
+LIFECYCLE_CAPACITY = 10_000
+NANOS = 1e9
+_SOURCES = ("EventQueue", "JobCounter", "Watchers")
+_FIELD = "\x1f"
+_RECORD = "\x1e"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One answer of the JVM: its clock in nanoseconds, its counts, and the events."""
+
+    now: int
+    waiting: int
+    dropped_progress: int
+    dropped_lifecycle: int
+    watchers: str
+    events: list[list[str]]
+
+
+class EventQueue:
+    """Takes events from the JVM; ``take`` belongs to one thread, the rest to any.
+
+    Raises:
+        OSError: our Java sources are not installed.
+        Py4JError: this driver does not let us compile them.
+
+    """
+
+    def __init__(self, spark: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        context = spark.sparkContext
+        executions = spark._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
+        # Private: PySpark has no public way to the JVM.
+        made = compile_in_driver(context._jvm, *_SOURCES).newInstance()  # noqa: SLF001
+        made.prepare(executions, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
+        self.java: Any = made
+        """The Java object; None once closed."""
+        self.depth = 0
+        self.ownership: Ownership = ALONE
+        """Which queries this process answers for, as of the last answer."""
+        self.drops: dict[str, int] = {}
+        self._clock = clock
+        self._offset: float | None = None
+        self._watchers = ""
+
+    def take(self, timeout: float) -> list[Received]:
+        """All events that wait; see ``EventSource``."""
+        java = self.java
+        if java is None:
+            return []
+        answer = parse_answer(str(java.take(int(timeout * 1000))))
+        received_at = self._clock()
+        self.depth = answer.waiting
+        self.drops = {
+            "progress_queue_full": answer.dropped_progress,
+            "lifecycle_queue_full": answer.dropped_lifecycle,
+        }
+        if answer.watchers != self._watchers:
+            self._watchers = answer.watchers
+            self.ownership = parse_watchers(answer.watchers)
+        offset = self._clock_offset(received_at, answer.now)
+        return [_received(fields, offset) for fields in answer.events]
+
+    def wake(self) -> None:
+        """Let a waiting ``take`` return at once."""
+        java = self.java
+        if java is not None:
+            java.wake()
+
+    def claim(self, session: str) -> None:
+        """Say that the queries of a session belong to this process."""
+        self.java.claim(session)
+
+    def job_counts(self) -> dict[str, JobCounts]:
+        """What has run for each query since we listen."""
+        return parse_job_counts(str(self.java.jobCounts()))
+
+    def close(self) -> None:
+        """Receive nothing any more and let go of everything in the JVM."""
+        java, self.java = self.java, None
+        if java is not None:
+            java.close()
+
+    def _clock_offset(self, received_at: float, jvm_now: int) -> float:
+        """Seconds from the JVM's clock to ours; the fastest answer so far knows it best."""
+        offset = received_at - jvm_now / NANOS
+        self._offset = offset if self._offset is None else min(offset, self._offset)
+        return self._offset
+
+
+def parse_answer(text: str) -> Answer:
+    """Read what ``EventQueue.take`` writes.
+
+    Raises:
+        ValueError: it is no such answer.
+
+    """
+    head, *records = text.split(_RECORD)[:-1]
+    now, waiting, progress, lifecycle, watchers = head.split(_FIELD)
+    return Answer(
+        now=int(now),
+        waiting=int(waiting),
+        dropped_progress=int(progress),
+        dropped_lifecycle=int(lifecycle),
+        watchers=watchers,
+        events=[record.split(_FIELD) for record in records],
+    )
+
+
+def parse_job_counts(text: str) -> dict[str, JobCounts]:
+    """Read what ``EventQueue.jobCounts`` writes, by query id.
+
+    Raises:
+        ValueError: it is no such answer.
+
+    """
+    counts = {}
+    for record in text.split(_RECORD)[:-1]:
+        query_id, started, active, completed, tasks = record.split(_FIELD)
+        counts[query_id] = JobCounts(int(started), int(active), int(completed), int(tasks))
+    return counts
+
+
+def _received(fields: list[str], offset: float) -> Received:
+    kind, at, session, trigger, text = fields
+    return Received(EventKind(kind), text, int(at) / NANOS + offset, session, trigger)

@@ -1,0 +1,79 @@
+"""Whether the JVM of the driver still exists."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from py4j.protocol import Py4JNetworkError
+
+from .probing import Context, ProbeReport
+
+NETWORK_ERRORS = (Py4JNetworkError, ConnectionError, EOFError)
+"""What a command to a JVM that is gone, or out of reach, raises."""
+CONNECT_SECONDS = 1.0
+
+
+def is_gone(gateway: Any) -> bool:
+    """Whether the JVM behind a Py4J gateway has ended.
+
+    A JVM that this process started has ended with its process (``gateway.proc``, set by
+    PySpark's ``launch_gateway``); any other when its gateway refuses a connection. A JVM that
+    is only slow is not gone.
+    """
+    # A gateway makes a Java member of every name that it does not know.
+    process = vars(gateway).get("proc")
+    if process is not None and process.poll() is not None:
+        return True
+    parameters = gateway.gateway_parameters
+    try:
+        with socket.create_connection((parameters.address, parameters.port), CONNECT_SECONDS):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+
+
+class Probe(Protocol):
+    """Anything that polls all queries at once."""
+
+    def look(self, clock: Callable[[], float]) -> ProbeReport:
+        """Poll; ``clock`` gives monotonic seconds. Raises ``NETWORK_ERRORS``."""
+        ...
+
+
+class ProbeOfLivingJvm:
+    """Polls through ``probe``, and reports the end of the JVM where that cannot answer any more.
+
+    ``context`` says whether the application has stopped its SparkContext before.
+    """
+
+    def __init__(
+        self, probe: Probe, gone: Callable[[], bool], context: Callable[[], Context]
+    ) -> None:
+        self._probe = probe
+        self._gone = gone
+        self._context = context
+
+    def look(self, clock: Callable[[], float]) -> ProbeReport:
+        """Poll.
+
+        Raises:
+            Py4JNetworkError: the JVM does not answer, and is not known to have ended.
+
+        """
+        began_at = clock()
+        try:
+            return self._probe.look(clock)
+        except NETWORK_ERRORS:
+            if not self._gone():
+                raise
+            return ProbeReport(began_at, clock(), runs=(), context=self._how())
+
+    def _how(self) -> Context:
+        try:
+            return self._context()
+        except NETWORK_ERRORS:
+            return Context.JVM_GONE

@@ -1,0 +1,63 @@
+"""Which of the processes that watch one JVM answers for a query. Pure.
+
+Tasks of one job on a shared cluster are processes of their own on one JVM. Each sees every
+query, and each query is reported once: by the process that has claimed its session, else by
+the process that came first.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Ownership(msgspec.Struct, frozen=True):
+    """What this process and the others that watch the same JVM have claimed.
+
+    ``elders`` are the sessions of processes that came before this one, ``others`` those of all
+    other processes. ``is_eldest`` is true where none came before.
+    """
+
+    own: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
+    elders: frozenset[str] = frozenset()
+    is_eldest: bool = True
+    has_others: bool = False
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process is known to watch this JVM."""
+        return self.is_eldest and not self.has_others
+
+    def covers(self, session: str) -> bool:
+        """Whether this process answers for the queries of a session; "" is an unknown one."""
+        if session in self.own:
+            return session not in self.elders
+        return self.is_eldest and session not in self.others
+
+
+ALONE = Ownership()
+
+
+def parse_watchers(text: str) -> Ownership:
+    """Read what ``Watchers.beat`` writes: ``SINCE:SESSION,SESSION``, ours first, with spaces.
+
+    Raises:
+        ValueError: it is no such text.
+
+    """
+    if not text:
+        return ALONE
+    (since, own), *others = map(_parsed, text.split(" "))
+    elders = [sessions for when, sessions in others if when < since]
+    return Ownership(
+        own=own,
+        others=frozenset[str]().union(*(sessions for _, sessions in others)),
+        elders=frozenset[str]().union(*elders),
+        is_eldest=not elders,
+        has_others=bool(others),
+    )
+
+
+def _parsed(text: str) -> tuple[int, frozenset[str]]:
+    since, _, sessions = text.partition(":")
+    return int(since), frozenset(filter(None, sessions.split(",")))

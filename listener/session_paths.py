@@ -1,0 +1,126 @@
+"""The ways through the listener bus of each session: our Java class, or Py4J's proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from py4j.protocol import Py4JError
+
+from .event_path import NotListeningError
+from .event_queue import EventQueue
+from .health_listener import HealthListener
+from .job_counts import JobCounts
+from .jvm import NETWORK_ERRORS
+from .ownership import ALONE, Ownership
+from .probing import ListenerHealth
+from .session_listeners import SessionListeners
+
+_SHARED_QUEUE_DROPS = "queue.streams.numDroppedEvents"
+
+
+class SessionPath:
+    """The JVM listener in each session that has queries; its source is the queue in the JVM."""
+
+    name = "session_listeners"
+
+    def __init__(self, queue: EventQueue, spark: Any, listener: HealthListener) -> None:
+        self.source = queue
+        self.java_listener = queue.java.sessionListener()
+        self._session = str(spark._jsparkSession.sessionUUID())  # noqa: SLF001 - no public way
+        self._sessions = _session_listeners(self.java_listener, spark, listener)
+
+    @property
+    def ownership(self) -> Ownership:
+        """Which queries this process answers for."""
+        return self.source.ownership
+
+    def listen(self, *, by_hand: bool) -> None:
+        """Begin, in the first session unless PySpark is about to add us there."""
+        self.source.claim(self._session)
+        self.source.java.listenInSessions()
+        _add(self._sessions, by_hand=by_hand)
+
+    def check(self, now: float) -> ListenerHealth:
+        """Put the listener back where Spark has dropped it."""
+        return self._sessions.check(now)
+
+    def cover(self, execution: Any) -> None:
+        """Listen in the session of a run just met."""
+        self._sessions.cover(execution)
+
+    def job_counts(self) -> Mapping[str, JobCounts] | None:
+        """None: a session's bus carries no jobs."""
+        return None
+
+    def release(self) -> None:
+        """Leave every session we hold."""
+        self.java_listener = None
+        try:
+            self._sessions.remove()
+        finally:
+            self.source.close()
+
+
+class ProxyPath:
+    """A Python listener behind Py4J's proxy, in each session that has queries."""
+
+    ownership = ALONE
+
+    def __init__(self, spark: Any, listener: HealthListener) -> None:
+        self.source = listener.mailbox
+        self.name, self.java_listener = listener.proxy()
+        self._gateway = spark.sparkContext._gateway  # noqa: SLF001 - as PySpark's addListener does
+        self._sessions = _session_listeners(self.java_listener, spark, listener)
+
+    def listen(self, *, by_hand: bool) -> None:
+        """Begin; Py4J's callback server is started as PySpark's ``addListener`` does."""
+        if not by_hand:
+            from pyspark import java_gateway
+
+            ensure_started: Any = java_gateway.ensure_callback_server_started
+            ensure_started(self._gateway)
+        _add(self._sessions, by_hand=by_hand)
+
+    def check(self, now: float) -> ListenerHealth:
+        """Put the listener back where Spark has dropped it."""
+        return self._sessions.check(now)
+
+    def cover(self, execution: Any) -> None:
+        """Listen in the session of a run just met."""
+        self._sessions.cover(execution)
+
+    def job_counts(self) -> Mapping[str, JobCounts] | None:
+        """None: a task's event would cost a call into Python."""
+        return None
+
+    def release(self) -> None:
+        """Leave every session we hold."""
+        self._sessions.remove()
+        self.java_listener = None
+
+
+def _session_listeners(java: Any, spark: Any, listener: HealthListener) -> SessionListeners:
+    context = spark._jsc  # noqa: SLF001 - no public way to the counter
+    return SessionListeners(
+        java,
+        spark._jsparkSession.streams(),  # noqa: SLF001 - as PySpark's addListener does
+        wirings=lambda: listener.wirings,
+        dropped_events=lambda: _shared_queue_drops(context),
+    )
+
+
+def _add(sessions: SessionListeners, *, by_hand: bool) -> None:
+    if not by_hand and not sessions.add():
+        raise NotListeningError("the session does not know the listener just added")
+
+
+def _shared_queue_drops(java_context: Any) -> int | None:
+    """What the queue of all streaming listeners has dropped since Spark's start; None: unknown."""
+    try:
+        registry = java_context.sc().listenerBus().metrics().metricRegistry()
+        return int(registry.counter(_SHARED_QUEUE_DROPS).getCount())
+    except NETWORK_ERRORS:
+        raise
+    except Py4JError:
+        return None

@@ -1,0 +1,77 @@
+"""The sources of one run: when each is due, what it said last, and what is wrong with it."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from ..query import Query
+from .report import SourceLook
+from .source import Source, SourceError, Sources
+
+log = logging.getLogger("querypulse")
+
+
+class PolledSource:
+    """One source of a run."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.due_at = 0.0
+        self.last: SourceLook | None = None
+        self.trouble = ""
+
+
+class PolledRun:
+    """The sources of one run, once they are known."""
+
+    query: Query
+
+    def __init__(self) -> None:
+        self.sources: dict[int, PolledSource] = {}
+        self.polled_at = -math.inf
+        self.waits = False
+        """Whether it is due, and other runs come first."""
+        self._met = False
+        self._meet_at = 0.0
+        self._refusal = ""
+        self._logged = False
+
+    @property
+    def looks(self) -> dict[int, SourceLook]:
+        """The newest look at each source."""
+        return {index: one.last for index, one in self.sources.items() if one.last is not None}
+
+    @property
+    def trouble(self) -> str:
+        """Why not all sources have answered; empty when they have."""
+        troubles = [self._refusal, *(one.trouble for one in self.sources.values())]
+        return "; ".join(dict.fromkeys(text for text in troubles if text))
+
+    def due(self, now: float) -> list[PolledSource]:
+        """The sources to poll now."""
+        return [one for one in self.sources.values() if one.due_at <= now]
+
+    def meet(self, sources: Sources, now: float, retry: float) -> None:
+        """Find the sources, unless that is done; a dead run that has none now never will."""
+        if self._met or now < self._meet_at:
+            return
+        try:
+            found, self._refusal = sources.open(self.query), ""
+        except SourceError as error:
+            self._refusal, self._meet_at = str(error), now + retry
+            return
+        self._met = found is not None or not self.query.alive
+        self.sources = {index: PolledSource(source) for index, source in (found or {}).items()}
+
+    def note_trouble(self) -> None:
+        """Log once that a source does not answer, until all do."""
+        if self.trouble and not self._logged:
+            name = self.query.base_name
+            log.warning("querypulse: cannot ask the sources of %s: %s", name, self.trouble)
+        self._logged = bool(self.trouble)
+
+    def close(self) -> None:
+        """Let go of all sources."""
+        for one in self.sources.values():
+            one.source.close()

@@ -1,0 +1,84 @@
+"""Clients that all sources of one cluster and its credentials share."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+OpenClient = Callable[[str], Any]
+"""Opens a client of that name."""
+
+
+class SharedClients:
+    """One client for each configuration, while a source needs it; used by one thread.
+
+    A configuration is a Java map without the client's name: equal ones name the same servers,
+    the same security, and the same behaviour. The maps stay in Java, and the secrets in them.
+    """
+
+    def __init__(self, close: Callable[[Any], object]) -> None:
+        self._close = close
+        self._name = f"querypulse-admin-{uuid.uuid4().hex[:8]}"
+        self._made = 0
+        self._shared: list[_Shared] = []
+
+    def lease(self, config: Any, open_client: OpenClient) -> Lease:
+        """A share of the client of a configuration, which is opened when first needed."""
+        shared = next((one for one in self._shared if one.config.equals(config)), None)
+        if shared is None:
+            self._made += 1
+            shared = _Shared(config, f"{self._name}-{self._made}")
+            self._shared.append(shared)
+        shared.leases += 1
+        return Lease(self, shared, open_client)
+
+    def close(self, shared: _Shared) -> None:
+        """Close a client for all that share it; the next one that needs it opens another."""
+        client, shared.client = shared.client, None
+        if client is not None:
+            self._close(client)
+
+    def release(self, shared: _Shared) -> None:
+        """Take note that a source no longer needs it; the last one closes it."""
+        shared.leases -= 1
+        if not shared.leases:
+            self._shared.remove(shared)
+            self.close(shared)
+
+
+class _Shared:
+    """One client, open or not, and how many sources need it."""
+
+    def __init__(self, config: Any, name: str) -> None:
+        self.config = config
+        self.name = name
+        self.client: Any = None
+        self.leases = 0
+
+
+class Lease:
+    """One source's share of a client."""
+
+    def __init__(self, clients: SharedClients, shared: _Shared, open_client: OpenClient) -> None:
+        self._clients = clients
+        self._shared = shared
+        self._open = open_client
+        self._released = False
+
+    @property
+    def client(self) -> Any:
+        """The client, opened where it is not; raises what opening it does."""
+        if self._shared.client is None:
+            self._shared.client = self._open(self._shared.name)
+        return self._shared.client
+
+    def drop(self) -> None:
+        """Close the client for all, because its cluster does not answer."""
+        self._clients.close(self._shared)
+
+    def release(self) -> None:
+        """Need the client no longer; called again, does nothing."""
+        if not self._released:
+            self._released = True
+            self._clients.release(self._shared)

@@ -1,0 +1,52 @@
+"""Whether the SparkContext runs, and if not, whether the application stopped it."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from .probing import Context
+from .python_frames import is_running
+
+
+class SparkContextState:
+    """Asks one classic SparkContext; any thread may, also after ``release``."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._java: Any = context._jsc.sc()  # noqa: SLF001 - no public way to ask
+        self._stop = inspect.unwrap(type(context).stop).__code__
+
+    def ask(self, *, stopped: bool | None = None) -> Context:
+        """``stopped`` is whether Spark calls it so, None where it must be asked.
+
+        PySpark's own ``stop()`` drops its reference to the Java context at the end.
+
+        Until then, while queues drain and the event log is written, a thread is inside it. A
+        context that died by itself leaves the reference in place.
+
+        Raises:
+            Py4JError: the JVM is gone or refuses to answer.
+
+        """
+        if self._is_dropped():
+            return Context.STOPPED_BY_APPLICATION
+        if not (self._is_stopped() if stopped is None else stopped):
+            return Context.RUNNING
+        # It may end between the two questions.
+        by_application = is_running(self._stop) or self._is_dropped()
+        return Context.STOPPED_BY_APPLICATION if by_application else Context.STOPPED
+
+    def release(self) -> None:
+        """Let go of the Java context."""
+        self._java = None
+
+    def _is_stopped(self) -> bool:
+        java = self._java
+        if java is None:
+            owner = self._context._jsc  # noqa: SLF001 - no public way to ask
+            java = None if owner is None else owner.sc()
+        return java is None or bool(java.isStopped())
+
+    def _is_dropped(self) -> bool:
+        return self._context._jsc is None  # noqa: SLF001 - no public way to ask

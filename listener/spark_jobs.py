@@ -1,0 +1,103 @@
+"""The Spark jobs of each query, as counted by the event channel or known to Spark's tracker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from functools import cached_property
+from typing import Any
+
+from .details import Details
+from .job_counts import UNOWNED, CountJobs, JobCounts
+from .probing import RunFacts, Work
+
+NONE = JobCounts()
+
+
+class StatusTracker:
+    """``SparkStatusTracker``: the jobs that Spark has not forgotten (``spark.ui.retainedJobs``)."""
+
+    def __init__(self, java_context: Any, jvm: Any) -> None:
+        self._java = java_context.statusTracker()
+        self._arrays = getattr(jvm, "java.util.Arrays")
+
+    def active_jobs(self) -> set[int]:
+        """The ids of all active jobs of the application."""
+        return self._integers(self._java.getActiveJobIds())
+
+    def jobs_of(self, group: str) -> set[int]:
+        """The ids of a job group's jobs; Spark runs a query's jobs in the group of its run id."""
+        return self._integers(self._java.getJobIdsForGroup(group))
+
+    def counts(self, known: Collection[int], active: Collection[int]) -> JobCounts:
+        """Count the tasks of active jobs; the highest id of the known ones dates them all."""
+        completed = running = 0
+        for job in active:
+            info = self._java.getJobInfo(job)
+            for stage_id in self._integers(info.stageIds()) if info is not None else ():
+                stage = self._java.getStageInfo(stage_id)
+                if stage is not None:
+                    completed += stage.numCompletedTasks()
+                    running += stage.numActiveTasks()
+        return JobCounts(max(known, default=-1) + 1, len(active), completed, running)
+
+    # One command for a whole array, not one for each element.
+    def _integers(self, array: Any) -> set[int]:
+        return {int(number) for number in re.findall(r"\d+", self._arrays.toString(array))}
+
+
+class PolledJobs:
+    """The jobs of all living runs at one moment; nothing is asked twice, or before it is needed."""
+
+    def __init__(
+        self,
+        count_jobs: CountJobs,
+        tracker: StatusTracker,
+        run_ids: Collection[str],
+        details: Details,
+    ) -> None:
+        self._count_jobs = count_jobs
+        self._tracker = tracker
+        self._run_ids = run_ids
+        self._ask = details.ask
+        self._groups: dict[str, set[int]] = {}
+
+    def of(self, facts: RunFacts) -> Work:
+        """The jobs of one run, and those of no query; nothing of its threads."""
+        if self._counts is not None:
+            own = self._counts.get(facts.query_id, NONE)
+            return Work(own, self._counts.get(UNOWNED, NONE), counted=True)
+        tracked = self._ask("jobs", lambda: self._tracked(facts.run_id), None)
+        if tracked is None:
+            return Work()
+        return Work(tracked, NONE if tracked.jobs_active else self._unowned)
+
+    @cached_property
+    def _counts(self) -> Any:
+        return self._ask("job_counts", self._count_jobs, None)
+
+    @cached_property
+    def _active(self) -> set[int]:
+        return self._tracker.active_jobs()
+
+    @cached_property
+    def _unowned(self) -> JobCounts:
+        return self._ask("unowned_jobs", self._tracked_unowned, NONE)
+
+    def _tracked(self, run_id: str) -> JobCounts:
+        group = self._group(run_id)
+        return self._tracker.counts(group, self._active & group)
+
+    def _tracked_unowned(self) -> JobCounts:
+        """Active jobs that are in the group of no living run."""
+        left = set(self._active)
+        for run_id in self._run_ids:
+            if not left:
+                break
+            left -= self._group(run_id)
+        return self._tracker.counts(left, left)
+
+    def _group(self, run_id: str) -> set[int]:
+        if run_id not in self._groups:
+            self._groups[run_id] = self._tracker.jobs_of(run_id)
+        return self._groups[run_id]

@@ -1,0 +1,115 @@
+"""All queries of one SparkContext, of whatever session, as Spark lists and describes them.
+
+``SharedState.activeStreamingQueries`` holds them; a run's ``StreamExecution`` still answers
+after its death. Private but stable in Spark 3.5 to 4.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .details import Details
+from .ended_runs import EndedRuns
+from .event_channel import EventChannel
+from .living_runs import LivingRun, LivingRuns, UnreadRun
+from .probing import ProbedRun
+from .spark_execution import SparkExecution
+from .spark_living_runs import SparkLivingRuns
+from .spark_run import SparkRun
+from .spark_work import PolledWork, SparkWork
+
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class SparkQueries:
+    """What they do is one question, whatever their number.
+
+    A Spark that does not answer it is asked of each of them, and so is a run that Spark cannot
+    describe. One that does not answer either costs the others nothing, and stays as last seen.
+    """
+
+    def __init__(
+        self, spark: Any, channel: EventChannel, closer_after_seconds: float, details: Details
+    ) -> None:
+        context = spark.sparkContext
+        self._jvm = context._jvm  # noqa: SLF001 - no public way to the JVM
+        java_context = context._jsc  # noqa: SLF001 - no public way to the status tracker
+        java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
+        self._active = java_session.sharedState().activeStreamingQueries()
+        self._uuid = getattr(self._jvm, "java.util.UUID")
+        self._spark_major = int(spark.version.partition(".")[0])
+        self._channel = channel
+        self._closer_after = closer_after_seconds
+        self._details = details
+        self._living_runs = SparkLivingRuns(
+            self._jvm, self._active, java_context.sc(), self._spark_major, details
+        )
+        self._work = SparkWork(java_context, self._jvm, channel.job_counts, details)
+        self._living: dict[str, SparkRun] = {}
+        self._ended = EndedRuns()
+
+    def look(self, now: float) -> bool | None:
+        """Look at every run once; ``now`` is monotonic seconds.
+
+        The answer is whether the SparkContext is stopped, None where that must be asked: a
+        run has ended, and may have ended with it.
+
+        Raises:
+            Py4JNetworkError, ConnectionError, EOFError: the JVM does not answer.
+
+        """
+        told = self._tell(now)
+        for query_id, about in told.runs.items():
+            self._contain(query_id, self._meet_if_new, query_id, about)
+        work = self._work.poll([run.facts.run_id for run in self._living.values()])
+        for query_id in list(self._living):
+            self._contain(query_id, self._look_at, query_id, told.runs.get(query_id), now, work)
+        return None if self._ended.has_news else told.context_stopped
+
+    def report(self) -> tuple[ProbedRun, ...]:
+        """All runs, living and lately ended."""
+        return tuple(run.last for run in self._living.values()) + self._ended.report()
+
+    def _tell(self, now: float) -> LivingRuns:
+        """What each query's run does, as far as one answer for all of them says."""
+        told = self._living_runs.tell(now)
+        if told is not None:
+            return told
+        listed = self._details.ask("query_ids", self._query_ids, list(self._living))
+        return LivingRuns(dict.fromkeys(listed, UnreadRun()))
+
+    def _query_ids(self) -> list[str]:
+        return _UUID.findall(self._active.keySet().toString())
+
+    def _contain(self, query_id: str, step: Callable[..., None], *args: object) -> None:
+        """Whatever one run answers costs the others nothing."""
+        self._details.ask(f"run of query {query_id}", lambda: step(*args), None)
+
+    def _meet_if_new(self, query_id: str, about: LivingRun | UnreadRun) -> None:
+        if isinstance(about, UnreadRun) and about.reason:
+            self._details.miss("living_run", f"query {query_id}: {about.reason}")
+        known = self._living.get(query_id)
+        if known is not None and not known.is_over(about):
+            return
+        java = self._active.get(self._uuid.fromString(query_id))
+        if java is None:
+            return
+        execution = SparkExecution(java, self._jvm, self._spark_major, self._details)
+        facts = execution.facts(query_id, about.run_id)
+        if known is not None:
+            self._ended.add(known.last_words())
+        self._living[query_id] = SparkRun(execution, facts, self._details)
+        self._details.ask("session", lambda: self._channel.cover(java), None)
+
+    def _look_at(
+        self, query_id: str, about: LivingRun | UnreadRun | None, now: float, work: PolledWork
+    ) -> None:
+        run = self._living[query_id]
+        told = run.tell(about)
+        if told is None:
+            del self._living[query_id]
+            self._ended.add(run.last_words())
+        else:
+            run.look(told, now, self._closer_after, work)

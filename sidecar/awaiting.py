@@ -1,0 +1,54 @@
+"""Waiting for the first failure, in the application's own thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from .failure import first_failure, nothing_left, wait_in_spark
+from .worker import Judged
+
+
+class FailureWait:
+    """``judged`` is the newest evaluation, None before the first; ``closed`` ends all waiting."""
+
+    def __init__(self, judged: Callable[[], Judged | None], closed: Callable[[], bool]) -> None:
+        self._judged = judged
+        self._closed = closed
+        self._news = threading.Condition()
+        self._streams: Any = None
+
+    def wake(self) -> None:
+        """There is a new evaluation, or the end."""
+        with self._news:
+            self._news.notify_all()
+
+    def wait_in(self, streams: Any) -> None:
+        """Wait in a ``StreamingQueryManager`` from now on: nothing is watched."""
+        self._streams = streams
+
+    def wait(self, timeout: float | None) -> None:
+        """Wait up to ``timeout`` seconds.
+
+        Raises:
+            QueryFailure: a query failed or vanished, or the JVM has ended.
+
+        """
+        if self._streams is not None:
+            wait_in_spark(self._streams, timeout)
+            return
+        with self._news:
+            self._news.wait_for(self._is_decided, timeout)
+            judged = self._judged()
+        failure = None if judged is None else first_failure(judged.judgement)
+        if failure is not None:
+            raise failure
+
+    def _is_decided(self) -> bool:
+        judged = self._judged()
+        if self._closed() or judged is None:
+            return self._closed()
+        if first_failure(judged.judgement) is not None:
+            return True
+        return nothing_left(judged.snapshot, judged.judgement)

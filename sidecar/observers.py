@@ -1,0 +1,93 @@
+"""What observes Spark: the reader of events, the probe, the readers of checkpoints and sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from ..listener import jvm
+from ..listener.event_path import EventPath
+from ..listener.guard import Guard
+from ..listener.log_reader import LogReader
+from ..listener.loop import Loop
+from ..listener.prober import Prober
+from ..listener.reader import EventReader, Inbox, Marker
+from ..listener.snapshot import Snapshot
+from ..listener.sources.reader import SourceReader
+from ..listener.sources.spark_sources import SparkSources
+from ..listener.spark_commit_log import SparkStorage
+from ..listener.spark_probe import SparkProbe
+from .configuration import wiring
+from .configuration.settings import Settings
+
+
+class Observers:
+    """Each has a thread of its own; events go to ``arrived``, else the newest report counts."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        spark: Any,
+        path: EventPath,
+        arrived: Inbox,
+        guard: Guard,
+        *,
+        latest_snapshot: Callable[[], Snapshot],
+    ) -> None:
+        self._guard = guard
+        self._arrived = arrived
+        self._interval = settings.source_interval_seconds
+        self._probe = SparkProbe(spark, path, wiring.closer_after_seconds(settings))
+        gateway = spark.sparkContext._gateway  # noqa: SLF001 - no public way to ask for the JVM
+        self.prober = Prober(
+            jvm.ProbeOfLivingJvm(self._probe, lambda: jvm.is_gone(gateway), self._probe.context),
+            settings.probe_interval_seconds,
+            self._on_report,
+        )
+        self.logs = LogReader(
+            SparkStorage(spark).open,
+            lambda: self.prober.latest,
+            arrived.wake,
+            stall_floor_seconds=wiring.shortest_floor_seconds(settings),
+        )
+        self.sources = SourceReader(
+            SparkSources(spark), latest_snapshot, arrived.wake, interval_seconds=self._interval
+        )
+        self.reader = EventReader(
+            path.source,
+            arrived,
+            guard,
+            context=self._probe.context,
+            on_started=self.prober.poke,
+            on_lost=self.prober.poke,
+        )
+
+    def loops(self) -> list[Loop]:
+        """Their threads, not started."""
+        guard = self._guard
+        loops = [
+            Loop("reader", self.reader.step, guard),
+            Loop("probe", self.prober.step, guard, last=self._probe.release),
+            Loop("commit-log", self.logs.step, guard),
+        ]
+        if self._interval:
+            loops.append(Loop("sources", self.sources.step, guard, last=self.sources.close))
+        return loops
+
+    def mark(self, marker: Marker) -> None:
+        """Let ``marker`` follow every event received so far, as soon as possible."""
+        self.reader.mark(marker)
+        self.prober.poke()
+
+    def hasten_end(self) -> None:
+        """End all rests, once the loops were asked to stop."""
+        self.prober.poke()
+        self.logs.poke()
+        self.sources.stop()
+
+    def _on_report(self) -> None:
+        """Pass a poll's result on; the probe's thread may wait for the JVM, as waking does."""
+        self._arrived.wake()
+        with suppress(*jvm.NETWORK_ERRORS):
+            self.reader.wake_if_marked()

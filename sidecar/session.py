@@ -1,0 +1,63 @@
+"""The Spark session of this process, and the settings that hold for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from .configuration.settings import Settings
+from .configuration.settings_sources import SPARK_PREFIX, load_settings
+
+
+class NoSessionError(RuntimeError):
+    """There is no active SparkSession to watch."""
+
+
+def active_session() -> Any:
+    """The session that is active on this thread, else the process's default one.
+
+    Raises:
+        NoSessionError: there is none.
+
+    """
+    spark = _known_session()
+    if spark is None:
+        raise NoSessionError("querypulse: no active SparkSession; use attach(spark)")
+    return spark
+
+
+def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
+    """The settings of all sources, the Spark conf included where there is a Spark.
+
+    Raises:
+        SettingsError: a setting is unknown or not allowed.
+
+    """
+    spark = spark if spark is not None else _known_session()
+    conf = spark_conf(spark) if spark is not None else {}
+    return load_settings(arguments, os.environ, conf).settings
+
+
+def app_name(settings: Settings, spark: Any) -> str:
+    """The label ``app``: as set, else as Spark's application is called."""
+    name: str = settings.app_name or spark.sparkContext.appName
+    # The environment may hold bytes that are no text; JSON and HTTP may not.
+    return name.encode("utf-8", "replace").decode()
+
+
+def spark_conf(spark: Any) -> dict[str, str]:
+    """Our part of the Spark conf that the application was started with.
+
+    ``getConf()`` would copy all of it, a few commands to the JVM for each of hundreds of entries.
+    """
+    # Private, as are Scala's names of a pair's parts: the public way is the slow one.
+    conf = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001
+    ours = conf.getAllWithPrefix(SPARK_PREFIX)
+    return {SPARK_PREFIX + pair._1(): pair._2() for pair in ours}  # noqa: SLF001
+
+
+def _known_session() -> Any:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession()

@@ -1,0 +1,252 @@
+"""A Spark driver made of fakes, for what needs a session and no JVM. It refuses what a test names."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from querypulse.listener.driver_class import COMPILER
+from querypulse.listener.health_listener import _WRAPPER
+
+FIELD, RECORD = "\x1f", "\x1e"
+SHARED_QUEUE = "queue.streams.numDroppedEvents"
+
+
+def answer(*events: tuple, now=0, waiting=0, dropped=(0, 0), watchers="") -> str:
+    """What ``EventQueue.take`` of the JVM returns; an event: kind, arrival, session, trigger, JSON."""
+    head = [now, waiting, *dropped, watchers]
+    return "".join(FIELD.join(map(str, record)) + RECORD for record in (head, *events))
+
+
+class JavaListener:
+    """A listener in the JVM, perhaps around a Python object; it equals itself only."""
+
+    def __init__(self, proxy: object = None) -> None:
+        self.proxy = proxy
+
+    def equals(self, other: object) -> bool:
+        return self is other
+
+
+class Manager:
+    """A session's ``StreamingQueryManager``, with a listener of somebody else."""
+
+    def __init__(self, *listeners: object) -> None:
+        self.listeners = [JavaListener(), *listeners]
+        self.added: list[object] = []
+        self.queries = 1
+        self.forgets = False
+        """Whether it accepts a listener and does not register it."""
+        self.refusal: Exception | None = None
+
+    def hashCode(self) -> int:
+        return id(self)
+
+    def active(self) -> list[object]:
+        return [object()] * self.queries
+
+    def listListeners(self) -> list[object]:
+        return list(self.listeners)
+
+    def addListener(self, listener: object) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.added.append(listener)
+        if not self.forgets:
+            self.listeners.append(listener)
+
+    def removeListener(self, listener: object) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.listeners.remove(listener)
+
+
+class Execution:
+    """A running query of one session."""
+
+    def __init__(self, manager: Manager) -> None:
+        self.manager = manager
+
+    def sparkSession(self) -> Execution:
+        return self
+
+    def streams(self) -> Manager:
+        return self.manager
+
+
+class JavaQueue:
+    """``EventQueue.java``: gives the ``answers`` of the test and keeps what it was asked."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.driver = driver
+        self.answers: list[str] = []
+        self.waits: list[int] = []
+        self.claims: list[str] = []
+        self.in_sessions = False
+        self.wakes = self.closes = 0
+        self.listener = JavaListener()
+        self.prepared: tuple = ()
+        self._woken = threading.Event()
+
+    def prepare(self, *arguments: object) -> None:
+        self.prepared = arguments
+
+    def listenOnBus(self, bus: Bus) -> bool:
+        self.driver.require("bus")
+        if not bus.forgets:
+            bus.queues.append(self)
+        bus.added += 1
+        return self in bus.queues
+
+    def busHealth(self) -> str:
+        bus = self.driver.bus
+        return f"{str(self in bus.queues).lower()}{FIELD}{bus.dropped}"
+
+    def sessionListener(self) -> JavaListener:
+        return self.listener
+
+    def listenInSessions(self) -> None:
+        self.driver.require("sessions")
+        self.in_sessions = True
+
+    def claim(self, session: str) -> None:
+        self.claims.append(session)
+
+    def wake(self) -> None:
+        self.wakes += 1
+        self._woken.set()
+
+    def close(self) -> None:
+        self.closes += 1
+        if self in self.driver.bus.queues:
+            self.driver.bus.queues.remove(self)
+        self._woken.set()
+
+    def take(self, wait_millis: int) -> str:
+        self.waits.append(wait_millis)
+        if not self.answers:
+            self._woken.wait(wait_millis / 1000)
+            self._woken.clear()
+        return self.answers.pop(0) if self.answers else answer()
+
+    def jobCounts(self) -> str:
+        return f"id-a{FIELD}3{FIELD}1{FIELD}40{FIELD}2{RECORD}"
+
+
+class Bus:
+    """Spark's listener bus: the queues that it feeds, and what it has dropped."""
+
+    def __init__(self, driver: FakeDriver) -> None:
+        self.queues: list[JavaQueue] = []
+        self.added = 0
+        self.forgets = False
+        self.dropped = 0
+        self.shared_drops: dict[str, int] = {SHARED_QUEUE: 0}
+        self._driver = driver
+
+    def metrics(self) -> Any:
+        return SimpleNamespace(metricRegistry=lambda: self)
+
+    def counter(self, name: str) -> Any:
+        self._driver.require("metrics")
+        return SimpleNamespace(getCount=lambda: self.shared_drops[name])
+
+
+def python_jvm(wrapper: Callable[[Any], Any] = JavaListener) -> Any:
+    """What PySpark calls ``SparkContext._jvm``, as far as a Python listener needs it."""
+    return SimpleNamespace(
+        **{_WRAPPER: wrapper},
+        PythonStreamingQueryListenerWrapper=JavaListener,
+        _gateway_client=SimpleNamespace(send_command=lambda command: "yv"),
+        _id="rj",
+    )
+
+
+class FakeDriver:
+    """A ``SparkSession``, its context and its JVM; ``refusals`` are what each of its parts raises.
+
+    Parts: ``janino``, ``bus`` (at the listener), ``listener_bus`` (at the bus itself), ``sessions``,
+    ``metrics``.
+    """
+
+    version = "4.0.0"
+
+    def __init__(self, **refusals: Exception) -> None:
+        self.refusals: dict[str, Exception] = refusals
+        self.manager = Manager()
+        self.bus = Bus(self)
+        self.queues: list[JavaQueue] = []
+        self.sources: list[str] = []
+        self.conf = SimpleNamespace(get=lambda name, default=None: default)
+        self.spark_conf: dict[str, str] = {}
+        self.executions = object()
+        self.waits: list[tuple] = []
+        self.streams = SimpleNamespace(awaitAnyTermination=lambda *args: self.waits.append(args))
+        self._jsc = SimpleNamespace(sc=lambda: self)
+        self._jsparkSession = SimpleNamespace(
+            sharedState=lambda: SimpleNamespace(activeStreamingQueries=lambda: self.executions),
+            sessionUUID=lambda: "session-1",
+            streams=lambda: self.manager,
+        )
+        self.sparkContext = FakeContext(self, SimpleNamespace(java=self._java()))
+
+    def require(self, part: str) -> None:
+        """Raise what the test wants this part to raise."""
+        if part in self.refusals:
+            raise self.refusals[part]
+
+    @property
+    def queue(self) -> JavaQueue:
+        (queue,) = self.queues
+        return queue
+
+    def listenerBus(self) -> Bus:
+        self.require("listener_bus")
+        return self.bus
+
+    def getAllWithPrefix(self, prefix: str) -> list[Any]:
+        return [
+            SimpleNamespace(_1=lambda key=key: key.removeprefix(prefix), _2=lambda text=text: text)
+            for key, text in self.spark_conf.items()
+            if key.startswith(prefix)
+        ]
+
+    def _java(self) -> Any:
+        """As much of ``java.*`` as a class of ours is compiled with."""
+        compiler = SimpleNamespace(
+            setParentClassLoader=lambda loader: None,
+            cook=self.sources.append,
+            getClassLoader=lambda: SimpleNamespace(loadClass=lambda name: _class(self._queue)),
+        )
+        loader = SimpleNamespace(loadClass=lambda name: self._compiler(name, compiler))
+        thread = SimpleNamespace(getContextClassLoader=lambda: loader)
+        current = SimpleNamespace(currentThread=lambda: thread)
+        return SimpleNamespace(lang=SimpleNamespace(Thread=current))
+
+    def _compiler(self, name: str, compiler: Any) -> Any:
+        assert name == COMPILER
+        self.require("janino")
+        return _class(lambda: compiler)
+
+    def _queue(self) -> JavaQueue:
+        self.queues.append(JavaQueue(self))
+        return self.queues[-1]
+
+
+class FakeContext:
+    """PySpark's ``SparkContext``, which drops ``_jsc`` in ``stop()``."""
+
+    def __init__(self, driver: FakeDriver, jvm: Any) -> None:
+        self.appName = "etl"
+        self._jvm = jvm
+        self._jsc: Any = SimpleNamespace(sc=lambda: SimpleNamespace(conf=lambda: driver))
+        self._gateway = object()
+
+    def stop(self) -> None:
+        self._jsc = None
+
+
+def _class(new: Callable[[], Any]) -> Any:
+    return SimpleNamespace(newInstance=new)

@@ -1,0 +1,200 @@
+"""A Spark driver without a JVM: what it answers is set by the test, and commands are counted."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from unittest.mock import MagicMock
+
+from py4j.protocol import Py4JError
+
+from querypulse.listener.living_runs import FIELD, RUN
+from querypulse.listener.probing import ListenerHealth
+from querypulse.listener.spark_probe import SparkProbe
+
+CLOSER_AFTER = 10.0
+
+
+class Java:
+    """A Java object: a method answers, or raises, what it was given; a function is called."""
+
+    def __init__(self, commands, **answers):
+        self.commands = commands
+        self.answers = answers
+
+    def __getattr__(self, name):
+        def call(*args):
+            self.commands.append(name)
+            answer = self.answers.get(name, Py4JError(f"Method {name}([]) does not exist"))
+            if isinstance(answer, Exception):
+                raise answer
+            return answer(*args) if callable(answer) and not isinstance(answer, Java) else answer
+
+        return call
+
+
+def query_id(number):
+    return f"00000000-0000-0000-0000-{number:012d}"
+
+
+class FakeChannel:
+    """An event channel that counts what it is asked."""
+
+    def __init__(self, counts=None):
+        self.counts = counts
+        self.covered = []
+        self.counted = 0
+        self.released = 0
+        self.refuse = None
+
+    def check(self, now):
+        return ListenerHealth(registered=True)
+
+    def cover(self, execution):
+        self.covered.append(execution)
+
+    def release(self):
+        self.released += 1
+        if self.refuse is not None:
+            raise self.refuse
+
+    def job_counts(self):
+        self.counted += 1
+        if isinstance(self.counts, Exception):
+            raise self.counts
+        return self.counts
+
+
+class FakeSpark:
+    """Queries by their number; each is a ``StreamExecution`` of settable answers."""
+
+    version = "4.3.0"
+
+    def __init__(self):
+        self.commands = []
+        self.executions = {}
+        self.stopped = False
+        self.refuse_all = None
+        self.lines = {}
+        self.jobs = {}
+        """Job group -> ids of its jobs."""
+        self.active_jobs = {}
+        """Active job -> its completed tasks."""
+        self.sparkContext = SimpleNamespace(_jvm=self._jvm(), _jsc=self._java_context())
+        self._jsparkSession = self.java(sharedState=self.java(activeStreamingQueries=self._map()))
+
+    def java(self, **answers):
+        return Java(self.commands, **answers)
+
+    def text(self, text):
+        return self.java(toString=text, json=text, getSimpleName=text)
+
+    def start(self, number, *, run=1, message="Waiting for data to arrive", busy=False, batch=3):
+        """Start a run of a query; its answers may be changed."""
+        status = {"message": message, "isDataAvailable": False, "isTriggerActive": busy}
+        session = self.java(hash=1000 + number)
+        stack = self.java(getStackTrace="stack")
+        self.executions[query_id(number)] = self.java(
+            runId=self.text(f"run-{number}-{run}"),
+            name=f"query {number}",
+            isActive=True,
+            status=self.text(json.dumps(status)),
+            getLatestExecutionContext=self.java(batchId=batch),
+            committedOffsets=self.text("{}"),
+            lastProgress=None,
+            getClass=self.text("MicroBatchExecution"),
+            trigger=self.text("ProcessingTimeTrigger(0)"),
+            sink=self.text("NoopTable"),
+            resolvedCheckpointRoot="file:/cp",
+            sparkSession=self.java(sessionUUID="session-1"),
+            sparkSessionForStream=session,
+            queryExecutionThread=stack,
+        )
+        return self.executions[query_id(number)]
+
+    def end(self, number, exception=None):
+        """End its run: Spark lists it no more."""
+        execution = self.executions.pop(query_id(number))
+        defined = exception is not None
+        death = self.java(cause=exception)
+        execution.answers |= {
+            "isActive": False,
+            "exception": self.java(isDefined=defined, get=death),
+        }
+        return execution
+
+    def frame(self, number):
+        """The JVM DataFrame of a batch of that query."""
+        return self.java(sparkSession=self.java(hash=1000 + number))
+
+    def answer(self, *_):
+        """What ``LivingRuns.java`` says."""
+        if self.refuse_all is not None:
+            raise self.refuse_all
+        lines = [self.lines.get(key) or self._line(key) for key in self.executions]
+        return RUN.join([*lines, str(self.stopped).lower(), ""])
+
+    def _line(self, key):
+        answers = self.executions[key].answers
+        status = json.loads(answers["status"].answers["json"])
+        flags = (str(status[name]).lower() for name in ("isDataAvailable", "isTriggerActive"))
+        batch = answers["getLatestExecutionContext"].answers["batchId"]
+        session = answers["sparkSessionForStream"].answers["hash"]
+        run_id = answers["runId"].answers["toString"]
+        active = str(answers["isActive"]).lower()
+        fields = (key, run_id, active, status["message"], *flags, str(batch), str(session), "", "")
+        return FIELD.join(fields)
+
+    def _map(self):
+        keys = self.java(toString=lambda: str(list(self.executions)))
+        return self.java(keySet=keys, get=self.executions.get)
+
+    def _java_context(self):
+        tracker = self.java(
+            getActiveJobIds=lambda: list(self.active_jobs),
+            getJobIdsForGroup=lambda group: self.jobs.get(group, []),
+            getJobInfo=lambda job: self.java(stageIds=[job]),
+            getStageInfo=lambda stage: self.java(
+                numCompletedTasks=self.active_jobs[stage], numActiveTasks=1
+            ),
+        )
+        context = self.java(isStopped=lambda: self.stopped)
+        return self.java(statusTracker=tracker, sc=context)
+
+    def _jvm(self):
+        jvm = MagicMock()
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        compiler = loader.loadClass("any").newInstance()
+        compiled = self.java(tell=self.answer)
+        compiler.getClassLoader().loadClass("any").newInstance.side_effect = lambda: compiled
+        self.cook = compiler.cook
+        classes = {
+            "java.util.UUID": self.java(fromString=lambda text: text),
+            "java.util.Arrays": self.java(toString=str),
+            "java.lang.System": self.java(identityHashCode=lambda java: java.answers["hash"]),
+            "java.lang.Throwable": lambda: self.java(setStackTrace=None),
+            "org.apache.spark.util.Utils": self.java(exceptionString=str),
+        }
+        for name, java in classes.items():
+            setattr(jvm, name, java)
+        return jvm
+
+
+class FakeContext(SimpleNamespace):
+    """PySpark's SparkContext, whose ``stop`` does what it is given."""
+
+    def stop(self):
+        self.while_stopping()
+        self._jsc = None
+
+
+def fake_probe(spark, channel=None):
+    """A probe of it, and a clock that the test moves."""
+    spark.sparkContext = FakeContext(**vars(spark.sparkContext))
+    return SparkProbe(spark, channel or FakeChannel(), CLOSER_AFTER)
+
+
+def poll(probe, at=0.0):
+    """The runs of one look, by their names."""
+    report = probe.look(lambda: at)
+    return {run.facts.name or run.facts.query_id: run for run in report.runs}

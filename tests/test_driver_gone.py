@@ -1,0 +1,78 @@
+"""When the JVM of the driver has ended, one alert says so and names the queries that ended with it."""
+
+from __future__ import annotations
+
+import pytest
+from support.story import CONFLICT, Story, policy, run
+
+from querypulse.alerting.finding import WHOLE_DRIVER, Severity, State
+from querypulse.alerting.rules import driver_gone
+from querypulse.listener.probing import Context
+
+
+def running(*queries):
+    return Story().probe(*map(run, queries), at=100)
+
+
+def finding(story, *, context=Context.JVM_GONE, now=102, **settings):
+    """What the rule finds after one more poll of the probe."""
+    story.probe(at=101, context=context)
+    return driver_gone.check(story.state.snapshot(now), now, policy(**settings))
+
+
+def test_it_names_the_living_queries_and_is_critical_at_once():
+    found = finding(running("c", "a", "b"), now=101)
+
+    assert (found.alertname, found.query, found.severity, found.state) == (
+        driver_gone.NAME,
+        WHOLE_DRIVER,
+        Severity.CRITICAL,
+        State.MISSING,
+    )
+    assert found.reason == (
+        "the JVM of the driver has ended, and 3 streaming queries with it: a, b, c"
+    )
+    assert found.summary == "The JVM of the driver has ended, and 3 streaming queries with it"
+
+
+def test_it_counts_one_query_as_one():
+    assert "and 1 streaming query with it: a" in finding(running("a")).reason
+
+
+def test_it_fires_for_a_driver_without_a_query_too():
+    assert finding(Story()).reason.endswith("0 streaming queries with it: none")
+
+
+def test_it_does_not_count_what_ended_before_or_is_ignored():
+    story = running("a", "b", "scratch").ended("b", at=100.5, exception=CONFLICT)
+
+    found = finding(story, overrides=[("scratch", {"ignore": True})])
+
+    assert found.reason.endswith("1 streaming query with it: a")
+
+
+def test_it_names_no_more_than_a_page_can_hold():
+    names = [f"q{number:03}" for number in range(driver_gone.MAX_NAMED + 5)]
+    found = finding(running(*names))
+
+    assert "and 25 streaming queries with it: q000, q001" in found.reason
+    assert found.reason.endswith("q019 and 5 more")
+
+
+@pytest.mark.parametrize("context", [each for each in Context if each is not Context.JVM_GONE])
+@pytest.mark.parametrize("now", [101, 100_000])
+def test_it_is_silent_while_the_jvm_exists_however_its_context_ended(context, now):
+    assert finding(running("a", "b", "c"), context=context, now=now) is None
+
+
+def test_it_is_silent_before_the_probe_has_reported_anything():
+    assert driver_gone.check(Story().state.snapshot(900), 900, policy()) is None
+
+
+def test_what_the_queries_were_when_the_jvm_ended_is_kept():
+    """A report without runs says that a run has vanished; one of a JVM that is gone does not."""
+    story = running("a", "b").ended("b", at=100.5, exception=CONFLICT)
+    finding(story)
+
+    assert [query.alive for query in story.state.snapshot(102).queries] == [True, False]
+    assert story.query("a").vanished_at is None

@@ -1,0 +1,287 @@
+"""What the event queue in the JVM answers, and when its events arrived on our clock."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from py4j.protocol import Py4JError
+from support.clock import Clock
+from support.fake_driver import FIELD, RECORD, FakeDriver, answer
+
+from querypulse.listener.driver_class import compile_in_driver
+from querypulse.listener.event_queue import (
+    LIFECYCLE_CAPACITY,
+    NANOS,
+    PROGRESS_CAPACITY,
+    Answer,
+    EventQueue,
+    parse_answer,
+    parse_job_counts,
+)
+from querypulse.listener.events import EventKind
+from querypulse.listener.job_counts import UNOWNED, JobCounts
+from querypulse.listener.ownership import ALONE
+from querypulse.listener.received import Received
+
+TEXTS = st.text(
+    st.characters(exclude_characters=FIELD + RECORD, exclude_categories=["Cs"]), max_size=20
+)
+COUNTS = st.integers(min_value=0, max_value=2**63 - 1)
+CLOCKS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
+KINDS = st.sampled_from([kind.value for kind in EventKind])
+EVENTS = st.tuples(KINDS, CLOCKS.map(str), TEXTS, TEXTS, TEXTS).map(list)
+
+
+@pytest.fixture
+def driver():
+    return FakeDriver()
+
+
+@pytest.fixture
+def clock():
+    return Clock(1000.0)
+
+
+@pytest.fixture
+def queue(driver, clock):
+    return EventQueue(driver, clock)
+
+
+def started(at, session="", trigger=""):
+    return "started", at, session, trigger, '{"id": "i"}'
+
+
+# -- the answer of the JVM ----------------------------------------------------------------------
+
+
+@given(st.builds(Answer, CLOCKS, COUNTS, COUNTS, COUNTS, TEXTS, st.lists(EVENTS, max_size=5)))
+def test_every_answer_of_the_jvm_is_read_as_it_was_written(written):
+    dropped = (written.dropped_progress, written.dropped_lifecycle)
+    text = answer(
+        *written.events,
+        now=written.now,
+        waiting=written.waiting,
+        dropped=dropped,
+        watchers=written.watchers,
+    )
+
+    assert parse_answer(text) == written
+
+
+@given(st.text(st.sampled_from("0123456789x-:" + FIELD + RECORD), max_size=40))
+def test_a_text_that_is_no_answer_is_a_value_error_and_nothing_else(text):
+    for parse in (parse_answer, parse_job_counts):
+        try:
+            parse(text)
+        except ValueError:
+            continue
+
+
+@pytest.mark.parametrize(
+    "text", ["", RECORD, "1", FIELD.join("12345"), FIELD.join("1234") + RECORD]
+)
+def test_an_answer_that_was_cut_short_is_refused(text):
+    with pytest.raises(ValueError):
+        parse_answer(text)
+
+
+@given(st.dictionaries(TEXTS, st.builds(JobCounts, COUNTS, COUNTS, COUNTS, COUNTS), max_size=5))
+def test_job_counts_are_read_as_they_were_written(counts):
+    text = "".join(
+        FIELD.join(
+            [query, *map(str, (c.jobs_started, c.jobs_active, c.tasks_completed, c.tasks_active))]
+        )
+        + RECORD
+        for query, c in counts.items()
+    )
+
+    assert parse_job_counts(text) == counts
+
+
+def test_jobs_of_no_query_are_counted_without_an_id():
+    assert parse_job_counts(f"{FIELD}1{FIELD}0{FIELD}7{FIELD}0{RECORD}") == {
+        UNOWNED: JobCounts(1, 0, 7, 0)
+    }
+
+
+# -- taking -------------------------------------------------------------------------------------
+
+
+def test_an_event_is_received_with_all_that_the_jvm_knew_of_it(driver, queue):
+    driver.queue.answers = [answer(started(0, "s-1", "OneTimeTrigger"))]
+
+    (received,) = queue.take(1.0)
+    assert received._replace(at=0.0) == Received(
+        EventKind.STARTED, '{"id": "i"}', 0.0, "s-1", "OneTimeTrigger"
+    )
+
+
+def test_the_jvm_waits_for_as_long_as_the_reader(driver, queue):
+    driver.queue.answers = [answer()] * 3
+    for timeout in (0, 0.25, 1.0):
+        queue.take(timeout)
+
+    assert driver.queue.waits == [0, 250, 1000]
+
+
+def test_drops_are_counted_by_kind_and_what_waits_is_the_depth(driver, queue):
+    assert (queue.drops, queue.depth) == ({}, 0)
+    driver.queue.answers = [answer(waiting=40, dropped=(3, 1))]
+    queue.take(1.0)
+
+    assert queue.drops == {"progress_queue_full": 3, "lifecycle_queue_full": 1}
+    assert queue.depth == 40
+
+
+def test_a_process_is_alone_until_an_answer_names_another(driver, queue):
+    driver.queue.answers = [answer(), answer(watchers="7:s-7 5:s-5"), answer(watchers="7:s-7")]
+    owners = [queue.ownership]
+    for _ in range(3):
+        queue.take(1.0)
+        owners.append(queue.ownership)
+
+    assert owners[:2] == [ALONE, ALONE]
+    assert (owners[2].is_alone, owners[2].covers("s-5"), owners[2].covers("s-7")) == (
+        False,
+        False,
+        True,
+    )
+    assert owners[3].is_alone
+
+
+def test_an_unknown_kind_of_event_is_refused(driver, queue):
+    driver.queue.answers = [answer(("paused", 1, "", "", "{}"))]
+
+    with pytest.raises(ValueError, match="paused"):
+        queue.take(1.0)
+
+
+def test_the_queue_is_made_with_bounds_and_all_queries_of_the_context(driver, queue):
+    assert driver.queue.prepared == (driver.executions, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
+
+
+def test_jobs_claims_and_wakes_go_to_the_jvm(driver, queue):
+    queue.claim("s-1")
+    queue.wake()
+
+    assert queue.job_counts() == {"id-a": JobCounts(3, 1, 40, 2)}
+    assert (driver.queue.claims, driver.queue.wakes) == (["s-1"], 1)
+
+
+def test_a_closed_queue_is_empty_and_the_jvm_is_not_asked(driver, queue):
+    java = driver.queue
+    queue.close()
+    queue.close()
+    queue.wake()
+
+    assert (queue.take(60.0), queue.java) == ([], None)
+    assert (java.closes, java.waits, java.wakes) == (1, [], 0)
+
+
+def test_a_queue_that_cannot_be_closed_is_not_asked_again(driver, queue):
+    def refuse():
+        raise Py4JError("refused")
+
+    driver.queue.close = refuse
+    with pytest.raises(Py4JError):
+        queue.close()
+
+    assert queue.take(1.0) == []
+
+
+# -- when an event arrived ------------------------------------------------------------------------
+
+
+def take(driver, queue, clock, *, jvm_now, at, latency=0.0):
+    """Our arrival time of one event at ``at`` on the JVM's clock; times are seconds."""
+    clock.now = OURS + jvm_now + latency
+    driver.queue.answers.append(answer(started(round(at * NANOS)), now=round(jvm_now * NANOS)))
+    (received,) = queue.take(1.0)
+    return received.at - OURS
+
+
+OURS = 5000.0
+"""What our clock shows when the JVM's shows 0."""
+
+
+def test_an_arrival_is_given_on_our_clock(driver, queue, clock):
+    assert take(driver, queue, clock, jvm_now=12.0, at=10.5) == pytest.approx(10.5)
+
+
+def test_the_fastest_answer_so_far_knows_the_clocks_best(driver, queue, clock):
+    slow = take(driver, queue, clock, jvm_now=10.0, at=9.0, latency=0.7)
+    fast = take(driver, queue, clock, jvm_now=11.0, at=9.0, latency=0.1)
+    slower = take(driver, queue, clock, jvm_now=30.0, at=9.0, latency=12.0)
+
+    assert [slow, fast, slower] == pytest.approx([9.7, 9.1, 9.1])
+
+
+def test_a_jvm_whose_clock_is_ahead_or_negative_is_followed(driver, clock):
+    for offset in (-1e6, 0.0, 1e6):
+        queue = EventQueue(driver, clock)
+        java, clock.now = driver.queues[-1], 1000.0
+        java.answers = [answer(started(round((offset - 3) * NANOS)), now=round(offset * NANOS))]
+
+        assert queue.take(1.0)[0].at == pytest.approx(997.0)
+
+
+SECONDS = st.floats(min_value=0, max_value=1000)
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=10))
+def test_no_event_seems_later_than_its_answer_or_earlier_than_it_was(rounds):
+    """Each round: how long after the last one, how old its event is, how long its answer took."""
+    driver, clock = FakeDriver(), Clock()
+    queue, jvm_now, fastest = EventQueue(driver, clock), 0.0, float("inf")
+    for pause, age, latency in rounds:
+        jvm_now += pause
+        fastest = min(fastest, latency)
+        at = jvm_now - age
+        seen = take(driver, queue, clock, jvm_now=jvm_now, at=at, latency=latency)
+
+        assert at - 1e-6 <= seen <= at + fastest + 1e-6
+        assert seen <= jvm_now + latency + 1e-6
+
+
+# -- the class in the driver ----------------------------------------------------------------------
+
+
+def test_a_driver_without_our_sources_says_so(driver, monkeypatch):
+    """As where the package was copied without its ``.java`` files."""
+    monkeypatch.setattr("querypulse.listener.driver_class.__package__", "querypulse.exporter")
+
+    with pytest.raises(FileNotFoundError, match=r"EventQueue\.java"):
+        EventQueue(driver)
+
+
+def test_each_compile_gives_its_classes_names_of_their_own(driver):
+    """Py4J remembers methods by the name of a class, and would call those of an earlier one."""
+    for _ in range(2):
+        compile_in_driver(driver.sparkContext._jvm, "EventQueue", "JobCounter", "Watchers")
+    first, second = (
+        set(re.findall(r"\bclass ((?:EventQueue|JobCounter|Watchers)\w*)", source))
+        for source in driver.sources
+    )
+
+    assert len(first) == len(second) == 3
+    assert first.isdisjoint(second)
+
+
+def test_no_class_refers_to_another_by_its_bare_name(driver):
+    compile_in_driver(driver.sparkContext._jvm, "EventQueue", "JobCounter", "Watchers")
+    (source,) = driver.sources
+
+    assert re.findall(r"\b(?:EventQueue|JobCounter|Watchers)\b", source) == []
+
+
+def test_sources_compiled_together_import_each_name_once_and_first(driver):
+    compile_in_driver(driver.sparkContext._jvm, "EventQueue", "JobCounter", "Watchers")
+    (source,) = driver.sources
+    imports = re.findall(r"^import (.*);$", source, re.MULTILINE)
+
+    assert len(imports) == len(set(imports)) > 0
+    assert source.startswith("import ")
+    assert source.rindex("\nimport ") < source.index("class ")

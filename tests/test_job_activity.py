@@ -1,0 +1,200 @@
+"""Which jobs prove that a batch gets on: its own, and while it has none active, nobody's."""
+
+from __future__ import annotations
+
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from support.fake_spark import CLOSER_AFTER, FakeChannel, FakeSpark, fake_probe, poll, query_id
+
+from querypulse.listener.job_counts import UNOWNED, JobCounts
+from querypulse.listener.probing import Work
+
+SIBLINGS = range(2, 9)
+BUSY = {"message": "Processing new data", "busy": True}
+
+
+class Batch:
+    """Query 1 is in a long batch beside seven siblings; each ``poll`` is a closer one."""
+
+    def __init__(self, *, counted):
+        self.spark = FakeSpark()
+        for number in (1, *SIBLINGS):
+            self.spark.start(number, **BUSY)
+        self.counts = {query_id(number): JobCounts(5, 0, 20, 0) for number in (1, *SIBLINGS)}
+        self.channel = FakeChannel(self.counts if counted else None)
+        self.probe = fake_probe(self.spark, self.channel)
+        self.at = 0.0
+        poll(self.probe)
+
+    def poll(self):
+        self.at += CLOSER_AFTER
+        return poll(self.probe, self.at)["query 1"].work
+
+    def moves(self, change):
+        """Whether it is seen to move by what ``change`` does."""
+        self.poll()
+        before = self.poll()
+        change()
+        return self.poll().moved_since(before)
+
+
+@pytest.fixture(params=[True, False], ids=["counted", "tracked"])
+def batch(request):
+    return Batch(counted=request.param)
+
+
+def work_for(batch, owner, *, jobs=0, tasks=0, active=()):
+    """Jobs of ``owner`` began, tasks finished, and ``active`` are its active ones."""
+    if batch.channel.counts is not None:
+        known = batch.counts.get(owner, JobCounts())
+        batch.counts[owner] = JobCounts(
+            known.jobs_started + jobs, len(active), known.tasks_completed + tasks, len(active)
+        )
+        return
+    number = int(owner[-3:]) if owner else None
+    group = batch.spark.jobs.setdefault(f"run-{number}-1" if number else "a group of the user", [])
+    newest = max((job for jobs_of in batch.spark.jobs.values() for job in jobs_of), default=0)
+    group.extend(range(newest + 1, newest + 1 + jobs))
+    for job in active:
+        batch.spark.active_jobs[job] = batch.spark.active_jobs.get(job, 0) + tasks
+        group.extend({job} - set(group))
+
+
+OWN = query_id(1)
+
+
+def test_a_batch_whose_own_jobs_begin_moves(batch):
+    assert batch.moves(lambda: work_for(batch, OWN, jobs=1))
+
+
+def test_a_batch_whose_own_tasks_finish_moves(batch):
+    work_for(batch, OWN, jobs=1, active=[1])
+
+    assert batch.moves(lambda: work_for(batch, OWN, tasks=3, active=[1]))
+
+
+def test_a_batch_that_works_in_a_thread_pool_moves_by_jobs_that_name_no_query(batch):
+    assert batch.moves(lambda: work_for(batch, UNOWNED, jobs=1, tasks=4, active=[70]))
+
+
+def test_a_pool_whose_one_long_job_finishes_tasks_moves(batch):
+    work_for(batch, UNOWNED, jobs=1, active=[70])
+
+    assert batch.moves(lambda: work_for(batch, UNOWNED, tasks=4, active=[70]))
+
+
+def test_a_batch_that_hangs_beside_seven_busy_siblings_does_not_move(batch):
+    def siblings_go_on():
+        for number in SIBLINGS:
+            work_for(batch, query_id(number), jobs=3, tasks=40, active=[100 + number])
+
+    assert not batch.moves(siblings_go_on)
+
+
+def test_a_batch_that_hangs_in_its_own_task_does_not_move_by_jobs_of_nobody(batch):
+    work_for(batch, OWN, jobs=1, active=[1])
+
+    assert not batch.moves(lambda: work_for(batch, UNOWNED, jobs=9, tasks=90, active=[70]))
+
+
+def test_a_batch_that_does_nothing_does_not_move(batch):
+    assert not batch.moves(lambda: None)
+
+
+def test_where_counting_begins_or_ends_nothing_has_moved():
+    counted, tracked = Work(JobCounts(9, 0, 9), counted=True), Work(JobCounts(2, 1, 3))
+
+    assert not counted.moved_since(tracked)
+    assert not tracked.moved_since(replace_counts(counted, JobCounts()))
+
+
+def replace_counts(work, own):
+    return Work(own, work.unowned, counted=work.counted)
+
+
+def test_counters_that_begin_from_zero_are_no_move():
+    assert not Work(JobCounts(1), counted=True).moved_since(Work(JobCounts(9), counted=True))
+
+
+@pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd")])
+def test_where_a_runs_own_jobs_are_not_told_jobs_of_nobody_prove_nothing(odd):
+    batch = Batch(counted=False)
+    tracker = batch.spark.sparkContext._jsc.answers["statusTracker"]
+    tracker.answers["getJobIdsForGroup"] = odd
+
+    assert not batch.moves(lambda: work_for(batch, UNOWNED, jobs=1, active=[70]))
+
+
+def test_a_channel_that_refuses_to_count_leaves_the_status_tracker():
+    batch = Batch(counted=False)
+    batch.channel.counts = Py4JError("refused")
+    batch.spark.jobs["run-1-1"] = [4]
+    batch.spark.active_jobs[4] = 2
+
+    assert batch.poll().own == JobCounts(5, 1, 2, 1)
+    assert "job_counts" in batch.probe.details.missing
+
+
+# -- what it costs ----------------------------------------------------------------------------
+
+
+def lines_of(monkeypatch, spark, numbers):
+    """Each of these queries is in a ``foreachBatch`` call, at a line of its own."""
+    calls = [(spark.frame(number), f"job.py:{number} in write") for number in numbers]
+    monkeypatch.setattr("querypulse.listener.spark_work.foreach_batch_calls", lambda: calls)
+
+
+def busy_driver(monkeypatch, queries, *, counted=True):
+    spark = FakeSpark()
+    channel = FakeChannel({} if counted else None)
+    for number in range(1, queries + 1):
+        spark.start(number, **BUSY)
+    lines_of(monkeypatch, spark, range(queries, 0, -1))
+    probe = fake_probe(spark, channel)
+    poll(probe)
+    spark.commands.clear()
+    return spark, channel, probe
+
+
+def test_each_query_gets_the_line_of_its_own_batch(monkeypatch):
+    _, _, probe = busy_driver(monkeypatch, 3)
+    poll(probe, CLOSER_AFTER)
+    runs = poll(probe, 2 * CLOSER_AFTER)
+
+    assert {name: run.work.python_line for name, run in runs.items()} == {
+        f"query {number}": f"job.py:{number} in write" for number in (1, 2, 3)
+    }
+
+
+def test_a_run_that_is_asked_by_itself_gets_its_line_too(monkeypatch):
+    spark, _, probe = busy_driver(monkeypatch, 3)
+    spark.refuse_all = Py4JError("refused")
+    probe = fake_probe(spark)
+    poll(probe)
+    poll(probe, CLOSER_AFTER)
+
+    assert poll(probe, 2 * CLOSER_AFTER)["query 2"].work.python_line == "job.py:2 in write"
+
+
+@pytest.mark.parametrize("counted", [True, False])
+def test_a_closer_poll_costs_the_same_for_each_run_however_many_there_are(monkeypatch, counted):
+    def cost(queries):
+        spark, _, probe = busy_driver(monkeypatch, queries, counted=counted)
+        spark.active_jobs[70] = 1
+        poll(probe, CLOSER_AFTER)
+        spark.commands.clear()
+        poll(probe, 2 * CLOSER_AFTER)
+        return len(spark.commands)
+
+    assert cost(40) - cost(30) == cost(20) - cost(10)
+    assert cost(40) <= 40 * 12
+
+
+def test_jobs_are_counted_once_for_a_poll_and_only_where_a_run_is_due(monkeypatch):
+    _, channel, probe = busy_driver(monkeypatch, 5)
+    poll(probe, CLOSER_AFTER - 1)
+    before = channel.counted
+    poll(probe, 2 * CLOSER_AFTER)
+
+    assert (before, channel.counted) == (0, 1)

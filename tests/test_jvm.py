@@ -1,0 +1,178 @@
+"""A JVM that is gone is reported; one that only does not answer is not taken for gone."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import subprocess
+import sys
+from contextlib import closing, contextmanager
+from types import SimpleNamespace
+
+import pytest
+from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError, Py4JNetworkError
+from support.clock import Clock
+
+from querypulse.listener import jvm
+from querypulse.listener.jvm import NETWORK_ERRORS, ProbeOfLivingJvm, is_gone
+from querypulse.listener.probing import Context, ProbeReport
+
+LOOPBACK = "127.0.0.1"
+
+
+@contextmanager
+def port(*, listening, backlog=5):
+    """A port that accepts connections, or one that is taken and refuses them."""
+    with closing(socket.socket()) as taken:
+        taken.bind((LOOPBACK, 0))
+        if listening:
+            taken.listen(backlog)
+        yield taken.getsockname()[1]
+
+
+@contextmanager
+def child(*, alive):
+    """A process that this one has started."""
+    process = subprocess.Popen(
+        [sys.executable, "-Ic", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
+    )
+    try:
+        if not alive:
+            process.kill()
+            # Not reaped: to ask whether it has ended is the business of ``is_gone``.
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def gateway(port, **process):
+    return SimpleNamespace(
+        gateway_parameters=SimpleNamespace(address=LOOPBACK, port=port), **process
+    )
+
+
+# -- whether it is gone ---------------------------------------------------------------------------
+
+
+def test_a_jvm_whose_process_has_ended_is_gone_even_where_its_port_answers():
+    """Another process may have taken the port since."""
+    with port(listening=True) as number, child(alive=False) as process:
+        assert is_gone(gateway(number, proc=process))
+
+
+def test_a_jvm_whose_process_lives_and_whose_port_answers_is_not_gone():
+    with port(listening=True) as number, child(alive=True) as process:
+        assert not is_gone(gateway(number, proc=process))
+
+
+@pytest.mark.parametrize("process", [{}, {"proc": None}], ids=["none known", "none"])
+def test_a_jvm_that_somebody_else_started_is_gone_when_its_port_refuses(process):
+    with port(listening=False) as number:
+        assert is_gone(gateway(number, **process))
+
+
+@pytest.mark.parametrize("process", [{}, {"proc": None}], ids=["none known", "none"])
+def test_a_jvm_that_somebody_else_started_is_not_gone_while_its_port_answers(process):
+    with port(listening=True) as number:
+        assert not is_gone(gateway(number, **process))
+
+
+def test_a_gateway_that_has_closed_is_gone_though_the_process_lives():
+    """Spark's launcher may outlive the JVM it has started."""
+    with port(listening=False) as number, child(alive=True) as process:
+        assert is_gone(gateway(number, proc=process))
+
+
+def test_a_jvm_that_accepts_nobody_any_more_is_slow_and_not_gone(monkeypatch):
+    """As in a long pause of its garbage collector: its backlog is full, and connects time out."""
+    monkeypatch.setattr(jvm, "CONNECT_SECONDS", 0.05)
+    with port(listening=True, backlog=0) as number:
+        assert [is_gone(gateway(number)) for _ in range(5)] == [False] * 5
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.ENETUNREACH, "unreachable"), OSError(errno.EMFILE, "too many open files"), ConnectionResetError()])  # fmt: skip
+def test_a_connection_that_fails_otherwise_says_nothing(monkeypatch, error):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+
+    assert not is_gone(gateway(1))
+
+
+@pytest.mark.parametrize("listening", [True, False])
+def test_the_gateways_of_pyspark_are_asked_where_they_listen(listening):
+    """With and without PySpark's pinned threads; one that PySpark did not launch has no ``proc``."""
+    with port(listening=listening) as number:
+        pinned = ClientServer(
+            JavaParameters(port=number), PythonParameters(port=0, eager_load=False)
+        )
+        plain = JavaGateway(gateway_parameters=GatewayParameters(port=number))
+
+        assert [is_gone(pinned), is_gone(plain)] == [not listening] * 2
+
+
+# -- what the probe reports -----------------------------------------------------------------------
+
+
+class Probe:
+    """Answers with a report, or raises the error given instead."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def look(self, clock):
+        clock.now += 2.0
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+def look(answer, *, gone=False, context=Context.RUNNING):
+    """One poll on a clock that begins at 100 s; ``context`` may be an error."""
+
+    def ask():
+        if isinstance(context, Exception):
+            raise context
+        return context
+
+    return ProbeOfLivingJvm(Probe(answer), lambda: gone, ask).look(Clock(100.0))
+
+
+def test_a_report_of_the_probe_is_passed_on():
+    report = ProbeReport(1.0, 2.0, runs=())
+
+    assert look(report, gone=True) is report
+
+
+@pytest.mark.parametrize("lost", NETWORK_ERRORS)
+def test_the_end_of_the_jvm_is_a_report(lost):
+    report = look(lost("no answer"), gone=True, context=lost("no answer"))
+
+    assert report == ProbeReport(100.0, 102.0, runs=(), context=Context.JVM_GONE)
+
+
+@pytest.mark.parametrize("lost", NETWORK_ERRORS)
+def test_a_jvm_that_only_does_not_answer_gives_no_report(lost):
+    with pytest.raises(lost, match="no answer"):
+        look(lost("no answer"), gone=False)
+
+
+def test_a_jvm_that_ends_after_the_application_has_stopped_spark_is_no_news():
+    report = look(Py4JNetworkError(), gone=True, context=Context.STOPPED_BY_APPLICATION)
+
+    assert report.context is Context.STOPPED_BY_APPLICATION
+
+
+@pytest.mark.parametrize("error", [Py4JError("refused"), RuntimeError("the probe was released")])
+def test_an_error_that_is_no_lost_connection_does_not_ask_for_the_jvm(error):
+    def asked():
+        raise AssertionError
+
+    with pytest.raises(type(error), match=str(error)):
+        ProbeOfLivingJvm(Probe(error), asked, asked).look(Clock())

@@ -1,0 +1,131 @@
+"""Which checkpoints are read: those whose logs decide something, and no other."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from support.story import processing, run
+
+from querypulse.listener.log_choice import LogChoice
+from querypulse.listener.probing import Work
+
+CONTINUOUS = run(trigger="ContinuousTrigger(1000)", message="Running")
+PLANNING = "Getting offsets from KafkaV2[Subscribe[a]]"
+PATIENCE_SECONDS = 20.0
+
+
+def with_facts(run, **facts):
+    return replace(run, facts=replace(run.facts, **facts))
+
+
+def chosen(*stages):
+    """Whether a run is chosen at the last of some moments; each is (seconds, what the probe sees)."""
+    choice = LogChoice(PATIENCE_SECONDS)
+    found = [choice.choose([seen], at) for at, seen in stages]
+    return bool(found[-1])
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        CONTINUOUS,
+        with_facts(run(), async_progress=True),
+        with_facts(run(trigger="RealTimeTrigger(300000)"), async_progress=True),
+        with_facts(CONTINUOUS, checkpoint="file:/tmp/temporary-1234"),
+    ],
+    ids=["continuous", "async", "real-time", "temporary"],
+)
+def test_a_run_whose_commits_only_its_log_shows_is_chosen_at_once(seen):
+    assert chosen((0, seen))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        run(),
+        run(batch=7, data=True),
+        processing(batch=5),
+        processing(batch=5, tasks=0),
+        run(trigger="AvailableNowTrigger", message="Processing new data", busy=True),
+        run(message=PLANNING, busy=True, tasks=0),
+        replace(CONTINUOUS, active=False),
+        with_facts(CONTINUOUS, checkpoint=""),
+        with_facts(run(), async_progress=True, checkpoint=""),
+    ],
+    ids=["idle", "waiting", "busy", "busy, polled closely", "finite", "planning",
+         "dead continuous", "unknown place", "unknown place, async"],
+)  # fmt: skip
+def test_a_run_whose_events_and_probe_say_enough_is_not_chosen(seen):
+    assert not chosen((0, seen))
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [processing(batch=5, tasks=0), run(message=PLANNING, busy=True, tasks=0)],
+    ids=["batch", "planning"],
+)
+def test_an_ordinary_run_is_chosen_once_a_stall_of_its_batch_is_near(seen):
+    assert not chosen((0, seen), (PATIENCE_SECONDS - 0.1, seen))
+    assert chosen((0, seen), (PATIENCE_SECONDS, seen))
+
+
+def test_tasks_that_finish_do_not_put_the_choice_off():
+    moving = [processing(batch=5, tasks=tasks) for tasks in (1, 2, 3)]
+
+    assert chosen((0, moving[0]), (10, moving[1]), (PATIENCE_SECONDS, moving[2]))
+
+
+def test_each_batch_begins_its_own_patience():
+    seen = [processing(batch=batch, tasks=0) for batch in (5, 6)]
+
+    assert not chosen((0, seen[0]), (15, seen[1]), (30, seen[1]))
+    assert chosen((0, seen[0]), (15, seen[1]), (35, seen[1]))
+
+
+def test_a_batch_that_takes_no_longer_than_the_one_before_is_no_reason():
+    first, second = (processing(batch=batch, tasks=0) for batch in (5, 6))
+    slow = (0, first), (60, first), (100, run(batch=6)), (110, second)
+
+    assert chosen(*slow[:2])
+    assert not chosen(*slow, (209, second))
+    assert chosen(*slow, (210, second))
+
+
+def test_a_run_that_rests_between_two_sights_of_one_batch_is_not_chosen():
+    seen = processing(batch=5, tasks=0)
+
+    assert not chosen((0, seen), (10, run(batch=5)), (15, seen), (30, seen))
+
+
+def test_a_run_that_the_probe_does_not_poll_closely_is_not_chosen():
+    assert not chosen((0, processing(batch=5)), (100, processing(batch=5)))
+
+
+def test_a_run_whose_batch_ids_spark_does_not_say_is_chosen_when_busy_for_long():
+    seen = processing(batch=None, tasks=0)
+
+    assert chosen((0, seen), (PATIENCE_SECONDS, seen))
+
+
+def test_a_dead_run_is_not_chosen_whatever_it_did():
+    seen = processing(batch=5, tasks=0)
+
+    assert not chosen((0, seen), (100, replace(seen, active=False, work=Work())))
+
+
+def test_a_new_run_of_the_same_query_begins_its_own_patience():
+    first, second = (processing("a", number, batch=5, tasks=0) for number in (1, 2))
+
+    assert not chosen((0, first), (100, second))
+
+
+def test_the_choice_says_since_when_the_run_is_at_its_batch():
+    choice = LogChoice(PATIENCE_SECONDS)
+    idle = with_facts(run(batch=5), async_progress=True)
+    busy = with_facts(processing(batch=5), async_progress=True)
+    begun = [
+        choice.choose([seen], at)[0].since
+        for at, seen in [(0, idle), (50, busy), (60, replace(busy, batch_id=6))]
+    ]
+
+    assert begun == [0, 0, 60]

@@ -1,0 +1,169 @@
+"""Several processes may watch one JVM: each query is reported by exactly one of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.story import CONFLICT, policy
+
+from querypulse.alerting.evaluate import evaluate
+from querypulse.listener.events import Started, Terminated
+from querypulse.listener.ownership import ALONE, Ownership, parse_watchers
+from querypulse.listener.state import State
+
+SESSIONS = ["s1", "s2", "s3", "s4", ""]
+"""The last one is that of a query whose session nobody could ask for."""
+
+
+def seen_by_each(processes):
+    """What each process reads of the JVM; a process: since when it watches, and its sessions."""
+    texts = [f"{since}:{','.join(claims)}" for since, claims in processes]
+    return [
+        parse_watchers(" ".join([text, *(other for other in texts if other is not text)]))
+        for text in texts
+    ]
+
+
+def reporters(processes, session):
+    """The numbers of the processes that answer for a session."""
+    return [number for number, seen in enumerate(seen_by_each(processes)) if seen.covers(session)]
+
+
+PROCESSES = st.lists(
+    st.tuples(
+        st.integers(min_value=-(2**63), max_value=2**63 - 1),
+        st.lists(st.sampled_from(SESSIONS[:-1]), unique=True),
+    ),
+    min_size=1,
+    max_size=5,
+    unique_by=lambda process: process[0],
+)
+
+
+# -- one process ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seen", [ALONE, parse_watchers(""), parse_watchers("7:"), parse_watchers("7:s1")])  # fmt: skip
+def test_a_process_alone_answers_for_every_query(seen):
+    assert seen.is_alone
+    assert all(map(seen.covers, SESSIONS))
+
+
+# -- two and three processes --------------------------------------------------------------------
+
+
+def test_each_of_two_processes_answers_for_the_session_it_has_claimed():
+    processes = [(1, ["s1"]), (2, ["s2"])]
+
+    assert reporters(processes, "s1") == [0]
+    assert reporters(processes, "s2") == [1]
+
+
+def test_a_session_that_nobody_has_claimed_belongs_to_the_process_that_came_first():
+    processes = [(5, ["s1"]), (2, ["s2"]), (9, [])]
+
+    assert reporters(processes, "s3") == [1]
+    assert reporters(processes, "") == [1]
+
+
+def test_a_session_that_several_have_claimed_belongs_to_the_one_of_them_that_came_first():
+    processes = [(1, []), (2, ["s1"]), (3, ["s1"])]
+
+    assert reporters(processes, "s1") == [1]
+
+
+def test_a_process_that_leaves_hands_its_sessions_to_the_next():
+    processes = [(1, []), (2, ["s1"]), (3, ["s1", "s2"])]
+
+    assert reporters(processes[:1] + processes[2:], "s1") == [1]
+    assert reporters(processes[1:], "s9") == [0]
+    assert reporters(processes[:2], "s2") == [0]
+
+
+def test_clocks_below_zero_are_in_order_too():
+    """``System.nanoTime`` may be negative."""
+    assert reporters([(-1, []), (-20, [])], "s1") == [1]
+
+
+def test_no_process_among_several_is_alone():
+    for processes in ([(1, ["s1"]), (2, [])], [(1, []), (2, []), (3, ["s1"])]):
+        assert not any(seen.is_alone for seen in seen_by_each(processes))
+
+
+@given(PROCESSES)
+def test_exactly_one_process_answers_for_each_session_whatever_was_claimed(processes):
+    assert all(len(reporters(processes, session)) == 1 for session in SESSIONS)
+
+
+@given(PROCESSES, st.randoms(use_true_random=False))
+def test_the_order_of_the_others_says_nothing(processes, random):
+    (since, claims), *others = [(when, ",".join(claimed)) for when, claimed in processes]
+    shuffled = random.sample(others, len(others))
+    first, second = (
+        parse_watchers(" ".join(f"{when}:{claimed}" for when, claimed in [(since, claims), *order]))
+        for order in (others, shuffled)
+    )
+
+    assert first == second
+
+
+# -- what is read -------------------------------------------------------------------------------
+
+
+def test_the_sessions_of_each_process_are_read():
+    assert parse_watchers("5:a,b 9:c 2:d,b") == Ownership(
+        own=frozenset("ab"),
+        others=frozenset("cdb"),
+        elders=frozenset("db"),
+        is_eldest=False,
+        has_others=True,
+    )
+
+
+@given(st.text(st.sampled_from("0123456789ab:, -"), max_size=20))
+def test_a_text_that_is_none_is_a_value_error_and_nothing_else(text):
+    try:
+        parse_watchers(text)
+    except ValueError:
+        return
+
+
+# -- what is reported ---------------------------------------------------------------------------
+
+
+def failed_in_each(sessions):
+    """A state in which one query of each session has failed."""
+    state = State(0.0)
+    for number, session in enumerate(sessions):
+        ids = f"id-{number}", f"run-{number}"
+        state.hear(Started(*ids, f"q{number}", session=session), 1.0)
+        state.hear(Terminated(*ids, CONFLICT, None), 2.0)
+    return state
+
+
+@given(PROCESSES, st.lists(st.sampled_from(SESSIONS), min_size=1, max_size=4))
+def test_every_failure_is_reported_by_exactly_one_process(processes, sessions):
+    """S4"""
+    reported = []
+    for seen in seen_by_each(processes):
+        state = failed_in_each(sessions)
+        state.own(seen)
+        judgement = evaluate(state.snapshot(3.0), 3.0, policy())
+        own = {finding.query for finding in judgement.findings}
+        assert {label for label, one in judgement.verdicts.items() if not one.ignored} == own
+        reported += own
+
+    assert sorted(reported) == sorted(f"q{number}" for number in range(len(sessions)))
+
+
+def test_a_query_of_another_process_still_has_a_state():
+    state = failed_in_each(["s2"])
+    state.own(parse_watchers("5:s1 9:s2"))
+    judgement = evaluate(state.snapshot(3.0), 3.0, policy())
+
+    assert judgement.findings == ()
+    assert (judgement.verdicts["q0"].state.value, judgement.verdicts["q0"].ignored) == (
+        "failed",
+        True,
+    )

@@ -1,0 +1,169 @@
+"""A driver that lives long: what hundreds of starts, and a flood of tasks, leave behind."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.driver import Driver
+
+pytestmark = pytest.mark.spark
+
+MEASURE = """
+import gc, json, weakref
+from concurrent.futures import ThreadPoolExecutor
+jvm = spark.sparkContext._jvm
+management = jvm.java.lang.management.ManagementFactory
+sessions = jvm.java.util.WeakHashMap()
+
+def new_session():
+    session = spark.newSession()
+    sessions.put(session._jsparkSession, True)
+    return session
+
+def start_all(session, count):
+    for _ in range(count):
+        writer = session.readStream.format("rate").load().writeStream.format("noop")
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+def starts(*counted):
+    with ThreadPoolExecutor(3) as pool:
+        for done in [pool.submit(start_all, session, count) for session, count in counted]:
+            done.result()
+
+def measured():
+    for _ in range(3):
+        gc.collect()
+        jvm.System.gc()
+        time.sleep(0.3)
+    return {
+        "threads": threading.active_count(),
+        "descriptors": len(os.listdir("/proc/self/fd")),
+        "jvm descriptors": len(os.listdir(f"/proc/{spark.sparkContext._gateway.proc.pid}/fd")),
+        "sessions": sessions.size(),
+        "received": sidecar.snapshot().monitor.events.get("terminated", 0) if sidecar.url else 0,
+    }
+
+def report(what):
+    say(json.dumps({"after": what, **measured()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory):
+    """What is measured along a driver's life of 600 starts; its sidecar closes before the end."""
+    script = f"""{MEASURE}
+sidecar = attach(spark, http_port=0, expected_queries=[])
+classes = jvm.java.util.WeakHashMap()
+classes.put(sidecar._parts.path.source.java.getClass().getClassLoader(), True)
+starts(*[(spark, 10)] * 3)
+report("warm")
+starts(*[(spark, 100)] * 3)
+report("one session")
+starts(*[(new_session(), 6) for _ in range(50)])
+report("fifty sessions")
+beside = len([t for t in threading.enumerate() if t.name.startswith("querypulse")])
+sidecar.close()
+while beside and [t for t in threading.enumerate() if t.name.startswith("querypulse")]:
+    time.sleep(0.05)
+report("close")
+say(json.dumps({{"classes": classes.size()}}))
+began = time.monotonic()
+spark.sparkContext._gateway.shutdown_callback_server()
+say(json.dumps({{"callback server": time.monotonic() - began}}))
+say("done")
+"""
+    with Driver(script, tmp_path_factory.mktemp("life")) as driver:
+        driver.wait_for_line("done", timeout=240)
+        said = [json.loads(line) for line in driver.lines if line.startswith("{")]
+        measured = {one["after"]: one for one in said if "after" in one}
+        return measured, {k: v for one in said if "after" not in one for k, v in one.items()}
+
+
+@pytest.mark.parametrize("what", ["one session", "fifty sessions"])
+@pytest.mark.parametrize("figure", ["threads", "descriptors", "jvm descriptors"])
+def test_three_hundred_starts_leave_no_thread_and_no_descriptor(what, figure, life):
+    measured, _ = life
+    allowed = 8 if figure == "jvm descriptors" else 1
+
+    assert measured[what][figure] <= measured["warm"][figure] + allowed
+
+
+def test_every_end_of_six_hundred_is_received(life):
+    measured, _ = life
+
+    assert measured["fifty sessions"]["received"] == 630
+
+
+def test_no_session_is_held_once_its_queries_have_ended(life):
+    """Spark itself may hold the last ones: an execution thread that has not ended yet."""
+    measured, _ = life
+
+    assert measured["fifty sessions"]["sessions"] <= 5
+
+
+def test_nothing_of_ours_is_left_in_the_jvm_after_close(life):
+    measured, others = life
+
+    assert others["classes"] == 0
+    assert measured["close"]["threads"] < measured["warm"]["threads"]
+
+
+def test_the_callback_server_can_be_shut_down(life):
+    _, others = life
+
+    assert others["callback server"] < 5
+
+
+def test_few_descriptors_are_enough_for_any_number_of_starts(tmp_path, pages):
+    """With the Python proxy each start took one more, until ``start()`` waited for ever."""
+    script = f"""{MEASURE}
+import resource
+sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
+starts((spark, 3))
+open_now = len(os.listdir("/proc/self/fd"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 12, open_now + 12))
+starts((spark, 40))
+def fail(batch, batch_id):
+    raise ValueError("at last")
+query = start("the last", fail)
+while query.isActive:
+    time.sleep(0.05)
+sidecar.flush()
+say("done")
+"""
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("done", timeout=120)
+        pages.wait_for("QueryFailed", "the last")
+
+
+def test_a_flood_of_tasks_drops_nothing_and_hides_nothing(tmp_path, pages):
+    script = f"""{MEASURE}
+sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=10)
+die = threading.Event()
+def work(batch, batch_id):
+    if die.is_set():
+        raise ValueError("in the flood")
+start("fails", work)
+start("works", lambda batch, batch_id: batch.count())
+until_commits(sidecar, "fails", "works")
+tasks, end = 0, time.monotonic() + 20
+while time.monotonic() < end:
+    spark.range(0, 3000, 1, 3000).selectExpr("sum(id)").collect()
+    tasks += 3000
+    if end - time.monotonic() < 5:
+        die.set()
+sidecar.flush()
+monitor = sidecar.snapshot().monitor
+health = sidecar._parts.judged.snapshot.probe.listener
+say(json.dumps({{"tasks": tasks, "dropped": monitor.events_dropped, "by spark": health.dropped_events}}))
+say("done")
+"""
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("done", timeout=120)
+        said = json.loads(next(line for line in driver.lines if line.startswith("{")))
+
+    assert said["tasks"] >= 3000
+    assert said["by spark"] == 0
+    assert not any(said["dropped"].values())
+    assert pages.told == [("firing", "QueryFailed", "fails")]
