@@ -47,7 +47,8 @@ public class EventQueue {
   private volatile LiveListenerBus bus;
   private volatile boolean closed;
   private volatile boolean fromSessions;
-  private volatile long takenAt = System.nanoTime();
+  private volatile long askedAt = System.nanoTime();
+  private volatile long emptiedAt = askedAt;
 
   /**
    * Prepares a queue that nothing fills yet.
@@ -90,9 +91,10 @@ public class EventQueue {
     fromSessions = true;
   }
 
-  /** Says that the queries of a session belong to the process that takes from here. */
-  public void claim(String session) {
+  /** Says that the queries of a session are our process's own; who watches this JVM now. */
+  public String claim(String session) {
     watchers.claim(session);
+    return watchers.beat(System.nanoTime());
   }
 
   /** Lets a waiting take return at once. */
@@ -118,7 +120,7 @@ public class EventQueue {
    */
   public String take(long waitMillis) throws InterruptedException {
     long deadline = System.nanoTime() + waitMillis * 1000000L;
-    long gathered = takenAt + GATHER_NANOS;
+    long gathered = emptiedAt + GATHER_NANOS;
     while (lifecycleWaiting.get() <= 0) {
       long now = System.nanoTime();
       if (now >= deadline || (now >= gathered && !waiting.isEmpty())) {
@@ -148,8 +150,9 @@ public class EventQueue {
     }
     long now = System.nanoTime();
     if (received == null) {
-      takenAt = now;
+      emptiedAt = now;
     }
+    askedAt = now;
     int left = Math.max(0, progressWaiting.get() + lifecycleWaiting.get());
     String head = now + FIELD + left + FIELD + progressDropped.get() + FIELD
         + lifecycleDropped.get() + FIELD
@@ -158,7 +161,7 @@ public class EventQueue {
   }
 
   private void open() {
-    takenAt = System.nanoTime();
+    askedAt = System.nanoTime();
     closed = false;
   }
 
@@ -167,7 +170,7 @@ public class EventQueue {
     if (closed) {
       return;
     }
-    if (now - takenAt > ABANDONED_NANOS) {
+    if (now - askedAt > ABANDONED_NANOS) {
       // The process that took from here is gone, and nothing else would let go of the events.
       abandon();
       return;

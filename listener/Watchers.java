@@ -1,6 +1,8 @@
 import java.util.LinkedHashSet;
 import java.util.Set;
 import java.util.UUID;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 
 /**
  * The processes that watch one JVM, such as the tasks of one job on a shared cluster.
@@ -9,6 +11,7 @@ import java.util.UUID;
  */
 class Watchers {
   private static final String PREFIX = "querypulse.watcher.";
+  private static final Pattern WRITTEN = Pattern.compile("(\\d{1,18}) (\\d{1,18}:[^ ]*)");
   private static final long REFRESH_NANOS = 1000000000L;
   private static final long STALE_NANOS = 10 * REFRESH_NANOS;
 
@@ -47,9 +50,9 @@ class Watchers {
       String other = (String) key;
       String value = other.startsWith(PREFIX) ? System.getProperty(other) : null;
       if (value != null && !other.equals(name)) {
-        String[] parts = value.split(" ", 2);
-        if (now - Long.parseLong(parts[0]) < STALE_NANOS) {
-          found.append(' ').append(parts[1]);
+        Matcher parts = WRITTEN.matcher(value);
+        if (parts.matches() && now - Long.parseLong(parts.group(1)) < STALE_NANOS) {
+          found.append(' ').append(parts.group(2));
         }
       }
     }

@@ -83,8 +83,9 @@ class EventQueue:
             java.wake()
 
     def claim(self, session: str) -> None:
-        """Say that the queries of a session belong to this process."""
-        self.java.claim(session)
+        """Say that the queries of a session belong to this process; learn of the others."""
+        self._watchers = str(self.java.claim(session))
+        self.ownership = parse_watchers(self._watchers)
 
     def job_counts(self) -> dict[str, JobCounts]:
         """What has run for each query since we listen."""

@@ -158,6 +158,11 @@ class Context(str, Enum):
     JVM_GONE = "jvm_gone"
     """The process that ran Spark has ended, and all queries with it."""
 
+    @property
+    def explains_ends(self) -> bool:
+        """Whether the end of a query is no news of its own any more."""
+        return self in (Context.STOPPED_BY_APPLICATION, Context.JVM_GONE)
+
 
 class ListenerHealth(msgspec.Struct, frozen=True):
     """Whether Spark still knows our listener: it removes one silently after an interrupt."""

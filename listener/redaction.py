@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from .own_secrets import forms_of
 from .redaction_names import hide_values
-from .redaction_shapes import PATH_NAME, PREFIXED, SECRET_NAME, WHOLE
+from .redaction_shapes import AFTER_NAMES, PATH_NAME, PREFIXED, SECRET_NAME, WHOLE
 
 REDACTED = "[redacted]"
 WITHHELD = "[withheld]"
@@ -84,6 +84,8 @@ class Redactor:
             text = pattern.sub(rf"\g<1>{REDACTED}", text)
         if self._names or self._options or SECRET_NAME.search(text):
             text = hide_values(text, self._is_secret, REDACTED)
+        for pattern in AFTER_NAMES:
+            text = pattern.sub(rf"\g<1>{REDACTED}", text)
         for pattern in self._patterns:
             # What is hidden already stays as it is, though a pattern such as \w+ matches it.
             text = REDACTED.join(pattern.sub(_hide, part) for part in text.split(REDACTED))

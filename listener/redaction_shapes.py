@@ -35,17 +35,41 @@ WHOLE = (
 """Secret from the first character to the last."""
 
 _SEPARATOR = r"(?:\\{0,4}[\"'])?\s{0,3}[:=]\s{0,3}(?:\\{0,4}[\"'])?"
+# What follows a host and a semicolon is a property, not userinfo: ://host:1433;user=u@tenant
+_USER = r"(://[^\s/?#@:;]*:)(?!\d{1,5}(?:[/?#]|;\s?[\w.-]{1,64}=|$))"
+_NO_NAME = r"(?![?&;,]\s?[\w.-]{1,64}=)"
+_TWICE = (
+    # http://TOKEN@host; scott/tiger@host
+    re.compile(rf"(https?://)(?:{_NO_NAME}[^\s/?#@:\[])+(?=@)"),
+    re.compile(
+        r"(?i)(jdbc:oracle:\w{1,8}:[\w.$\"-]{1,128}/)"
+        r"(?:\"[^\"\r\n]{1,256}\"|[^\s@]{1,256}(?:@[^\s@]{1,256}){0,3})(?=@)"
+    ),
+    # curl -u user:PASS, --user 'user:PASS', ['-u', 'user:PASS'], -u TOKEN:
+    re.compile(
+        r"((?<![\w-])(?:-[sSkLfvi]{0,6}[uU]|--(?:proxy-)?user)"
+        r"(?:=|\s{1,3}|\\{0,4}[\"']\s?,\s{0,3}(?=\\{0,4}[\"']))(?:\\{0,4}[\"'])?)"
+        r"(?!jdbc:|[a-z][\w+.-]{0,20}://)"
+        r"(?:(?<=')[^':\r\n]{0,128}:[^'\r\n]*|(?<=\")[^\":\r\n]{0,128}:(?:[^\"\\\r\n]|\\+[^\\\r\n])*"
+        r"|(?<![\"'])[^\s\"':]{0,128}:(?:[^\s\"'\\]|\\\S)+|(?<![\"'])[\w.-]{16,128}:)"
+    ),
+    # urllib3 logs "POST /services/... HTTP/1.1"
+    re.compile(r"(\"(?:GET|HEAD|POST|PUT) )[^\s\"]+(?= HTTP/)"),
+)
+"""Applied before the names and after them: a value of one may hold the other."""
 PREFIXED = (
-    re.compile(r"(?i)(authorization" + _SEPARATOR + r")(?:[a-z-]{1,20}\s{1,3})?[^\s\"',;\\]+"),
+    re.compile(
+        r"(?i)(authorization" + _SEPARATOR + r")(?:[a-z-]{1,20}\s{1,3})?[^\s\"',;\\]+"
+        r"(?:(?<==)\\{0,4}[\"'][^\"'\r\n]+)?"
+    ),
     re.compile(r"(?i)(cookie:\s{0,3})[^\r\n]+"),
     re.compile(r"(?i)((?:bearer|basic)\s{1,3})(?!auth(?:entication|orization)?\b)[\w.~+/=-]{8,}"),
-    # http://TOKEN@host, ://user:PASS@host; a password may hold what a URL's should not
-    re.compile(r"(https?://)[^\s/?#@:\[]+(?=@)"),
+    *_TWICE,
+    # ://user:PASS@host
     re.compile(
-        r"(://[^\s/?#@:]*:)(?!\d{1,5}(?:[/?#]|$))"
-        r"(?:[^\s/:]*(?::(?!//)[^\s/:]*)*|[^\s:]*(?::(?!//)[^\s:]*)*)(?=@)"
+        rf"{_USER}(?:(?:{_NO_NAME}[^\s/:])*(?::(?!//)(?:{_NO_NAME}[^\s/:])*)*"
+        rf"|(?:{_NO_NAME}[^\s:])*(?::(?!//)(?:{_NO_NAME}[^\s:])*)*)(?=@)"
     ),
-    re.compile(r"(?i)(jdbc:oracle:\w{1,8}:[\w.$\"-]{1,128}/)[^\s@]{1,256}(?=@)"),
     re.compile(r"(?i)(aws.{0,20}?secret.{0,20}?(?<![A-Za-z0-9/+]))[A-Za-z0-9/+]{40}"),
     # webhooks, whose path is the secret
     re.compile(r"(hooks\.slack\.com/)[\w/-]+"),
@@ -54,17 +78,28 @@ PREFIXED = (
     re.compile(r"(hc-ping\.com/)[^\s\"'<>]+"),
     # urllib3 and requests quote the path: "Max retries exceeded with url: /services/..."
     re.compile(r"((?:with|for) url: )\S+"),
-    re.compile(r"(\"(?:GET|HEAD|POST|PUT) )[^\s\"]+(?= HTTP/)"),
     # a command line; SQL
-    re.compile(r"(?i)((?<![\w-])--[a-z-]{0,40}(?:password|secret|token|key)\s{1,3})(?!-)[^\s\"']+"),
-    re.compile(r"(?i)((?:password|passwd|pwd|identified by)\s{1,3}['\"])[^'\"]+"),
+    re.compile(
+        r"(?i)((?<![\w-])--[a-z-]{0,40}(?:password|passwd|passphrase|(?<=-)pass|secret|token|key)"
+        r"\s{1,3})(?!-)[^\s\"']+"
+    ),
+    re.compile(r"(?i)((?:password|passwd|pwd|identified by)\s{1,3}\\{0,16}['\"])[^'\"]+"),
 )
 """Secret from the end of group 1 on."""
+
+AFTER_NAMES = (
+    *_TWICE,
+    # A password may hold what a URL's should not, even what seems to be a name
+    re.compile(_USER + r"(?:[^\s/:]*(?::(?!//)[^\s/:]*)*|[^\s:]*(?::(?!//)[^\s:]*)*)(?=@)"),
+)
+"""The same, once the values of names are gone: one may hide a name and half of its value."""
 
 SECRET_NAME = re.compile(
     r"(?i)password|passwd|passphrase|pwd|secret|token|credential|signature|cookie"
     r"|(?:api|access|account|private|encryption|routing|service)[_.-]?key"
     r"|shared[_.-]?access|user[_.-]?info|(?<![a-z])(?:sig|sas|auth)(?![a-z])"
+    r"|(?:basic|digest|ntlm|proxy)auth(?![\w.-])"
+    r"|(?:(?<![a-z])|db|key|store|user)pass(?![a-z]|[_.-]?(?:count|rate|through))"
 )
 """Found in a name, makes its value a secret: ``spark.hadoop.fs.s3a.secret.key=...``."""
 

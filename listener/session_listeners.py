@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
+
+from py4j.protocol import Py4JJavaError
 
 from .probing import ListenerHealth
 
@@ -39,6 +42,8 @@ class SessionListeners:
         self._wirings_seen = wirings()
         self._dropped_events = dropped_events
         self._managers: dict[int, Any] = {first.hashCode(): first}
+        self._removed: set[int] = set()
+        """Sessions whose user has taken the listener out."""
         self._checked_at: float | None = None
 
     def add(self) -> bool:
@@ -51,7 +56,7 @@ class SessionListeners:
         """Register in the session of a query just met, unless it is already."""
         manager = execution.sparkSession().streams()
         key = manager.hashCode()
-        if key in self._managers:
+        if key in self._managers or key in self._removed:
             return
         self._managers[key] = manager
         if not self._is_registered(manager):
@@ -76,8 +81,9 @@ class SessionListeners:
     def remove(self) -> None:
         """Take the listener out of every session we still hold, and let go of them."""
         for manager in self._managers.values():
-            while self._is_registered(manager):
-                manager.removeListener(self._listener)
+            with suppress(Py4JJavaError):
+                while self._is_registered(manager):
+                    manager.removeListener(self._listener)
         self._managers.clear()
         self._listener = self._first = None
 
@@ -89,6 +95,7 @@ class SessionListeners:
         if lost and by_hand:
             for key in lost:
                 del self._managers[key]
+            self._removed.update(lost)
             return False, 0
         for manager in lost.values():
             manager.addListener(self._listener)

@@ -32,10 +32,7 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
             _require_same(known, arguments)
             return known
         sidecar = Sidecar(settings_of(spark, arguments), spark=spark)
-        try:
-            sidecar.start()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job that called goes on
-            sidecar.stand_by(error)
+        sidecar.start_or_stand_by()
         return sidecar
 
 

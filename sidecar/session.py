@@ -60,4 +60,5 @@ def spark_conf(spark: Any) -> dict[str, str]:
 def _known_session() -> Any:
     from pyspark.sql import SparkSession
 
-    return SparkSession.getActiveSession()
+    # PySpark's own default: a thread that has run nothing yet has no active session.
+    return SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001

@@ -21,7 +21,7 @@ from ..listener.redacted_log import RedactedLog
 from .awaiting import FailureWait
 from .configuration.outfit import outfit
 from .configuration.receiver_settings import SilenceSettings
-from .configuration.settings import Settings
+from .configuration.settings import Settings, SettingsError
 from .deadline import Deadline
 from .parts import MAILBOX_CAPACITY, Parts
 from .registry import Registry
@@ -51,6 +51,8 @@ class Sidecar:
         self, settings: Settings | None = None, spark: Any = None, **arguments: object
     ) -> None:
         self._spark = spark
+        if settings is not None and arguments:
+            raise SettingsError(f"give Settings or arguments, not both: {', '.join(arguments)}")
         self.settings = settings if settings is not None else settings_of(spark, arguments)
         self._guard = Guard()
         self._outfit = outfit(self.settings, self._guard)
@@ -140,22 +142,25 @@ class Sidecar:
         given = {"queries": queries, "until": end, "alertname": alertname, "reason": reason}
         self._outfit.silencing.add(msgspec.convert(given, SilenceSettings))
 
-    def start(self) -> None:
+    def start_or_stand_by(self, *, by_hand: bool = False) -> None:
         """Begin to watch; called again, does nothing.
 
+        An error of ours must not end the job: it is logged, nothing is watched then, and
+        ``await_any_failure`` waits in Spark's own way.
+
         Raises:
-            Py4JError: Spark lets no listener in.
-            NoSessionError: there is no active SparkSession.
+            NoSessionError: there is no SparkSession to watch.
 
         """
-        self._start(by_hand=False)
-
-    def stand_by(self, error: Exception) -> None:
-        """Watch nothing, for an error of ours must not end the job; wait in Spark's own way."""
-        self._guard.report("attach", error)
-        log.error("querypulse: this job is not watched; it goes on without")
-        self._wait.wait_in((self._spark or active_session()).streams)
-        self.close()
+        try:
+            self._start(by_hand=by_hand)
+        except NoSessionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, the job that called goes on
+            self._guard.report("attach", error)
+            log.warning("querypulse: this job is not watched; it goes on without")
+            self._wait.wait_in((self._spark or active_session()).streams)
+            self.close()
 
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
@@ -198,19 +203,14 @@ class Sidecar:
 
     def _start_by_hand(self) -> Any:
         """What PySpark adds or removes; PySpark asks for it in order to do so."""
-        try:
-            self._start(by_hand=True)
-        except NoSessionError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job that called goes on
-            self.stand_by(error)
+        self.start_or_stand_by(by_hand=True)
         known = self._parts.path.java_listener if self._parts is not None else None
         # Without one nothing runs any more, or ever did: what Spark gets then does nothing.
         return known if known is not None else self.listener.proxy()[1]
 
     def _start_later(self) -> None:
         """Start away from the thread of Spark's that found us not started."""
-        start = lambda: self._guard.attempt("start", self.start)  # noqa: E731
+        start = partial(self._guard.attempt, "start", self.start_or_stand_by)
         threading.Thread(target=start, name="querypulse-start", daemon=True).start()
 
     def _start(self, *, by_hand: bool) -> None:

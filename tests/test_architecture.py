@@ -25,6 +25,7 @@ IMPORT_PYSPARK = {
     "listener/sources/kafka_admin.py",
     "listener/sources/kafka_source.py",
     "listener/refusals.py",
+    "listener/session_listeners.py",
     "listener/session_paths.py",
     "sidecar/demo/artifacts.py",
     "sidecar/demo/broker.py",

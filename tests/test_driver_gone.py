@@ -40,7 +40,7 @@ def test_it_counts_one_query_as_one():
 
 
 def test_it_fires_for_a_driver_without_a_query_too():
-    assert finding(Story()).reason.endswith("0 streaming queries with it: none")
+    assert finding(Story()).reason.endswith("ended; no query was running")
 
 
 def test_it_does_not_count_what_ended_before_or_is_ignored():

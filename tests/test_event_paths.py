@@ -335,7 +335,7 @@ def test_only_the_bus_counts_jobs(driver):
 @pytest.mark.parametrize("name", OF_THE_JVM)
 def test_a_queue_in_the_jvm_knows_the_other_processes(driver, name):
     spark, path = opened(driver, name)
-    assert path.ownership == ALONE
+    assert path.ownership.is_alone
     spark.queue.answers = [answer(watchers="7:session-1 5:session-2")]
     path.source.take(0)
 

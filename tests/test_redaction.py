@@ -28,6 +28,9 @@ names = st.sampled_from(
         "token",
         "privateKey",
         "client_credential",
+        "pass",
+        "DB_PASS",
+        "dbPass",
         "x-signature",
         "sig",
     ]
@@ -133,6 +136,16 @@ def test_words_without_a_secret_stay(words):
         "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         "part-00000-4f0c1b9e-1f6a-4b7e-9d0e-0d6a3a1b2c3d-c000.snappy.parquet",
         "Files were added to partition [day=2024-05-01, hour=3] by a concurrent update",
+        "://host:9092;x=y@z",
+        "jdbc:sqlserver://host:1433;database=x;user=sa@tenant;encrypt=true",
+        "jdbc:sqlserver://host;instanceName=a;user=sa@tenant",
+        "get(url, auth=None, timeout=3) with password=null; token: None",
+        "HTTPBasicAuth(user, word) at a.BasicAuth(BasicAuth.java:33)",
+        "passed=3, bypass=1, compass: 2, pass_rate=0.98, pass-through: on",
+        "curl -u",
+        "curl -u bob https://host:8080/p",
+        "beeline -u jdbc:hive2://host:10000/default",
+        "option -u: unbuffered; --user NAME: whose; -u a: b",
     ],
 )
 def test_what_is_no_secret_stays(text):
@@ -145,6 +158,30 @@ def test_who_reads_it_can_tell_what_was_hidden():
     assert redact(text) == (
         f'{{"user": "u", "password": "{REDACTED}", "table": "t"}} at https://u:{REDACTED}@host/p'
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        (
+            "jdbc:sqlserver://h:1433;user=sa@t;password=p@ss;w0rd@more;encrypt=true",
+            "jdbc:sqlserver://h:1433;user=sa@t;password=*;encrypt=true",
+        ),
+        (
+            "jdbc:sqlserver://a:1;password=p@1;x@2, jdbc:sqlserver://b:1;password={q;@};x=y",
+            "jdbc:sqlserver://a:1;password=*, jdbc:sqlserver://b:1;password={*};x=y",
+        ),
+        ("jdbc:mysql://a:1,b:2/db?password=p@ss&x=y", "jdbc:mysql://a:1,b:2/db?password=*&x=y"),
+        ("get(u, auth=('bob', 's)'), timeout=3)", "get(u, auth=('*', '*'), timeout=3)"),
+        ('auth=BasicAuth("bob", "s", realm="r")', 'auth=BasicAuth("*", "*", realm="r")'),
+        ("curl -u 'bob:p w' https://h/p", "curl -u '*' https://h/p"),
+        ("['curl', '-u', 'bob:p', 'https://h']", "['curl', '-u', '*', 'https://h']"),
+        ('{"url": "h;token=MySecret", "pass": "b"}', '{"url": "h;token=*", "pass": "*"}'),
+        ("pass=true; pass: 3 of 4", "pass=*; pass: * of 4"),
+    ],
+)
+def test_no_more_is_hidden_than_the_secret(text, clean):
+    assert redact(text).replace(REDACTED, "*") == clean
 
 
 @pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)

@@ -17,7 +17,7 @@ from querypulse.listener.checkpoint import short_reason
 from querypulse.listener.failure import describe_failure, died_of_stopped_context
 from querypulse.listener.redaction import CUT_CHARACTERS, MAX_CHARACTERS, REDACTED, Redactor
 from querypulse.listener.redaction_names import hide_values
-from querypulse.listener.redaction_shapes import PREFIXED, SECRET_NAME, WHOLE
+from querypulse.listener.redaction_shapes import AFTER_NAMES, PREFIXED, SECRET_NAME, WHOLE
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +39,11 @@ HOSTILE = (
     *["jdbc:oracle:thin:a/", "jdbc:oracle:a:" + "a" * 100, "aws", "aws secret ", "awssecret", "secret"],
     *["authorization: ", "authorization", "authorization:a ", "bearer ", "basic aaaaaaa ", "cookie: ", "cookie"],
     *["hooks.slack.com/", "with url: ", '"GET ', '"GET a', "identified by 'a", "a" * 85 + "=", "a" * 86 + "="],
+    *["://a:1;", "://a:1;a=", "://a:b;a=", "://a:?", "://a:?a", 'jdbc:oracle:thin:a/"', "jdbc:oracle:thin:a/a@"],
+    *["token=a;", "token=a;token:", ";token=a ", ";token=a;b ", ";token=a,;", ";token=;", ";token=a://", ";token=" + "a" * 250],
+    *["token={", "token={}}", "}}", "token=None)", "token=a'a", "token=token=", 'token=a/token="a', "token = ", "pass"],
+    *["auth=(", "auth=(a,", "auth=('a','", "tokens=[a, ", "a, ", "auth(' ", "BasicAuth(", "Authorization: token='"],
+    *["-u ", "-u a", "-u a:", "-u 'a", "-u 'a:", '-u "a:\\', "--user=a:", "'-u', '", "--pass "],
     *[REDACTED, f"{REDACTED}=", f"a={REDACTED}", f"token={REDACTED}a ", "[", "]", "<", ">", "<a>", "{"],
 )  # fmt: skip
 LAST_WORDS = (
@@ -97,7 +102,9 @@ def test_the_yardstick_knows_a_quadratic_pattern():
     assert growth(hide(re.compile("a*b")), "a", LARGE // 2) >= ALLOWED
 
 
-@pytest.mark.parametrize("pattern", [*WHOLE, *PREFIXED], ids=lambda pattern: pattern.pattern[:40])
+@pytest.mark.parametrize(
+    "pattern", [*WHOLE, *PREFIXED, *AFTER_NAMES], ids=lambda pattern: pattern.pattern[:40]
+)
 def test_no_shape_takes_more_than_its_share_of_hostile_text(pattern):
     assert slow_units(hide(pattern), HOSTILE) == {}
 

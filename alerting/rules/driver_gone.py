@@ -12,6 +12,7 @@ from ..policy import Policy
 
 NAME = "DriverGone"
 MAX_NAMED = 20
+ENDED = "the JVM of the driver has ended"
 
 
 def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
@@ -26,13 +27,14 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
         if query.alive and not policy.limits(query.base_name).ignore
     )
     count = f"{len(died)} streaming {'query' if len(died) == 1 else 'queries'}"
+    ended = f"{ENDED}, and {count} with it" if died else f"{ENDED}; no query was running"
     return Finding(
         alertname=NAME,
         query=WHOLE_DRIVER,
         severity=Severity.CRITICAL,
         state=State.MISSING,
-        reason=f"the JVM of the driver has ended, and {count} with it: {_named(died)}",
-        summary=f"The JVM of the driver has ended, and {count} with it",
+        reason=f"{ended}: {_named(died)}" if died else ended,
+        summary=ended[0].upper() + ended[1:],
         evidence={},
     )
 
@@ -40,4 +42,4 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
 def _named(labels: list[str]) -> str:
     shown = ", ".join(labels[:MAX_NAMED])
     more = len(labels) - MAX_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown or "none"
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -8,8 +8,6 @@ from ..evidence import evidence
 from ..finding import Finding, Severity, State
 
 NAME = "QueryGone"
-_NO_NEWS = (Context.STOPPED_BY_APPLICATION, Context.JVM_GONE)
-"""The application has said so, or one alert of the whole driver does."""
 CONTEXT_GONE = "the SparkContext stopped by itself"
 
 
@@ -21,7 +19,7 @@ def check(case: Case) -> Finding | None:
     unknown, only the roster counts.
     """
     gone_at = _gone_at(case)
-    if gone_at is None or case.snapshot.context in _NO_NEWS:
+    if gone_at is None or case.snapshot.context.explains_ends:
         return None
     if case.query.stop_expected or not _should_run_for_ever(case):
         return None

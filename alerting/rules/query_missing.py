@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...listener.probing import Context
 from ...listener.snapshot import Snapshot
 from ..case import Case
 from ..evidence import evidence
@@ -31,8 +30,7 @@ def check(case: Case) -> Finding | None:
 def check_absent(label: str, limits: Limits, snapshot: Snapshot, now: float) -> Finding | None:
     """Fire for a name on the roster that nobody has heard of after the start grace."""
     waited = snapshot.watched(snapshot.began_at, now)
-    stopped = snapshot.context is Context.STOPPED_BY_APPLICATION
-    if limits.ignore or stopped or waited <= limits.start_grace_seconds:
+    if limits.ignore or snapshot.context.explains_ends or waited <= limits.start_grace_seconds:
         return None
     known = ", ".join(sorted(snapshot.labels())) or "none"
     reason = f"expected, but never seen in {waited:.0f} s of watching"

@@ -111,8 +111,9 @@ class JavaQueue:
         self.driver.require("sessions")
         self.in_sessions = True
 
-    def claim(self, session: str) -> None:
+    def claim(self, session: str) -> str:
         self.claims.append(session)
+        return f"1:{session}"
 
     def wake(self) -> None:
         self.wakes += 1
