@@ -55,8 +55,9 @@ test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
 
 ## make test-oldest  what touches Spark's insides, on the oldest Spark supported
 test-oldest: $(OLDEST)/.tests
-	$(OLDEST)/bin/python -Im pytest $(addprefix tests/test_,spark_listening.py spark_deaths.py \
-	  spark_stalls.py spark_commit_log.py decode.py health_listener.py) $(ARGS)
+	$(OLDEST)/bin/python -Im pytest $(addprefix tests/test_,spark_listening.py spark_long_life.py \
+	  spark_jvm_gone.py spark_polling.py spark_deaths.py spark_stalls.py spark_commit_log.py \
+	  decode.py health_listener.py) $(ARGS)
 
 ## make lint       ruff on the checkout, mypy --strict on the built wheel and the tools
 lint: $(VENV)/.lint
@@ -95,7 +96,7 @@ clean:
 
 java:
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { \
-	  echo "Spark needs Java 17 or newer: install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME." >&2; exit 1; }
+	  echo "Spark needs Java, 17 or newer for Spark 4: install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME." >&2; exit 1; }
 
 # Where we may, we install what tests need from the system, and say so; elsewhere pytest
 # names each test it leaves out and how to get it.

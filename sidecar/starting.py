@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ..listener.event_paths import open_path
@@ -28,7 +29,9 @@ def start_parts(
         Exception: whatever failed; the listener is out of Spark again and no thread runs.
 
     """
-    path = open_path(spark, listener, by_hand=by_hand)
+    # Py4J remembers the methods of a class, and so the class, for as long as a thread lives.
+    with ThreadPoolExecutor(1, "querypulse-attach") as thread:
+        path = thread.submit(open_path, spark, listener, by_hand=by_hand).result()
     try:
         parts = make(path=path)
         try:

@@ -43,6 +43,7 @@ START_THREADS = {
     "sidecar/demo/run.py",
     "sidecar/demo/telemetry.py",
     "sidecar/sidecar.py",
+    "sidecar/starting.py",
 }
 MAX_FILE_LINES = 250
 MAX_FUNCTION_LINES = 50

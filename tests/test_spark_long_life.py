@@ -6,20 +6,43 @@ import json
 
 import pytest
 from support.driver import Driver
+from support.repository import ROOT
 
 pytestmark = pytest.mark.spark
 
-MEASURE = """
-import gc, json, weakref
+MEASURE = (
+    f"""
+FORKLESS = {str(ROOT / "benchmarks/common/ForklessFileSystem.java")!r}
+"""
+    + """
+import gc, json
 from concurrent.futures import ThreadPoolExecutor
 jvm = spark.sparkContext._jvm
 management = jvm.java.lang.management.ManagementFactory
 sessions = jvm.java.util.WeakHashMap()
 
+def fork_no_processes():
+    "Hadoop starts a chmod for each file, which is most of what a short query takes here."
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
+    with open(FORKLESS) as source:
+        compiler.cook(source.read())
+    settings, root = spark.sparkContext._jsc.hadoopConfiguration(), jvm.java.net.URI("file:///")
+    jvm.org.apache.hadoop.fs.FileSystem.get(root, settings).close()
+    settings.setClassLoader(compiler.getClassLoader())
+    settings.set("fs.file.impl", "ForklessFileSystem")
+    package = "org.apache.spark.sql.execution.streaming"
+    place = package if spark.version < "4.1" else package + ".checkpointing"
+    return place + ".FileSystemBasedCheckpointFileManager"
+
+def quick(session):
+    session.conf.set("spark.sql.streaming.checkpointFileManagerClass", manager)
+    return session
+
 def new_session():
     session = spark.newSession()
     sessions.put(session._jsparkSession, True)
-    return session
+    return quick(session)
 
 def start_all(session, count):
     for _ in range(count):
@@ -46,7 +69,11 @@ def measured():
 
 def report(what):
     say(json.dumps({"after": what, **measured()}))
+
+manager = fork_no_processes()
+quick(spark)
 """
+)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +82,12 @@ def life(tmp_path_factory):
     script = f"""{MEASURE}
 sidecar = attach(spark, http_port=0, expected_queries=[])
 classes = jvm.java.util.WeakHashMap()
-classes.put(sidecar._parts.path.source.java.getClass().getClassLoader(), True)
+def watch_class():
+    classes.put(sidecar._parts.path.source.java.getClass().getClassLoader(), True)
+asking = threading.Thread(target=watch_class)
+asking.start()
+asking.join()
+del asking
 starts(*[(spark, 10)] * 3)
 report("warm")
 starts(*[(spark, 100)] * 3)
@@ -139,7 +171,7 @@ say("done")
 
 def test_a_flood_of_tasks_drops_nothing_and_hides_nothing(tmp_path, pages):
     script = f"""{MEASURE}
-sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=10)
+sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
 die = threading.Event()
 def work(batch, batch_id):
     if die.is_set():

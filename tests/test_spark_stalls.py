@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.driver import Driver
@@ -120,3 +122,38 @@ def test_rows_that_come_late_to_an_idle_query_are_no_stall(spark, watch, pages, 
     commits(sidecar, "late")
 
     assert pages.pages == []
+
+
+def test_jobs_of_a_thread_pool_move_their_query_and_excuse_no_hung_one(spark, watch, pages):
+    """Pool threads name no query; the jobs of healthy siblings name theirs."""
+    sidecar = watch(stall_floor_seconds=4)
+    free = threading.Event()
+
+    def small_jobs(_):
+        while not free.is_set():
+            spark.range(100).count()
+
+    def in_a_pool(batch):
+        spark.sparkContext.setJobGroup("a group of its own", "what the user calls it")
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(small_jobs, range(2)))
+
+    def in_a_task(batch):
+        batch.selectExpr("java_method('java.lang.Thread', 'sleep', 60000L)").collect()
+
+    pooled, hung = Trap(), Trap()
+    for name, trap in (("pooled", pooled), ("hung", hung)):
+        start(rate(spark), name, trap)
+    for number in range(3):
+        start(rate(spark), f"healthy {number}", lambda batch, batch_id: batch.count())
+    for name in ("pooled", "hung", "healthy 0", "healthy 1", "healthy 2"):
+        commits(sidecar, name, batches=2)
+    pooled.work, hung.work = in_a_pool, in_a_task
+    try:
+        page = pages.wait_for("CommitStalled", "hung", timeout=60)
+        assert "no task of its own finished" in page.annotations["reason"]
+        until(lambda: shown(sidecar, "pooled").batch_in_flight_seconds > 12, "it takes long", 60)
+    finally:
+        free.set()
+
+    assert {query for _, name, query in pages.told if name == "CommitStalled"} == {"hung"}
