@@ -19,7 +19,21 @@ from .session_listeners import SessionListeners
 _SHARED_QUEUE_DROPS = "queue.streams.numDroppedEvents"
 
 
-class SessionPath:
+class _InSessions:
+    """What both ways have in common: a listener in each session that has queries."""
+
+    _sessions: SessionListeners
+
+    def check(self, now: float) -> ListenerHealth:
+        """Put the listener back where Spark has dropped it."""
+        return self._sessions.check(now)
+
+    def cover(self, execution: Any) -> None:
+        """Listen in the session of a run just met."""
+        self._sessions.cover(execution)
+
+
+class SessionPath(_InSessions):
     """The JVM listener in each session that has queries; its source is the queue in the JVM."""
 
     name = "session_listeners"
@@ -41,14 +55,6 @@ class SessionPath:
         self.source.java.listenInSessions()
         _add(self._sessions, by_hand=by_hand)
 
-    def check(self, now: float) -> ListenerHealth:
-        """Put the listener back where Spark has dropped it."""
-        return self._sessions.check(now)
-
-    def cover(self, execution: Any) -> None:
-        """Listen in the session of a run just met."""
-        self._sessions.cover(execution)
-
     def job_counts(self) -> Mapping[str, JobCounts] | None:
         """None: a session's bus carries no jobs."""
         return None
@@ -62,7 +68,7 @@ class SessionPath:
             self.source.close()
 
 
-class ProxyPath:
+class ProxyPath(_InSessions):
     """A Python listener behind Py4J's proxy, in each session that has queries."""
 
     ownership = ALONE
@@ -81,14 +87,6 @@ class ProxyPath:
             ensure_started: Any = java_gateway.ensure_callback_server_started
             ensure_started(self._gateway)
         _add(self._sessions, by_hand=by_hand)
-
-    def check(self, now: float) -> ListenerHealth:
-        """Put the listener back where Spark has dropped it."""
-        return self._sessions.check(now)
-
-    def cover(self, execution: Any) -> None:
-        """Listen in the session of a run just met."""
-        self._sessions.cover(execution)
 
     def job_counts(self) -> Mapping[str, JobCounts] | None:
         """None: a task's event would cost a call into Python."""

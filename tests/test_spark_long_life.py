@@ -10,11 +10,8 @@ from support.repository import ROOT
 
 pytestmark = pytest.mark.spark
 
-MEASURE = (
-    f"""
-FORKLESS = {str(ROOT / "benchmarks/common/ForklessFileSystem.java")!r}
-"""
-    + """
+FORKLESS = str(ROOT / "benchmarks/common/ForklessFileSystem.java")
+MEASURE = """
 import gc, json
 from concurrent.futures import ThreadPoolExecutor
 jvm = spark.sparkContext._jvm
@@ -25,7 +22,7 @@ def fork_no_processes():
     "Hadoop starts a chmod for each file, which is most of what a short query takes here."
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
-    with open(FORKLESS) as source:
+    with open(os.environ["FORKLESS"]) as source:
         compiler.cook(source.read())
     settings, root = spark.sparkContext._jsc.hadoopConfiguration(), jvm.java.net.URI("file:///")
     jvm.org.apache.hadoop.fs.FileSystem.get(root, settings).close()
@@ -63,6 +60,7 @@ def measured():
         "threads": threading.active_count(),
         "descriptors": len(os.listdir("/proc/self/fd")),
         "jvm descriptors": len(os.listdir(f"/proc/{spark.sparkContext._gateway.proc.pid}/fd")),
+        "classes": management.getClassLoadingMXBean().getLoadedClassCount(),
         "sessions": sessions.size(),
         "received": sidecar.snapshot().monitor.events.get("terminated", 0) if sidecar.url else 0,
     }
@@ -73,7 +71,6 @@ def report(what):
 manager = fork_no_processes()
 quick(spark)
 """
-)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +102,7 @@ spark.sparkContext._gateway.shutdown_callback_server()
 say(json.dumps({{"callback server": time.monotonic() - began}}))
 say("done")
 """
-    with Driver(script, tmp_path_factory.mktemp("life")) as driver:
+    with Driver(script, tmp_path_factory.mktemp("life"), FORKLESS=FORKLESS) as driver:
         driver.wait_for_line("done", timeout=240)
         said = [json.loads(line) for line in driver.lines if line.startswith("{")]
         measured = {one["after"]: one for one in said if "after" in one}
@@ -119,6 +116,14 @@ def test_three_hundred_starts_leave_no_thread_and_no_descriptor(what, figure, li
     allowed = 8 if figure == "jvm descriptors" else 1
 
     assert measured[what][figure] <= measured["warm"][figure] + allowed
+
+
+@pytest.mark.parametrize("what", ["one session", "fifty sessions"])
+def test_three_hundred_starts_load_no_classes_of_their_own(what, life):
+    """Spark's generated code is cached, and so is what the JVM makes for reflection."""
+    measured, _ = life
+
+    assert measured[what]["classes"] <= measured["warm"]["classes"] + 100
 
 
 def test_every_end_of_six_hundred_is_received(life):
@@ -164,7 +169,7 @@ while query.isActive:
 sidecar.flush()
 say("done")
 """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+    with Driver(script, tmp_path, PAGES=pages.url, FORKLESS=FORKLESS) as driver:
         driver.wait_for_line("done", timeout=120)
         pages.wait_for("QueryFailed", "the last")
 
@@ -176,7 +181,7 @@ die = threading.Event()
 def work(batch, batch_id):
     if die.is_set():
         raise ValueError("in the flood")
-start("fails", work)
+fails = start("fails", work)
 start("works", lambda batch, batch_id: batch.count())
 until_commits(sidecar, "fails", "works")
 tasks, end = 0, time.monotonic() + 20
@@ -185,13 +190,15 @@ while time.monotonic() < end:
     tasks += 3000
     if end - time.monotonic() < 5:
         die.set()
+while fails.isActive:
+    time.sleep(0.05)
 sidecar.flush()
 monitor = sidecar.snapshot().monitor
 health = sidecar._parts.judged.snapshot.probe.listener
 say(json.dumps({{"tasks": tasks, "dropped": monitor.events_dropped, "by spark": health.dropped_events}}))
 say("done")
 """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+    with Driver(script, tmp_path, PAGES=pages.url, FORKLESS=FORKLESS) as driver:
         driver.wait_for_line("done", timeout=120)
         said = json.loads(next(line for line in driver.lines if line.startswith("{")))
 
