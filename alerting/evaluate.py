@@ -43,6 +43,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     reason: str = ""
     window_seconds: float | None = None
     ignored: bool = False
+    reported_elsewhere: bool = False
     lag_allowed_offsets: float | None = None
     restart_budget: int | None = None
 
@@ -77,9 +78,11 @@ def _of_witnesses(
 ) -> list[Finding]:
     """What is wrong with the witnesses, unless a page tells of the silent JVM already."""
     told = {finding.cause for finding in findings}
-    rules = [driver_gone.check, listener_deaf.check]
-    if commit_stalled.SHARED_SILENCE not in told:
-        rules.append(monitor_blind.check)
+    rules = [driver_gone.check]
+    if snapshot.ownership.is_eldest:
+        rules.append(listener_deaf.check)
+        if commit_stalled.SHARED_SILENCE not in told:
+            rules.append(monitor_blind.check)
     found = (rule(snapshot, now, policy) for rule in rules)
     return [finding for finding in found if finding is not None]
 
@@ -106,17 +109,18 @@ def case_of(label: str, query: Query, snapshot: Snapshot, now: float, policy: Po
 
 def _judge(case: Case) -> tuple[list[Finding], Verdict]:
     limits = case.limits
-    ignored = limits.ignore or not case.snapshot.ownership.covers(case.query.session)
-    worst = None if ignored else _worst(case)
+    elsewhere = not case.snapshot.ownership.covers(case.query.session)
+    worst = None if limits.ignore else _worst(case)
     verdict = Verdict(
         state=worst.state if worst is not None else _calm_state(case),
         reason=worst.reason if worst is not None else "",
         window_seconds=case.window.seconds,
-        ignored=ignored,
+        ignored=limits.ignore or elsewhere,
+        reported_elsewhere=elsewhere and not limits.ignore,
         lag_allowed_offsets=limits.lag_allowed_offsets,
         restart_budget=limits.restart_budget,
     )
-    return _told(case, worst) if worst is not None else [], verdict
+    return _told(case, worst) if worst is not None and not elsewhere else [], verdict
 
 
 def _worst(case: Case) -> Finding | None:

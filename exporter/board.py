@@ -30,6 +30,7 @@ STATES = (
 DROP_REASONS = (
     "progress_queue_full",
     "lifecycle_queue_full",
+    "failed_in_jvm",
     "progress_mailbox_full",
     "lifecycle_mailbox_full",
     "undecodable",

@@ -42,10 +42,12 @@ public class EventQueue {
   private final Semaphore urgent = new Semaphore(0);
   private final Watchers watchers = new Watchers();
   private JobCounter counter;
-  private final BusListener busListener = new BusListener();
+  private final QuerypulseListener busListener = new QuerypulseListener(this);
+  private final AtomicLong failures = new AtomicLong();
   private final SessionListener sessionListener = new SessionListener();
   private volatile LiveListenerBus bus;
   private volatile boolean closed;
+  private long droppedBefore;
   private volatile boolean fromSessions;
   private volatile long askedAt = System.nanoTime();
   private volatile long emptiedAt = askedAt;
@@ -77,12 +79,21 @@ public class EventQueue {
     Object registry = bus.metrics().metricRegistry();
     String name = "queue." + BUS_QUEUE + ".numDroppedEvents";
     long dropped = ((com.codahale.metrics.MetricRegistry) registry).counter(name).getCount();
+    if (dropped > droppedBefore) {
+      droppedBefore = dropped;
+      counter.loseTrack();
+    }
     return (isOnBus() && !closed) + FIELD + dropped;
   }
 
   /** For addListener of a session; it passes events on only where the bus is not to be had. */
   public StreamingQueryListener sessionListener() {
     return sessionListener;
+  }
+
+  /** Whether nobody has taken from here for so long that it receives nothing any more. */
+  public boolean isClosed() {
+    return closed;
   }
 
   /** Receives from now on the events of the sessions that the session listener is added to. */
@@ -142,7 +153,7 @@ public class EventQueue {
   private String drain() {
     StringBuilder answer = new StringBuilder();
     Received received = null;
-    while (answer.length() < ANSWER_CHARACTERS && (received = (Received) waiting.poll()) != null) {
+    while (answer.length() < ANSWER_CHARACTERS && (received = poll()) != null) {
       (received.isLifecycle() ? lifecycleWaiting : progressWaiting).decrementAndGet();
       answer.append(received.kind).append(FIELD).append(received.at).append(FIELD);
       answer.append(received.session).append(FIELD).append(received.trigger).append(FIELD);
@@ -155,7 +166,7 @@ public class EventQueue {
     askedAt = now;
     int left = Math.max(0, progressWaiting.get() + lifecycleWaiting.get());
     String head = now + FIELD + left + FIELD + progressDropped.get() + FIELD
-        + lifecycleDropped.get() + FIELD
+        + lifecycleDropped.get() + FIELD + failures.get() + FIELD
         + (closed ? "" : watchers.beat(now)) + RECORD;
     return head + answer;
   }
@@ -165,14 +176,40 @@ public class EventQueue {
     closed = false;
   }
 
+  JobCounter counter() {
+    return counter;
+  }
+
+  void failed() {
+    failures.incrementAndGet();
+  }
+
+  /** Appends an event; whatever goes wrong is counted, and never reaches Spark. */
+  void receive(Object event) {
+    try {
+      if (event instanceof StreamingQueryListener.QueryProgressEvent) {
+        offer("progress", event);
+      } else if (event instanceof StreamingQueryListener.QueryIdleEvent) {
+        offer("idle", event);
+      } else if (event instanceof StreamingQueryListener.QueryStartedEvent) {
+        offer("started", event);
+      } else if (event instanceof StreamingQueryListener.QueryTerminatedEvent) {
+        offer("terminated", event);
+      }
+    } catch (Throwable error) {
+      failed();
+    }
+  }
+
   private void offer(String kind, Object event) {
     long now = System.nanoTime();
     if (closed) {
       return;
     }
     if (now - askedAt > ABANDONED_NANOS) {
-      // The process that took from here is gone, and nothing else would let go of the events.
+      // The process that took from here is gone, and nothing else would take us off the bus.
       abandon();
+      leaveBus();
       return;
     }
     Received received = new Received(kind, event, now);
@@ -206,6 +243,24 @@ public class EventQueue {
     }
   }
 
+  private Received poll() {
+    return (Received) waiting.poll();
+  }
+
+  /** On a thread of its own: the bus, when it stops, waits for the one that called us. */
+  private void leaveBus() {
+    final LiveListenerBus from = bus;
+    if (from != null) {
+      Thread leaving = new Thread("querypulse-leaves") {
+        public void run() {
+          from.removeListener(busListener);
+        }
+      };
+      leaving.setDaemon(true);
+      leaving.start();
+    }
+  }
+
   private boolean isOnBus() {
     LiveListenerBus from = bus;
     return from != null && from.listeners().contains(busListener);
@@ -214,8 +269,8 @@ public class EventQueue {
   private void abandon() {
     closed = true;
     watchers.leave();
-    while (waiting.poll() != null) {
-      continue;
+    for (Received left = poll(); left != null; left = poll()) {
+      (left.isLifecycle() ? lifecycleDropped : progressDropped).incrementAndGet();
     }
     progressWaiting.set(0);
     lifecycleWaiting.set(0);
@@ -263,9 +318,8 @@ public class EventQueue {
 
   private class SessionListener extends StreamingQueryListener {
     public void onQueryStarted(StreamingQueryListener.QueryStartedEvent event) {
-      if (fromSessions) {
-        offer("started", event);
-      } else {
+      pass(event);
+      if (!fromSessions) {
         // Somebody has added us to this session: its queries are our process's own.
         Received received = new Received("started", event, 0);
         describe(received, event);
@@ -274,60 +328,90 @@ public class EventQueue {
     }
 
     public void onQueryProgress(StreamingQueryListener.QueryProgressEvent event) {
-      pass("progress", event);
+      pass(event);
     }
 
     public void onQueryIdle(StreamingQueryListener.QueryIdleEvent event) {
-      pass("idle", event);
+      pass(event);
     }
 
     public void onQueryTerminated(StreamingQueryListener.QueryTerminatedEvent event) {
-      pass("terminated", event);
+      pass(event);
     }
 
-    private void pass(String kind, Object event) {
+    private void pass(Object event) {
       if (fromSessions) {
-        offer(kind, event);
+        receive(event);
       }
     }
   }
+}
 
-  private class BusListener extends SparkListener {
-    public void onOtherEvent(SparkListenerEvent event) {
-      if (event instanceof StreamingQueryListener.QueryProgressEvent) {
-        offer("progress", event);
-      } else if (event instanceof StreamingQueryListener.QueryIdleEvent) {
-        offer("idle", event);
-      } else if (event instanceof StreamingQueryListener.QueryStartedEvent) {
-        offer("started", event);
-      } else if (event instanceof StreamingQueryListener.QueryTerminatedEvent) {
-        offer("terminated", event);
-      }
+/**
+ * Receives what Spark posts on the listener bus, for one EventQueue.
+ *
+ * <p>Spark keeps a timer for each name of a listener's class, so this name is always the same. What
+ * escapes from here would stop the SparkContext.
+ */
+class QuerypulseListener extends SparkListener {
+  private final EventQueue queue;
+
+  QuerypulseListener(EventQueue queue) {
+    this.queue = queue;
+  }
+
+  public void onOtherEvent(SparkListenerEvent event) {
+    if (event instanceof StreamingQueryListener.Event) {
+      queue.receive(event);
     }
+  }
 
-    public void onJobStart(SparkListenerJobStart event) {
-      counter.jobStarted(event.jobId(), event.properties());
+  public void onJobStart(SparkListenerJobStart event) {
+    try {
+      queue.counter().jobStarted(event.jobId(), event.properties());
+    } catch (Throwable error) {
+      queue.failed();
     }
+  }
 
-    public void onJobEnd(SparkListenerJobEnd event) {
-      counter.jobEnded(event.jobId());
+  public void onJobEnd(SparkListenerJobEnd event) {
+    try {
+      queue.counter().jobEnded(event.jobId());
+    } catch (Throwable error) {
+      queue.failed();
     }
+  }
 
-    public void onStageSubmitted(SparkListenerStageSubmitted event) {
-      counter.stageStarted(event.stageInfo().stageId(), event.properties());
+  public void onStageSubmitted(SparkListenerStageSubmitted event) {
+    try {
+      queue.counter().stageStarted(event.stageInfo().stageId(), event.properties());
+    } catch (Throwable error) {
+      queue.failed();
     }
+  }
 
-    public void onStageCompleted(SparkListenerStageCompleted event) {
-      counter.stageEnded(event.stageInfo().stageId());
+  public void onStageCompleted(SparkListenerStageCompleted event) {
+    try {
+      queue.counter().stageEnded(event.stageInfo().stageId());
+    } catch (Throwable error) {
+      queue.failed();
     }
+  }
 
-    public void onTaskStart(SparkListenerTaskStart event) {
-      counter.taskStarted(event.stageId());
+  public void onTaskStart(SparkListenerTaskStart event) {
+    try {
+      queue.counter().taskStarted(event.stageId());
+    } catch (Throwable error) {
+      queue.failed();
     }
+  }
 
-    public void onTaskEnd(SparkListenerTaskEnd event) {
+  public void onTaskEnd(SparkListenerTaskEnd event) {
+    try {
       boolean succeeded = event.taskInfo() != null && event.taskInfo().successful();
-      counter.taskEnded(event.stageId(), succeeded);
+      queue.counter().taskEnded(event.stageId(), succeeded);
+    } catch (Throwable error) {
+      queue.failed();
     }
   }
 }

@@ -15,24 +15,34 @@ class JobCounter {
   private static final String RECORD = "\u001e";
   private static final String QUERY_ID = "sql.streaming.queryId";
   private static final int MAX_JOBS = 100000;
+  private static final int MAX_QUERIES = 1000;
 
   private final Map executions;
   private final Map byQuery = new ConcurrentHashMap();
   private final Map jobs = new HashMap();
   private final Map stages = new HashMap();
+  private volatile boolean lostTrack;
 
   JobCounter(Map executions) {
     this.executions = executions;
   }
 
   void jobStarted(int job, Properties properties) {
-    if (jobs.size() >= MAX_JOBS) {
+    if (lostTrack || jobs.size() >= MAX_JOBS) {
       forget();
+    }
+    if (byQuery.size() >= MAX_QUERIES) {
+      text();
     }
     Counts counts = of(properties);
     jobs.put(Integer.valueOf(job), counts);
     counts.jobsStarted++;
     counts.jobsActive++;
+  }
+
+  /** Spark has dropped events for us: what is active is not known any more. */
+  void loseTrack() {
+    lostTrack = true;
   }
 
   void jobEnded(int job) {
@@ -112,6 +122,7 @@ class JobCounter {
 
   /** Ends of jobs were lost: what is active is not known any more. */
   private void forget() {
+    lostTrack = false;
     jobs.clear();
     stages.clear();
     byQuery.clear();

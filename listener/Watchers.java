@@ -14,11 +14,13 @@ class Watchers {
   private static final Pattern WRITTEN = Pattern.compile("(\\d{1,18}) (\\d{1,18}:[^ ]*)");
   private static final long REFRESH_NANOS = 1000000000L;
   private static final long STALE_NANOS = 10 * REFRESH_NANOS;
+  private static final long ABANDONED_NANOS = 900 * REFRESH_NANOS;
 
   private final String name = PREFIX + UUID.randomUUID();
   private final long since = System.nanoTime();
   private final Set sessions = new LinkedHashSet();
   private String known = "";
+  private long graceUntil = since;
   private long knownAt = since - REFRESH_NANOS;
 
   /** Says that the queries of a session belong to our process. */
@@ -31,6 +33,10 @@ class Watchers {
   /** Shows that we are here; since when we and each other are, and whose sessions; ours first. */
   synchronized String beat(long now) {
     if (now - knownAt >= REFRESH_NANOS) {
+      if (now - knownAt >= 3 * REFRESH_NANOS) {
+        // After a pause of the JVM nobody has been here for long.
+        graceUntil = now + STALE_NANOS;
+      }
       knownAt = now;
       String ours = since + ":" + String.join(",", sessions);
       System.setProperty(name, now + " " + ours);
@@ -51,7 +57,9 @@ class Watchers {
       String value = other.startsWith(PREFIX) ? System.getProperty(other) : null;
       if (value != null && !other.equals(name)) {
         Matcher parts = WRITTEN.matcher(value);
-        if (parts.matches() && now - Long.parseLong(parts.group(1)) < STALE_NANOS) {
+        boolean written = parts.matches();
+        long age = written ? now - Long.parseLong(parts.group(1)) : 0;
+        if (written && (age < STALE_NANOS || (now < graceUntil && age < ABANDONED_NANOS))) {
           found.append(' ').append(parts.group(2));
         }
       }

@@ -29,6 +29,7 @@ class Answer(msgspec.Struct, frozen=True):
     waiting: int
     dropped_progress: int
     dropped_lifecycle: int
+    failed: int
     watchers: str
     events: list[list[str]]
 
@@ -69,8 +70,9 @@ class EventQueue:
         self.drops = {
             "progress_queue_full": answer.dropped_progress,
             "lifecycle_queue_full": answer.dropped_lifecycle,
+            "failed_in_jvm": answer.failed,
         }
-        if answer.watchers != self._watchers:
+        if answer.watchers and answer.watchers != self._watchers:
             self._watchers = answer.watchers
             self.ownership = parse_watchers(answer.watchers)
         offset = self._clock_offset(received_at, answer.now)
@@ -112,12 +114,13 @@ def parse_answer(text: str) -> Answer:
 
     """
     head, *records = text.split(_RECORD)[:-1]
-    now, waiting, progress, lifecycle, watchers = head.split(_FIELD)
+    now, waiting, progress, lifecycle, failed, watchers = head.split(_FIELD)
     return Answer(
         now=int(now),
         waiting=int(waiting),
         dropped_progress=int(progress),
         dropped_lifecycle=int(lifecycle),
+        failed=int(failed),
         watchers=watchers,
         events=[record.split(_FIELD) for record in records],
     )

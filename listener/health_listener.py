@@ -58,6 +58,8 @@ class HealthListener(StreamingQueryListener):
         self.refused: Counter[str] = Counter()
         """What came through the proxy and is no event of the JVM, by reason."""
         self.callback_seconds: deque[float] = deque(maxlen=4096)
+        self.closed = False
+        """Whether nobody reads what is handed over any more."""
         self._guard = guard
         self._start = start
         self._start_later = start_later
@@ -80,6 +82,8 @@ class HealthListener(StreamingQueryListener):
 
     def submit(self, kind: EventKind, payload: Any) -> None:
         """Hand over one event. On Spark's thread: no lock, no wait, no Py4J command."""
+        if self.closed:
+            return
         at = time.monotonic()
         self.mailbox.put(Received(kind, payload, at), lifecycle=kind.is_lifecycle)
         self.callback_seconds.append(time.monotonic() - at)

@@ -26,7 +26,11 @@ class Ownership(msgspec.Struct, frozen=True):
     @property
     def is_alone(self) -> bool:
         """Whether no other process is known to watch this JVM."""
-        return self.is_eldest and not self.has_others
+        return self.is_eldest and not self.has_others and not self.others
+
+    def is_own(self, session: str) -> bool:
+        """Whether the queries of a session are this process's own; alone, all are."""
+        return session in self.own or self.is_alone
 
     def covers(self, session: str) -> bool:
         """Whether this process answers for the queries of a session; "" is an unknown one."""

@@ -55,6 +55,12 @@ class SessionPath(_InSessions):
         self.source.java.listenInSessions()
         _add(self._sessions, by_hand=by_hand)
 
+    def check(self, now: float) -> ListenerHealth:
+        """Put the listener back where Spark dropped it; receive again after a long pause."""
+        if self.source.java.isClosed():
+            self.source.java.listenInSessions()
+        return super().check(now)
+
     def job_counts(self) -> Mapping[str, JobCounts] | None:
         """None: a session's bus carries no jobs."""
         return None

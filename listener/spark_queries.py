@@ -109,7 +109,7 @@ class SparkQueries:
         run = self._living[query_id]
         told = run.tell(about)
         if told is None:
-            del self._living[query_id]
             self._ended.add(run.last_words())
+            del self._living[query_id]
         else:
             run.look(told, now, self._closer_after, work)

@@ -41,7 +41,7 @@ class FailureWait:
         with self._news:
             self._news.wait_for(self._is_decided, timeout)
             judged = self._judged()
-        failure = None if judged is None else first_failure(judged.judgement)
+        failure = None if judged is None else first_failure(judged.snapshot, judged.judgement)
         if failure is not None:
             raise failure
 
@@ -49,6 +49,6 @@ class FailureWait:
         judged = self._judged()
         if self._closed() or judged is None:
             return self._closed()
-        if first_failure(judged.judgement) is not None:
+        if first_failure(judged.snapshot, judged.judgement) is not None:
             return True
         return nothing_left(judged.snapshot, judged.judgement)

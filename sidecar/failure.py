@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..alerting.evaluate import Judgement
-from ..alerting.finding import State
+from ..alerting.evaluate import Judgement, Verdict
+from ..alerting.finding import WHOLE_DRIVER, State
 from ..alerting.rules import driver_gone, query_gone
 from ..listener.probing import Context
 from ..listener.redaction import redact
@@ -24,15 +24,30 @@ class QueryFailure(Exception):  # noqa: N818 - named in the public contract
         self.reason = reason
 
 
-def first_failure(judgement: Judgement) -> QueryFailure | None:
-    """The first query that is dead or gone, as an exception."""
+def first_failure(snapshot: Snapshot, judgement: Judgement) -> QueryFailure | None:
+    """The first of this process's queries that has failed or is gone, as an exception."""
+    foreign = _foreign(snapshot)
     for label, verdict in judgement.verdicts.items():
-        if verdict.state is State.FAILED and not verdict.ignored:
+        if verdict.state is State.FAILED and _counts(verdict) and label not in foreign:
             return QueryFailure(label, verdict.reason)
     for finding in judgement.findings:
-        if finding.alertname in ENDS:
+        if finding.alertname in ENDS and finding.query not in foreign:
             return QueryFailure(finding.query, finding.reason)
+    if snapshot.context is Context.JVM_GONE:
+        return QueryFailure(WHOLE_DRIVER, driver_gone.ENDED)
     return None
+
+
+def _foreign(snapshot: Snapshot) -> frozenset[str]:
+    """The labels of queries that belong to other processes on the same JVM."""
+    is_own = snapshot.ownership.is_own
+    labels = snapshot.labels().items()
+    return frozenset(label for label, query in labels if not is_own(query.session))
+
+
+def _counts(verdict: Verdict) -> bool:
+    """Whether it matters to who waits: also where another process reports it."""
+    return verdict.reported_elsewhere or not verdict.ignored
 
 
 def wait_in_spark(streams: Any, timeout: float | None) -> None:
@@ -54,5 +69,6 @@ def nothing_left(snapshot: Snapshot, judgement: Judgement) -> bool:
     """Whether no query is left that could fail: all completed, or the application stopped."""
     if snapshot.context is Context.STOPPED_BY_APPLICATION:
         return True
-    states = [verdict.state for verdict in judgement.verdicts.values() if not verdict.ignored]
+    foreign, verdicts = _foreign(snapshot), judgement.verdicts.items()
+    states = [one.state for label, one in verdicts if _counts(one) and label not in foreign]
     return bool(states) and all(state is State.COMPLETED for state in states)

@@ -40,6 +40,12 @@ class Registry(Generic[W]):
         """Record the watcher of a SparkContext."""
         self._watchers[context] = watcher
 
+    def forget(self, watcher: W) -> None:
+        """Let go of a watcher, which holds its SparkContext."""
+        for context, known in list(self._watchers.items()):
+            if known is watcher:
+                del self._watchers[context]
+
     def close_stale(self) -> None:
         """End watchers whose SparkContext the application has stopped.
 

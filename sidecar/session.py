@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from typing import Any
 
+from ..listener.refusals import THROWN, reason_of
 from .configuration.settings import Settings
 from .configuration.settings_sources import SPARK_PREFIX, load_settings
+
+log = logging.getLogger("querypulse")
 
 
 class NoSessionError(RuntimeError):
@@ -35,7 +39,7 @@ def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
 
     """
     spark = spark if spark is not None else _known_session()
-    conf = spark_conf(spark) if spark is not None else {}
+    conf = _conf_unless_refused(spark) if spark is not None else {}
     return load_settings(arguments, os.environ, conf).settings
 
 
@@ -55,6 +59,15 @@ def spark_conf(spark: Any) -> dict[str, str]:
     conf = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001
     ours = conf.getAllWithPrefix(SPARK_PREFIX)
     return {SPARK_PREFIX + pair._1(): pair._2() for pair in ours}  # noqa: SLF001
+
+
+def _conf_unless_refused(spark: Any) -> dict[str, str]:
+    """A platform that lets nobody read the conf must not end the job for it."""
+    try:
+        return spark_conf(spark)
+    except (*THROWN, OSError, TypeError) as error:
+        log.warning("querypulse: this driver refuses its Spark conf: %s", reason_of(error))
+        return {}
 
 
 def _known_session() -> Any:

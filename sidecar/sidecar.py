@@ -65,12 +65,8 @@ class Sidecar:
         self._closed = False
         self._ended = threading.Event()
         self._pid = os.getpid()
-        self.listener = HealthListener(
-            self._guard,
-            capacity=MAILBOX_CAPACITY,
-            start=self._start_by_hand,
-            start_later=self._start_later,
-        )
+        starts = {"start": self._start_by_hand, "start_later": self._start_later}
+        self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
 
     @property
     def url(self) -> str | None:
@@ -150,17 +146,18 @@ class Sidecar:
 
         Raises:
             NoSessionError: there is no SparkSession to watch.
+            SettingsError: another sidecar watches it.
 
         """
         try:
             self._start(by_hand=by_hand)
-        except NoSessionError:
+        except (NoSessionError, SettingsError):
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, the job that called goes on
             self._guard.report("attach", error)
             log.warning("querypulse: this job is not watched; it goes on without")
-            self._wait.wait_in((self._spark or active_session()).streams)
             self.close()
+            self._wait.wait_in((self._spark or active_session()).streams)
 
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
@@ -178,6 +175,8 @@ class Sidecar:
         if self._parts is not None:
             self._guard.attempt("close", partial(self._parts.end, timeout))
         log.removeFilter(self._redacted_log)
+        self.listener.closed = True
+        SIDECARS.forget(self)
         self._ended.set()
         # Only now: an exit that comes in between must wait for the telling.
         atexit.unregister(self._at_exit)
@@ -218,6 +217,8 @@ class Sidecar:
             if self._parts is not None or self._closed:
                 return
             spark = self._spark or active_session()
+            if SIDECARS.find(spark.sparkContext) is not None:
+                raise SettingsError("another sidecar watches this SparkContext: use or close that")
             SIDECARS.close_stale()
             self._outfit.redacting.honour(lambda name: spark.conf.get(name, None))
             make = partial(
@@ -236,10 +237,8 @@ class Sidecar:
 
     def _on_judged(self) -> None:
         self._wait.wake()
-        stopped = self._parts is not None and (
-            self._parts.judged.snapshot.context is Context.STOPPED_BY_APPLICATION
-        )
-        if stopped and not self._closed:
+        context = self._parts.judged.snapshot.context if self._parts is not None else None
+        if context is Context.STOPPED_BY_APPLICATION and not self._closed:
             # The worker, which calls this, cannot wait for its own end.
             threading.Thread(target=self.close, name="querypulse-close", daemon=True).start()
 

@@ -325,3 +325,14 @@ def test_a_session_of_spark_connect_is_refused():
 
     with pytest.raises(RuntimeError, match="Spark Connect is not supported"):
         attach(connect())
+
+
+def test_a_second_sidecar_on_one_spark_context_is_an_error_on_the_users_own_line(driver):
+    """It would watch the same queries, and be the one that reports none of them."""
+    first = attach(driver, **QUIET)
+    with pytest.raises(SettingsError, match="another sidecar watches this SparkContext"):
+        driver.manager.addListener(
+            Sidecar(Settings(http_port=-1), spark=driver).listener._jlistener
+        )
+
+    assert attach(driver) is first

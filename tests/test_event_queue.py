@@ -57,9 +57,11 @@ def started(at, session="", trigger=""):
 # -- the answer of the JVM ----------------------------------------------------------------------
 
 
-@given(st.builds(Answer, CLOCKS, COUNTS, COUNTS, COUNTS, TEXTS, st.lists(EVENTS, max_size=5)))
+@given(
+    st.builds(Answer, CLOCKS, COUNTS, COUNTS, COUNTS, COUNTS, TEXTS, st.lists(EVENTS, max_size=5))
+)
 def test_every_answer_of_the_jvm_is_read_as_it_was_written(written):
-    dropped = (written.dropped_progress, written.dropped_lifecycle)
+    dropped = (written.dropped_progress, written.dropped_lifecycle, written.failed)
     text = answer(
         *written.events,
         now=written.now,
@@ -81,7 +83,7 @@ def test_a_text_that_is_no_answer_is_a_value_error_and_nothing_else(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", RECORD, "1", FIELD.join("12345"), FIELD.join("1234") + RECORD]
+    "text", ["", RECORD, "1", FIELD.join("12345"), FIELD.join("12345") + RECORD]
 )
 def test_an_answer_that_was_cut_short_is_refused(text):
     with pytest.raises(ValueError):
@@ -129,10 +131,14 @@ def test_the_jvm_waits_for_as_long_as_the_reader(driver, queue):
 
 def test_drops_are_counted_by_kind_and_what_waits_is_the_depth(driver, queue):
     assert (queue.drops, queue.depth) == ({}, 0)
-    driver.queue.answers = [answer(waiting=40, dropped=(3, 1))]
+    driver.queue.answers = [answer(waiting=40, dropped=(3, 1, 2))]
     queue.take(1.0)
 
-    assert queue.drops == {"progress_queue_full": 3, "lifecycle_queue_full": 1}
+    assert queue.drops == {
+        "progress_queue_full": 3,
+        "lifecycle_queue_full": 1,
+        "failed_in_jvm": 2,
+    }
     assert queue.depth == 40
 
 

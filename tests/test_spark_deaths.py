@@ -64,7 +64,8 @@ def test_a_death_is_paged_while_a_neighbour_clogs_the_listener_bus(spark, watch,
         page = pages.wait_for("QueryFailed", "doomed")
 
         assert page.at - trap.died_at < 2
-        assert page.annotations["seen_by"] == "probe"
+        # Our queue is not the neighbour's: the event is not late.
+        until(lambda: sidecar.snapshot().monitor.events.get("terminated"), "its end arrives", 2)
     finally:
         spark.streams.removeListener(neighbour)
 

@@ -67,7 +67,7 @@ def our_session_listeners(spark, sidecar):
 
 def bus_listeners(spark):
     bus = spark._jsc.sc().listenerBus().listeners()
-    return [each for each in bus if "EventQueue" in each.getClass().getName()]
+    return [each for each in bus if each.getClass().getName() == "QuerypulseListener"]
 
 
 # -- each way ---------------------------------------------------------------------------------

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...listener.probing import Context
 from ...listener.snapshot import Snapshot
 from ..finding import WHOLE_DRIVER, Finding, Severity, State
@@ -16,16 +18,16 @@ ENDED = "the JVM of the driver has ended"
 
 
 def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
-    """Fire at once: a JVM that has ended does not come back."""
+    """Fire at once: a JVM that has ended does not come back.
+
+    Of several processes each reports the queries that it answers for.
+    """
     del now
     if snapshot.context is not Context.JVM_GONE:
         return None
-    labels = snapshot.labels().items()
-    died = sorted(
-        label
-        for label, query in labels
-        if query.alive and not policy.limits(query.base_name).ignore
-    )
+    died = sorted(_died(snapshot, policy))
+    if not died and not snapshot.ownership.is_eldest:
+        return None
     count = f"{len(died)} streaming {'query' if len(died) == 1 else 'queries'}"
     ended = f"{ENDED}, and {count} with it" if died else f"{ENDED}; no query was running"
     return Finding(
@@ -37,6 +39,13 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
         summary=ended[0].upper() + ended[1:],
         evidence={},
     )
+
+
+def _died(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
+    for label, query in snapshot.labels().items():
+        ignored = policy.limits(query.base_name).ignore
+        if query.alive and not ignored and snapshot.ownership.covers(query.session):
+            yield label
 
 
 def _named(labels: list[str]) -> str:

@@ -14,7 +14,7 @@ FIELD, RECORD = "\x1f", "\x1e"
 SHARED_QUEUE = "queue.streams.numDroppedEvents"
 
 
-def answer(*events: tuple, now=0, waiting=0, dropped=(0, 0), watchers="") -> str:
+def answer(*events: tuple, now=0, waiting=0, dropped=(0, 0, 0), watchers="") -> str:
     """What ``EventQueue.take`` of the JVM returns; an event: kind, arrival, session, trigger, JSON."""
     head = [now, waiting, *dropped, watchers]
     return "".join(FIELD.join(map(str, record)) + RECORD for record in (head, *events))
@@ -114,6 +114,9 @@ class JavaQueue:
     def claim(self, session: str) -> str:
         self.claims.append(session)
         return f"1:{session}"
+
+    def isClosed(self) -> bool:
+        return False
 
     def wake(self) -> None:
         self.wakes += 1
