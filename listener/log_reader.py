@@ -21,7 +21,7 @@ log = logging.getLogger("querypulse")
 READ_EVERY_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 MAX_REST_SECONDS = 15.0
-REST_SHARE = 0.1
+REST_SHARE = 0.05
 """A log rests for this share of the time in which it has not grown."""
 STALL_FLOOR_SECONDS = 60.0
 
@@ -32,7 +32,7 @@ OpenCheckpoint = Callable[[str, str], Checkpoint]
 class LogReader:
     """Reads the logs that are due, every ``interval_seconds``; a report names no others.
 
-    A log that grows is due each time. A log that does not grow rests for a tenth of that time,
+    A log that grows is due each time. A log that does not grow rests for a twentieth of it,
     so that a commit is seen at most that late, and a query that hangs for hours costs little.
     It rests for ``MAX_REST_SECONDS`` at most, and for a quarter of ``stall_floor_seconds``, the
     shortest stall window of any query, so that it never counts as unread. The rest ends early

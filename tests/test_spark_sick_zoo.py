@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import time
 
 import pytest
@@ -67,12 +68,21 @@ def due_at(told, diary):
     return told.began_at() + window
 
 
+SHARES_THE_QUEUE = """
+from py4j.protocol import Py4JError
+from querypulse.listener.bus_path import BusPath
+def refused(*_, **__):
+    raise Py4JError("not allowed")
+BusPath.listen = refused
+"""
+
+
 def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_told(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=7)
     start("heard")
     until_commits(sidecar, "heard")
-    spark.streams._jsqm.removeListener(sidecar.listener.wrapper)
+    spark.streams._jsqm.removeListener(sidecar._parts.path.java_listener)
     while sidecar.snapshot().monitor.reregistrations == 0:
         time.sleep(0.05)
     time.sleep(3)
@@ -81,6 +91,7 @@ def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_told(pages
     say(f"{time.monotonic()}")
     time.sleep(60)
     """
+    script = SHARES_THE_QUEUE + textwrap.dedent(script)
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("told 0")
         page = pages.wait_for("ListenerDeaf", "*")
@@ -107,6 +118,7 @@ def test_a_listener_bus_that_overflows_is_told_and_the_queries_are_well(pages, t
     time.sleep(60)
     """
     small_bus = "--conf spark.scheduler.listenerbus.eventqueue.streams.capacity=10 pyspark-shell"
+    script = SHARES_THE_QUEUE + textwrap.dedent(script)
     with Driver(script, tmp_path, PAGES=pages.url, PYSPARK_SUBMIT_ARGS=small_bus) as driver:
         page = pages.wait_for("ListenerDeaf", "*", timeout=40)
 
