@@ -16,21 +16,21 @@ def main() -> None:
     """Replace what stands between the marks."""
     ran = json.loads((FOLDER / "machine.json").read_text())
     names = sorted(file.parent.name for file in HERE.glob("*/__main__.py"))
-    told = [
+    text = [
         f"{ran.pop('day')}, {ran.pop('seconds')} s, "
         + ", ".join(f"{name} {value}" for name, value in ran.items())
         + "."
     ]
     for title, rows in sections(names):
-        told += ["", f"### {title}", "", "| | measured | to reach | |", "|---|---|---|---|"]
-        told += [_line(row) for row in rows]
-    body = "\n".join(told)
+        text += ["", f"### {title}", "", "| | measured | to reach | |", "|---|---|---|---|"]
+        text += [_line(row) for row in rows]
+    body = "\n".join(text)
     PAGE.write_text(MARKED.sub(lambda mark: f"{mark[1]}{body}\n{mark[2]}", PAGE.read_text()))
 
 
 def _line(row: Row) -> str:
-    verdict = {None: "", True: "reached", False: "**short of it**"}[row.reached]
-    return f"| {row.question} | {row.measured} | {row.target} | {verdict} |"
+    outcome = {None: "", True: "reached", False: "**short of it**"}[row.reached]
+    return f"| {row.question} | {row.measured} | {row.target} | {outcome} |"
 
 
 if __name__ == "__main__":

@@ -37,7 +37,10 @@ def main() -> int:
 def _runs(name: str) -> bool:
     forget(name)
     print(f"\n== {name}", flush=True)
-    return subprocess.call([sys.executable, "-m", f"benchmarks.{name}"], cwd=HERE.parent) == 0
+    began = time.monotonic()
+    code = subprocess.call([sys.executable, "-m", f"benchmarks.{name}"], cwd=HERE.parent)
+    print(f"\n  {name}: {time.monotonic() - began:.0f} s", flush=True)
+    return code == 0
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""What one callback costs on Spark's own thread."""
+"""What one progress event costs on Spark's own threads."""

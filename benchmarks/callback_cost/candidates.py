@@ -2,9 +2,11 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
-from querypulse.listener import HealthListener
+from pyspark.sql import SparkSession
+
+from querypulse.listener.event_queue import EventQueue
 from querypulse.listener.guard import Guard
 from querypulse.listener.loop import Loop
 from querypulse.listener.mailbox import Mailbox
@@ -13,40 +15,69 @@ from querypulse.listener.reader import EventReader
 from querypulse.sidecar.parts import MAILBOX_CAPACITY
 from querypulse.sidecar.worker import TICK_SECONDS
 
-from ..common.listeners import NOTHING, OURS, PEER, STOCK, NothingListener, StockListener, peer
+from ..common.listeners import (
+    NOTHING,
+    OURS,
+    OURS_IN_SESSIONS,
+    PEER,
+    STOCK,
+    NothingListener,
+    StockListener,
+    peer,
+)
 from ..common.pushgateway import pushgateway
 
 MEANING = {
     STOCK: "a pyspark StreamingQueryListener with empty methods",
     PEER: "version 0.1.3 with an instant Pushgateway on loopback",
-    OURS: "querypulse's HealthListener, its reader thread at work",
+    OURS_IN_SESSIONS: "the listener of sessions whose bus refuses a queue, its reader at work",
     NOTHING: "a Py4J proxy with empty methods: the least for Python",
 }
-NAMES = tuple(MEANING)
+"""Those whose callback runs on the one thread that all streaming listeners share."""
+SHARED = tuple(MEANING)
+OWN = f"{OURS}, own queue's thread"
+"""The normal way: its callback runs on a thread of its own."""
+NAMES = (*SHARED, OWN)
+JOIN_SECONDS = 10.0
+
+
+class Candidates(NamedTuple):
+    """What is listened with: listeners by name, and the queue that the bus feeds."""
+
+    shared: dict[str, Any]
+    own: EventQueue
 
 
 @contextmanager
-def all_candidates() -> Iterator[dict[str, Any]]:
-    """Each candidate's listener by name; what theirs needs runs until the end."""
-    with _ours() as ours, pushgateway() as gateway:
-        yield {
+def all_candidates(spark: SparkSession) -> Iterator[Candidates]:
+    """Everything that takes a turn; what it needs runs until the end."""
+    with _emptied(spark) as own, _emptied(spark) as in_sessions, pushgateway() as gateway:
+        in_sessions.java.listenInSessions()
+        shared = {
             STOCK: StockListener(),
             PEER: peer(gateway.url),
-            OURS: ours,
+            OURS_IN_SESSIONS: _Added(in_sessions.java.sessionListener()),
             NOTHING: NothingListener(),
         }
+        yield Candidates(shared, own)
         if not gateway.taken().answered:
             raise RuntimeError("the peer has pushed nothing")
 
 
+class _Added:
+    """What PySpark's ``addListener`` needs: a JVM listener by this name."""
+
+    def __init__(self, jlistener: Any) -> None:
+        self._jlistener = jlistener
+
+
 @contextmanager
-def _ours() -> Iterator[HealthListener]:
-    guard = Guard()
-    heard: Mailbox[Any] = Mailbox(MAILBOX_CAPACITY)
+def _emptied(spark: SparkSession) -> Iterator[EventQueue]:
+    """A queue in the JVM, and the two threads that take and decode its events, as ours do."""
+    guard, queue = Guard(), EventQueue(spark)
     arrived: Mailbox[Any] = Mailbox(MAILBOX_CAPACITY)
-    listener = HealthListener(heard, guard, lambda: None)
     reader = EventReader(
-        heard, arrived, guard, context=lambda: Context.RUNNING, on_started=lambda: None
+        queue, arrived, guard, context=lambda: Context.RUNNING, on_started=lambda: None
     )
     loops = [
         Loop("reader", reader.step, guard),
@@ -55,10 +86,14 @@ def _ours() -> Iterator[HealthListener]:
     for loop in loops:
         loop.start()
     try:
-        yield listener
+        yield queue
     finally:
         for loop in loops:
             loop.stop()
-    lost = (guard.errors, heard.dropped, reader.dropped)
-    if listener.path != "raw" or any(lost):
-        raise RuntimeError(f"not our normal way: {listener.path}, lost {lost}")
+        queue.wake()
+        for loop in loops:
+            loop.join(JOIN_SECONDS)
+        queue.close()
+    lost = {**reader.drops, **queue.drops, **guard.errors}
+    if any(lost.values()):
+        raise RuntimeError(f"events were lost: {lost}")

@@ -13,3 +13,11 @@ def compiled(jvm: Any, source: Path) -> Any:
     compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
     compiler.cook(source.read_text())
     return compiler.getClassLoader().loadClass(source.stem)
+
+
+def instance(gateway: Any, made: Any, *arguments: Any) -> Any:
+    """An object of a compiled class, by its only constructor."""
+    array = gateway.new_array(gateway.jvm.Object, len(arguments))
+    for place, argument in enumerate(arguments):
+        array[place] = argument
+    return made.getConstructors()[0].newInstance(array)

@@ -4,6 +4,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from .local_files import fork_no_processes
 
+QUIET_MILLISECONDS = 30_000
+
 
 def session(name: str, java_options: str = "") -> SparkSession:
     """A local Spark on two cores that logs nothing and shows nothing."""
@@ -23,6 +25,11 @@ def session(name: str, java_options: str = "") -> SparkSession:
     spark.sparkContext.setLogLevel("OFF")
     fork_no_processes(spark)
     return spark
+
+
+def await_quiet_bus(spark: SparkSession) -> None:
+    """Return once Spark's listeners have received every event."""
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(QUIET_MILLISECONDS)
 
 
 def rows(spark: SparkSession, rows_a_batch: int = 10, partitions: int = 1) -> DataFrame:

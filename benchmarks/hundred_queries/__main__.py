@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from querypulse.listener.spark_listeners import count_dropped_events
+from querypulse.listener.bus_path import BusPath
 from querypulse.sidecar import Sidecar, attach
 
 from ..common.result import at_most, lines, write
@@ -24,6 +24,7 @@ QUERIES = 100
 TRIGGER = "5 seconds"
 WARM_UP_SECONDS = 6.0
 MEASURED_SECONDS = 12.0
+_DROPPED = "queue.querypulse.numDroppedEvents"
 
 
 def main() -> int:
@@ -66,7 +67,7 @@ def _probed(spark: SparkSession, tap: Tap) -> dict[str, float]:
 def _events(
     spark: SparkSession, sidecar: Sidecar, queries: Sequence[StreamingQuery]
 ) -> dict[str, int]:
-    """What Spark has recorded of each query, and what of it was heard.
+    """What Spark has recorded of each query, and what of it was received.
 
     Every trigger has data, so every progress recorded was sent as an event.
     """
@@ -74,24 +75,30 @@ def _events(
         sidecar.expect_stop(str(query.name))
         query.stop()
     if not sidecar.flush(20):
-        raise RuntimeError("not everything heard was judged in time")
+        raise RuntimeError("not every event was evaluated in time")
     status = sidecar.snapshot()
     known = {query.name: query.last_commit_batch for query in status.queries}
     sent = sum(len(_jsq(query).recentProgress()) for query in queries)
     behind = [q for q in queries if known[q.name] != _jsq(q).lastProgress().batchId()]
-    dropped = count_dropped_events(spark.sparkContext._jsc)
-    if status.monitor.listener_path != "raw" or status.monitor.internal_errors:
+    dropped = _dropped_by_spark(spark)
+    if status.monitor.listener_path != BusPath.name or status.monitor.internal_errors:
         raise RuntimeError(f"not our normal way: {status.monitor}")
-    heard = status.monitor.events["progress"]
+    received = status.monitor.events["progress"]
     at_us = sum(status.monitor.events_dropped.values())
     return {
         "Spark sent": sent,
-        "heard": heard,
+        "received": received,
         "dropped by Spark": dropped,
         "dropped by us": at_us,
         "queries whose commit is unknown": len(behind),
-        "lost": max(sent - heard, dropped + at_us, len(behind)),
+        "lost": max(sent - received, dropped + at_us, len(behind)),
     }
+
+
+def _dropped_by_spark(spark: SparkSession) -> int:
+    """Events that did not fit into our queue of the listener bus."""
+    registry = spark.sparkContext._jsc.sc().listenerBus().metrics().metricRegistry()
+    return int(registry.counter(_DROPPED).getCount())
 
 
 def _start(spark: SparkSession, number: int) -> StreamingQuery:

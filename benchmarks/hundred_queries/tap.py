@@ -48,7 +48,7 @@ class Tap:
 
 @contextmanager
 def tapped(spark: SparkSession) -> Iterator[Tap]:
-    """While entered, every probe and every connection tells the tap."""
+    """While entered, the tap counts what every probe and every connection does."""
     tap, look, send = Tap(), SparkProbe.look, ClientServerConnection.send_command
 
     def looking(probe: SparkProbe, clock: Callable[[], float]) -> ProbeReport:

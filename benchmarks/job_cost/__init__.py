@@ -1,1 +1,1 @@
-"""What listening takes from the work of an eight-query job."""
+"""What listening takes of the CPU of a driver with eight queries."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from querypulse.listener.bus_path import BusPath
 from querypulse.sidecar import attach
 
 from ..common.listeners import NONE, OURS, PEER, STOCK, StockListener, listening, peer
@@ -41,9 +42,10 @@ def all_candidates(spark: SparkSession) -> Iterator[dict[str, Candidate]]:
 def _ours(spark: SparkSession, port: int, receiver: str) -> Iterator[None]:
     sidecar = attach(spark, http_port=port, webhook_url=receiver)
     yield
-    seen = [query.last_commit_batch for query in sidecar.snapshot().queries]
-    if sidecar.listener.path != "raw" or sidecar.url is None or len(seen) != QUERIES:
-        raise RuntimeError(f"not our normal way: {sidecar.listener.path}, {sidecar.url}, {seen}")
+    status = sidecar.snapshot()
+    path, seen = status.monitor.listener_path, len(status.queries)
+    if path != BusPath.name or sidecar.url is None or seen != QUERIES:
+        raise RuntimeError(f"not our normal way: {path}, {sidecar.url}, {seen} queries")
     sidecar.close()
 
 

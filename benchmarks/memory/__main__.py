@@ -1,8 +1,8 @@
 """Memory of a thousand queries: after their first batches, and after a million events more.
 
-``python -m benchmarks.memory``. Everything goes the real way from the mailbox to the board. What
-is counted is all that is reached from that way (what Python frees is not); beside it stands the
-memory of the whole process, which would also show what leaks elsewhere.
+``python -m benchmarks.memory``. Everything goes the real way from the JVM's answer to the board.
+What is counted is all that is reached from that way (what Python frees is not). The memory of the
+whole process beside it would also show what leaks elsewhere.
 """
 
 import gc
@@ -38,16 +38,16 @@ def main() -> int:
     held(line)  # looking takes memory itself, the first time
     full = _Memory(line)
     _run(line, ids, EVENTS // QUERIES)
-    told = _Memory(line)
+    fed = _Memory(line)
     _restart(line, ids, RESTARTS)
     _run(line, ids, FULL_BATCHES)
     restarted = _Memory(line)
     rows = [
         at_most("memory a query", (full.ours - empty) / QUERIES / 1024, 20, " KB"),
-        *told.against(full, f"{EVENTS:,} events"),
+        *fed.against(full, f"{EVENTS:,} events"),
         *restarted.against(full, f"these and {RESTARTS:,} restarts"),
     ]
-    write("memory", rows, [vars(one) for one in (full, told, restarted)])
+    write("memory", rows, [vars(one) for one in (full, fed, restarted)])
     print(*lines(f"Memory, {QUERIES:,} queries", rows), sep="\n")
     return 0
 
@@ -69,12 +69,12 @@ class _Memory:
 
 
 def _run(line: Line, ids: Sequence[str], batches: int) -> None:
-    """A new run of each query, an hour later: what came before is over and told as over."""
+    """A new run of each query, an hour later: what came before is over and resolved."""
     fleet = Fleet(ids)
     line.now += 3600.0
     for batch in range(batches):
         line.now += 1.0
-        line.feed(list(fleet.batch(batch)))
+        line.feed(line.answers(fleet.batch(batch)))
         if batch % 10 == 0:
             line.tick()
 

@@ -28,7 +28,7 @@ EVENTS = 8_000
 ROUNDS = 3
 APPLICATIONS = 8
 EVENTS_ON_SPARK = 8_000
-ROUNDS_ON_SPARK = 3
+ROUNDS_ON_SPARK = 2
 SCALING = 0.8
 """Of what the second core is worth: the driver, which plans the job, shares it."""
 

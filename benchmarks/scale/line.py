@@ -1,8 +1,9 @@
-"""The way of an event, without Spark: mailbox, reader, mailbox, state, judgement, board, page."""
+"""The way of an event through Python, without Spark: from the JVM's answer to the page."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+from unittest.mock import MagicMock
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
@@ -10,9 +11,9 @@ from querypulse.alerting.policy import Policy
 from querypulse.exporter.board import Board, Monitor
 from querypulse.exporter.exposition import as_text
 from querypulse.exporter.query_collector import QueryCollector
+from querypulse.listener.event_queue import EventQueue
 from querypulse.listener.events import EventKind
 from querypulse.listener.guard import Guard
-from querypulse.listener.health_listener import Heard
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived, EventReader
@@ -20,19 +21,27 @@ from querypulse.listener.state import State
 from querypulse.sidecar.parts import MAILBOX_CAPACITY
 
 APP = "scale"
+ANSWER_CHARACTERS = 7000
+"""As ``EventQueue.java``: the event that passes this is the answer's last."""
+_FIELD, _RECORD = "\x1f", "\x1e"
 
 
 class Line:
-    """Ours, from the mailbox on; ``now`` moves on a second with each batch."""
+    """Ours, from the JVM's answers on; ``now`` moves on a second with each batch.
+
+    What Py4J takes to fetch an answer is not in it.
+    """
 
     def __init__(self) -> None:
         self.now = 1000.0
         self.state = State(self.now)
         self._guard = Guard()
-        self._heard: Mailbox[Any] = Mailbox(MAILBOX_CAPACITY)
+        self._queue = EventQueue(MagicMock(), clock=lambda: self.now)
+        # A mock has an attribute of every name: memory is measured by what is reached from here.
+        self._queue.java = _Answers(())
         self._arrived: Mailbox[Any] = Mailbox(MAILBOX_CAPACITY)
         self._reader = EventReader(
-            self._heard,
+            self._queue,
             self._arrived,
             self._guard,
             context=lambda: Context.RUNNING,
@@ -40,33 +49,63 @@ class Line:
         )
         self._lifecycle = Lifecycle(APP, "https://example.test/runbooks", Terms())
 
-    def feed(self, texts: list[str]) -> None:
-        """Take in events, as many at a time as the mailbox holds."""
-        for first in range(0, len(texts), MAILBOX_CAPACITY):
-            for text in texts[first : first + MAILBOX_CAPACITY]:
-                self._heard.put(Heard(EventKind.PROGRESS, text, self.now), lifecycle=False)
-            self._heard.wake()
+    def answers(self, texts: Iterable[str]) -> list[str]:
+        """What ``EventQueue.java`` would answer with these progress events."""
+        return list(_answers(texts, round(self.now * 1e9)))
+
+    def feed(self, answers: list[str]) -> None:
+        """Take in one answer after the other."""
+        self._queue.java = _Answers(answers)
+        for _ in answers:
             self._reader.step()
-            for item in self._arrived.take(0.0):
-                if isinstance(item, Arrived):
-                    self.state.hear(item.event, item.at, item.context)
-        if self._heard.dropped or self._reader.dropped or self._guard.errors:
+            if self._arrived.depth > MAILBOX_CAPACITY // 2:
+                self._apply()
+        self._apply()
+        if any(self._reader.drops.values()) or self._guard.errors:
             raise RuntimeError("an event was lost")
 
+    def _apply(self) -> None:
+        for item in self._arrived.take(0.0):
+            if isinstance(item, Arrived):
+                self.state.hear(item.event, item.at, item.context)
+
     def tick(self) -> Board:
-        """One round of the worker: judge all, and publish."""
+        """One round of the worker: evaluate all, and publish."""
         snapshot = self.state.snapshot(self.now)
-        judgement = evaluate(snapshot, self.now, Policy())
-        self._lifecycle.update(judgement, snapshot, self.now, time.time(), ())
+        evaluation = evaluate(snapshot, self.now, Policy())
+        self._lifecycle.update(evaluation, snapshot, self.now, time.time(), ())
         return Board(
             app=APP,
             spark_version="",
             snapshot=snapshot,
-            verdicts=judgement.verdicts,
+            verdicts=evaluation.verdicts,
             alerts=self._lifecycle.alerts,
             monitor=Monitor(),
             wall=time.time(),
         )
+
+
+class _Answers:
+    """Stands for the queue in the JVM."""
+
+    def __init__(self, answers: Iterable[str]) -> None:
+        self._answers = iter(answers)
+
+    def take(self, _: int) -> str:
+        return next(self._answers)
+
+
+def _answers(texts: Iterable[str], now: int) -> Iterator[str]:
+    nothing_waits_or_was_lost = ("0", "0", "0", "0")
+    head = _FIELD.join((str(now), *nothing_waits_or_was_lost, "")) + _RECORD
+    answer = ""
+    for text in texts:
+        answer += _FIELD.join((EventKind.PROGRESS.value, str(now), "", "", text)) + _RECORD
+        if len(answer) >= ANSWER_CHARACTERS:
+            yield head + answer
+            answer = ""
+    if answer:
+        yield head + answer
 
 
 def scrape_of(board: Board) -> Callable[[], bytes]:

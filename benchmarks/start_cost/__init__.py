@@ -1,1 +1,1 @@
-"""What ``start()`` waits for when somebody listens."""
+"""What ``start()`` waits for when a query has listeners."""

@@ -1,7 +1,4 @@
-"""Who listens while queries are started: each alone, from registering to taking away.
-
-Each begins with a query that dies, so that whoever tells somebody has something to tell.
-"""
+"""Who listens while queries are started: each alone, from registering to taking away."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,21 +9,23 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import raise_error
 
+from querypulse.listener.bus_path import BusPath
+from querypulse.listener.event_path import NotListeningError
+from querypulse.listener.session_paths import SessionPath
 from querypulse.sidecar import attach
 
 from ..common.listeners import listening
 from ..common.pushgateway import Pushgateway
 from ..common.session import rows
 
-PAGE_SECONDS = 10.0
+PAGE_SECONDS = 20.0
 CLOSE_SECONDS = 0.5
 
 Candidate = Callable[[SparkSession], AbstractContextManager[None]]
 
 
-def nobody(spark: SparkSession) -> AbstractContextManager[None]:
+def nobody(_: SparkSession) -> AbstractContextManager[None]:
     """No listener at all."""
-    _let_one_die(spark)
     return nullcontext()
 
 
@@ -36,43 +35,67 @@ def alone(listener: Any) -> Candidate:
     @contextmanager
     def candidate(spark: SparkSession) -> Iterator[None]:
         with listening(spark, listener):
-            _let_one_die(spark)
             yield
 
     return candidate
 
 
-def ours(receiver: Pushgateway) -> Candidate:
-    """``attach()`` in full; its page is on its way to the receiver, or has just arrived."""
+def ours(receiver: Pushgateway, path: str = BusPath.name) -> Candidate:
+    """``attach()`` in full, after a query has failed: its page is being sent, or just arrived."""
 
     @contextmanager
     def candidate(spark: SparkSession) -> Iterator[None]:
         pages = receiver.taken().begun
         sidecar = attach(spark, http_port=0, webhook_url=receiver.url)
-        _let_one_die(spark)
+        _let_one_fail(spark)
         _await_page(receiver, pages)
         yield
-        known = [query.name for query in sidecar.snapshot().queries]
-        if sidecar.listener.path != "raw" or "started" not in known:
-            raise RuntimeError(f"not our normal way: {sidecar.listener.path}, it knows {known}")
+        status = sidecar.snapshot()
+        names = [query.name for query in status.queries]
+        if status.monitor.listener_path != path or "started" not in names:
+            raise RuntimeError(f"not {path}: {status.monitor.listener_path}, it knows {names}")
         sidecar.close(CLOSE_SECONDS)
 
     return candidate
 
 
-def _let_one_die(spark: SparkSession) -> None:
-    frame = rows(spark).select(raise_error("dies, as it should"))
-    query = frame.writeStream.format("noop").queryName("dying").start()
+def ours_in_sessions(receiver: Pushgateway) -> Candidate:
+    """The same in a driver whose listener bus refuses a queue of ours."""
+
+    @contextmanager
+    def candidate(spark: SparkSession) -> Iterator[None]:
+        with _bus_refused(), ours(receiver, SessionPath.name)(spark):
+            yield
+
+    return candidate
+
+
+@contextmanager
+def _bus_refused() -> Iterator[None]:
+    def refuse(*_: object, **__: object) -> None:
+        raise NotListeningError("refused by the benchmark")
+
+    listen = BusPath.listen
+    BusPath.listen = refuse  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        BusPath.listen = listen  # type: ignore[method-assign]
+
+
+def _let_one_fail(spark: SparkSession) -> None:
+    frame = rows(spark).select(raise_error("fails, as it should"))
+    query = frame.writeStream.format("noop").queryName("failing").start()
     try:
         query.awaitTermination()
     except StreamingQueryException:
         return
-    raise RuntimeError("the query that was to die did not")
+    raise RuntimeError("the query that was to fail did not")
 
 
 def _await_page(receiver: Pushgateway, pages: int) -> None:
     deadline = time.monotonic() + PAGE_SECONDS
     while receiver.taken().begun == pages:
         if time.monotonic() > deadline:
-            raise TimeoutError("querypulse has told nobody of the query that died")
+            raise TimeoutError("querypulse has sent no page for the query that failed")
         time.sleep(0.02)

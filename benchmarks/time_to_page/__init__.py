@@ -1,1 +1,1 @@
-"""How long it takes from a query's death, or its hanging, until somebody is told."""
+"""How long it takes from a query's death, or its hanging, to an accepted page."""
