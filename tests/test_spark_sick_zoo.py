@@ -6,7 +6,7 @@ import textwrap
 import time
 
 import pytest
-from support.driver import Driver
+from support.driver import SHARES_THE_QUEUE, Driver
 from support.queries import until
 from support.zoo import Cage, Diary
 from support.zoo_sick import BORN_SICK, FLOOR, SETTINGS, START_GRACE, WELL_AT_FIRST, Told
@@ -66,15 +66,6 @@ def due_at(told, diary):
     """When it is told at the earliest, in monotonic seconds."""
     window = diary[told.query].window if told.window is None else told.window
     return told.began_at() + window
-
-
-SHARES_THE_QUEUE = """
-from py4j.protocol import Py4JError
-from querypulse.listener.bus_path import BusPath
-def refused(*_, **__):
-    raise Py4JError("not allowed")
-BusPath.listen = refused
-"""
 
 
 def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_told(pages, tmp_path):

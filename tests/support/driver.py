@@ -36,6 +36,16 @@ def say(text):
 """
 
 
+SHARES_THE_QUEUE = """
+from py4j.protocol import Py4JError
+from querypulse.listener.bus_path import BusPath
+def refused(*_, **__):
+    raise Py4JError("not allowed")
+BusPath.listen = refused
+"""
+"""Before ``attach``: the bus refuses our queue, and events come through the session's listeners."""
+
+
 class Driver:
     """Runs ``script`` after ``header``; ``lines`` is what it has said so far."""
 

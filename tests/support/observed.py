@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import yaml
 from support.alertmanager import RealAlertmanager
-from support.driver import Driver
+from support.driver import SHARES_THE_QUEUE, Driver
 from support.http_double import Handler, HttpDouble, Request
 from support.observed_play import APP, BACK, SICK
 from support.prometheus import RealPrometheus
@@ -44,7 +44,9 @@ sys.path.insert(0, os.environ["TESTS"])
 from support.observed_play import play
 play(spark, attach, say, os.environ["FOLDER"])
 """
-DOOMED_PLAY = """
+DOOMED_PLAY = (
+    SHARES_THE_QUEUE
+    + """
 sidecar = attach(spark, app_name="doomed", http_port=0, stall_floor_seconds=5)
 start("victim")
 until_commits(sidecar, "victim")
@@ -52,6 +54,7 @@ spark.streams.removeListener(sidecar.listener)
 say(sidecar.url)
 time.sleep(3600)
 """
+)
 
 
 class Desk(HttpDouble):
