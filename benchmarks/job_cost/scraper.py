@@ -3,7 +3,6 @@
 import select
 import subprocess
 import sys
-import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @contextmanager
 def scraping(url: str) -> Iterator[Callable[[], int]]:
-    """Scrape within the block; what it yields stops that and tells how many were answered."""
+    """Scrape within the block; what it yields stops that and returns how many were answered."""
     command = [sys.executable, "-m", "benchmarks.job_cost.scraper", url]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -30,8 +29,8 @@ def _scrape(url: str) -> None:
 
 
 def _scrape_once(url: str) -> None:
-    # Nobody listens there while others have their turn.
-    with suppress(urllib.error.URLError), urllib.request.urlopen(url, timeout=1) as answer:
+    # Nobody listens there while others have their turn, and a busy driver may answer too late.
+    with suppress(OSError), urllib.request.urlopen(url, timeout=1) as answer:
         print(len(answer.read()), flush=True)
 
 
