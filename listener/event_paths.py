@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from .bus_path import BusPath
@@ -42,9 +43,8 @@ def open_path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPa
     queue = _unless_refused("a class of ours", lambda: EventQueue(spark))
     if queue is not None:
         for path in (BusPath, SessionPath):
-            listening = _unless_refused(
-                path.name, _listening(path, queue, spark, listener, by_hand)
-            )
+            listen = partial(_listening, path, queue, spark, listener, by_hand=by_hand)
+            listening = _unless_refused(path.name, listen)
             if listening is not None:
                 return listening
         _unless_refused("an end", queue.close)
@@ -58,14 +58,12 @@ def _listening(
     queue: EventQueue,
     spark: Any,
     listener: HealthListener,
+    *,
     by_hand: bool,
-) -> Callable[[], EventPath]:
-    def listening() -> EventPath:
-        opened = path(queue, spark, listener)
-        opened.listen(by_hand=by_hand)
-        return opened
-
-    return listening
+) -> EventPath:
+    opened = path(queue, spark, listener)
+    opened.listen(by_hand=by_hand)
+    return opened
 
 
 def _unless_refused(what: str, action: Callable[[], T]) -> T | None:
