@@ -69,7 +69,8 @@ class HttpServer:
         context = self._tls.context() if self._tls is not None else None
         self._server = ThreadedServer(self._host, self._port, self._exchange, context, self._guard)
         self._port = self._server.server_address[1]
-        self._loop = Loop("http", self._server.step, self._guard)
+        # The thread that waits on the sockets closes them, however little time a close has.
+        self._loop = Loop("http", self._server.step, self._guard, self._server.server_close)
         self._loop.start()
 
     def close(self, timeout: float = 1.0, *, announce: bool = True) -> None:
@@ -82,10 +83,9 @@ class HttpServer:
         if server is None or self._loop is None:
             return
         heard = announce and self._farewell.say(timeout)
-        self._loop.stop()
         server.wake()
+        self._loop.stop()
         self._loop.join(timeout)
         if heard:
             # However little time is left: a farewell that is not heard is taken for a death.
             server.finish_requests(SENDING_SECONDS)
-        server.server_close()

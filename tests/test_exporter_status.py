@@ -155,7 +155,7 @@ def test_alerts_tell_when_they_began_in_iso_8601():
 def test_the_monitor_shows_all_its_facts():
     shown = as_json(full_board())["monitor"]
     assert set(shown) == set(Monitor.__struct_fields__)
-    assert (shown["listener_path"], shown["listener_registered"]) == ("raw", True)
+    assert (shown["listener_path"], shown["listener_registered"]) == ("bus_queue", True)
     assert shown["heartbeat_timestamp"] == WALL - 0.5
     assert shown["deliveries"] == {"webhook": {"delivered": 5, "transient": 2}, "pagerduty": {}}
     assert shown["alerts_lost"] == {"webhook": {}, "pagerduty": {"poison": 1}}

@@ -67,7 +67,7 @@ def test_the_page_tells_the_story_of_a_death(traps, windows):
     assert well.get_by_role("meter").get_attribute("aria-valuemax") == "60"
     assert "batches: the last took" in well.get_by_role("img").get_attribute("aria-label")
     assert page.inner_text("#roster") == "Roster: 4 expected, every one has been seen."
-    assert "registered, raw path" in texts(page, "#monitor dd")[1]
+    assert "registered, by bus queue" in texts(page, "#monitor dd")[1]
 
 
 def test_a_real_driver_that_is_frozen_thawed_and_killed_is_told_so(windows, tmp_path):

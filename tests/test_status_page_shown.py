@@ -188,7 +188,7 @@ def test_the_monitor_tells_its_own_health(windows):
     with status_page(windows, living) as (page, _):
         facts = dict(zip(texts(page, "#monitor dt"), texts(page, "#monitor dd"), strict=True))
         assert re.fullmatch(r"\d s ago", facts["heartbeat"])
-        assert facts["listener"] == "registered, raw path, registered anew 1 times"
+        assert facts["listener"] == "registered, by bus queue, registered again 1 times"
         assert facts["dropped"] == "7 (progress_queue_full 7)"
         assert facts["errors"] == "1 (worker 1)"
         assert facts["spool"] == "/spool: no space left on device"

@@ -14,7 +14,7 @@ WALL = 1_700_000_000.0
 
 MONITOR = Monitor(
     heartbeat_timestamp=WALL - 0.5,
-    listener_path="raw",
+    listener_path="bus_queue",
     listener_registered=True,
     reregistrations=1,
     mailbox_depth=3,
