@@ -31,6 +31,7 @@ DROP_REASONS = (
     "progress_queue_full",
     "lifecycle_queue_full",
     "failed_in_jvm",
+    "connection_lost",
     "progress_mailbox_full",
     "lifecycle_mailbox_full",
     "undecodable",

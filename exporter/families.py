@@ -58,4 +58,4 @@ def add_info(family: InfoMetricFamily, labels: Sequence[str], facts: dict[str, s
 
 def printable(text: str) -> str:
     """Text that can be encoded: half a surrogate pair would break the whole exposition."""
-    return text.encode("utf-8", "replace").decode()
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()

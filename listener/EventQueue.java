@@ -1,10 +1,11 @@
+import java.lang.reflect.Method;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
-import org.apache.spark.scheduler.LiveListenerBus;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
@@ -39,13 +40,14 @@ public class EventQueue {
   private final AtomicInteger lifecycleWaiting = new AtomicInteger();
   private final AtomicLong progressDropped = new AtomicLong();
   private final AtomicLong lifecycleDropped = new AtomicLong();
+  private long given;
   private final Semaphore urgent = new Semaphore(0);
   private final Watchers watchers = new Watchers();
   private JobCounter counter;
   private final QuerypulseListener busListener = new QuerypulseListener(this);
   private final AtomicLong failures = new AtomicLong();
   private final SessionListener sessionListener = new SessionListener();
-  private volatile LiveListenerBus bus;
+  private volatile Object bus;
   private volatile boolean closed;
   private long droppedBefore;
   private volatile boolean fromSessions;
@@ -64,21 +66,27 @@ public class EventQueue {
     counter = new JobCounter(executions);
   }
 
-  /** Receives from now on the events of all sessions, on a queue of the listener bus of our own. */
-  public boolean listenOnBus(LiveListenerBus listenerBus) {
+  /**
+   * Receives from now on the events of all sessions, on a queue of the listener bus of our own.
+   *
+   * @param listenerBus a LiveListenerBus: Spark's own class, called by name so that a driver whose
+   *     bus is another refuses this way only
+   */
+  public boolean listenOnBus(Object listenerBus) throws Exception {
     open();
     bus = listenerBus;
     if (!isOnBus()) {
-      listenerBus.addToQueue(busListener, BUS_QUEUE);
+      call(listenerBus, "addToQueue", new Object[] {busListener, BUS_QUEUE});
     }
     return isOnBus();
   }
 
   /** Whether the listener bus still feeds this queue, and how many events it has dropped for us. */
-  public String busHealth() {
-    Object registry = bus.metrics().metricRegistry();
+  public String busHealth() throws Exception {
+    Object registry = call(call(bus, "metrics"), "metricRegistry");
     String name = "queue." + BUS_QUEUE + ".numDroppedEvents";
-    long dropped = ((com.codahale.metrics.MetricRegistry) registry).counter(name).getCount();
+    Object counted = call(registry, "counter", new Object[] {name});
+    long dropped = ((Long) call(counted, "getCount")).longValue();
     if (dropped > droppedBefore) {
       droppedBefore = dropped;
       counter.loseTrack();
@@ -114,14 +122,14 @@ public class EventQueue {
   }
 
   /** Receives nothing any more, and refers to nothing of Spark. */
-  public void close() {
+  public void close() throws Exception {
     abandon();
-    LiveListenerBus from = bus;
+    Object from = bus;
     bus = null;
-    if (from != null) {
-      from.removeListener(busListener);
-    }
     urgent.release();
+    if (from != null) {
+      leave(from);
+    }
   }
 
   /**
@@ -154,6 +162,7 @@ public class EventQueue {
     StringBuilder answer = new StringBuilder();
     Received received = null;
     while (answer.length() < ANSWER_CHARACTERS && (received = poll()) != null) {
+      given++;
       (received.isLifecycle() ? lifecycleWaiting : progressWaiting).decrementAndGet();
       answer.append(received.kind).append(FIELD).append(received.at).append(FIELD);
       answer.append(received.session).append(FIELD).append(received.trigger).append(FIELD);
@@ -165,7 +174,7 @@ public class EventQueue {
     }
     askedAt = now;
     int left = Math.max(0, progressWaiting.get() + lifecycleWaiting.get());
-    String head = now + FIELD + left + FIELD + progressDropped.get() + FIELD
+    String head = now + FIELD + left + FIELD + given + FIELD + progressDropped.get() + FIELD
         + lifecycleDropped.get() + FIELD + failures.get() + FIELD
         + (closed ? "" : watchers.beat(now)) + RECORD;
     return head + answer;
@@ -249,11 +258,15 @@ public class EventQueue {
 
   /** On a thread of its own: the bus, when it stops, waits for the one that called us. */
   private void leaveBus() {
-    final LiveListenerBus from = bus;
+    final Object from = bus;
     if (from != null) {
       Thread leaving = new Thread("querypulse-leaves") {
         public void run() {
-          from.removeListener(busListener);
+          try {
+            leave(from);
+          } catch (Exception refused) {
+            failed();
+          }
         }
       };
       leaving.setDaemon(true);
@@ -261,9 +274,13 @@ public class EventQueue {
     }
   }
 
-  private boolean isOnBus() {
-    LiveListenerBus from = bus;
-    return from != null && from.listeners().contains(busListener);
+  private void leave(Object from) throws Exception {
+    call(from, "removeListener", new Object[] {busListener});
+  }
+
+  private boolean isOnBus() throws Exception {
+    Object from = bus;
+    return from != null && ((List) call(from, "listeners")).contains(busListener);
   }
 
   private void abandon() {
@@ -296,6 +313,24 @@ public class EventQueue {
 
   private static Object call(Object on, String method) throws Exception {
     return on.getClass().getMethod(method, new Class[0]).invoke(on, new Object[0]);
+  }
+
+  private static Object call(Object on, String name, Object[] arguments) throws Exception {
+    Method[] methods = on.getClass().getMethods();
+    for (int i = 0; i < methods.length; i++) {
+      if (methods[i].getName().equals(name) && accepts(methods[i].getParameterTypes(), arguments)) {
+        return methods[i].invoke(on, arguments);
+      }
+    }
+    throw new NoSuchMethodException(on.getClass().getName() + "." + name);
+  }
+
+  private static boolean accepts(Class[] types, Object[] arguments) {
+    boolean accepted = types.length == arguments.length;
+    for (int i = 0; accepted && i < types.length; i++) {
+      accepted = types[i].isInstance(arguments[i]);
+    }
+    return accepted;
   }
 
   private static class Received {

@@ -27,6 +27,8 @@ class Answer(msgspec.Struct, frozen=True):
 
     now: int
     waiting: int
+    given: int
+    """How many events the JVM has given away so far, these included."""
     dropped_progress: int
     dropped_lifecycle: int
     failed: int
@@ -57,6 +59,7 @@ class EventQueue:
         self.drops: dict[str, int] = {}
         self._clock = clock
         self._offset: float | None = None
+        self._taken = 0
         self._watchers = ""
 
     def take(self, timeout: float) -> list[Received]:
@@ -67,10 +70,13 @@ class EventQueue:
         answer = parse_answer(str(java.take(int(timeout * 1000))))
         received_at = self._clock()
         self.depth = answer.waiting
+        self._taken += len(answer.events)
         self.drops = {
             "progress_queue_full": answer.dropped_progress,
             "lifecycle_queue_full": answer.dropped_lifecycle,
             "failed_in_jvm": answer.failed,
+            # An answer that got lost on the way took its events with it.
+            "connection_lost": answer.given - self._taken,
         }
         if answer.watchers and answer.watchers != self._watchers:
             self._watchers = answer.watchers
@@ -114,10 +120,11 @@ def parse_answer(text: str) -> Answer:
 
     """
     head, *records = text.split(_RECORD)[:-1]
-    now, waiting, progress, lifecycle, failed, watchers = head.split(_FIELD)
+    now, waiting, given, progress, lifecycle, failed, watchers = head.split(_FIELD)
     return Answer(
         now=int(now),
         waiting=int(waiting),
+        given=int(given),
         dropped_progress=int(progress),
         dropped_lifecycle=int(lifecycle),
         failed=int(failed),

@@ -47,7 +47,8 @@ class Probe(Protocol):
 class ProbeOfLivingJvm:
     """Polls through ``probe``, and reports the end of the JVM where that cannot answer any more.
 
-    ``context`` says whether the application has stopped its SparkContext before.
+    ``context`` says whether the application has stopped its SparkContext before. A JVM that has
+    ended is asked no more.
     """
 
     def __init__(
@@ -56,6 +57,12 @@ class ProbeOfLivingJvm:
         self._probe = probe
         self._gone = gone
         self._context = context
+        self._last: Context | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the JVM is known to have ended."""
+        return self._last is not None
 
     def look(self, clock: Callable[[], float]) -> ProbeReport:
         """Poll.
@@ -65,12 +72,14 @@ class ProbeOfLivingJvm:
 
         """
         began_at = clock()
-        try:
-            return self._probe.look(clock)
-        except NETWORK_ERRORS:
-            if not self._gone():
-                raise
-            return ProbeReport(began_at, clock(), runs=(), context=self._how())
+        if self._last is None:
+            try:
+                return self._probe.look(clock)
+            except NETWORK_ERRORS:
+                if not self._gone():
+                    raise
+                self._last = self._how()
+        return ProbeReport(began_at, clock(), runs=(), context=self._last)
 
     def _how(self) -> Context:
         try:

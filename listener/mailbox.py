@@ -16,8 +16,8 @@ class Mailbox(Generic[T]):
     """Two bounded lanes in one order: progress is dropped first, starts and ends last.
 
     ``put`` takes no lock and never waits, so Spark's own threads may call it. Progress does
-    not wake the taker, who comes soon enough by itself: awake, it would compete for the GIL
-    with the very callback that has to answer Spark.
+    not wake the taker before its lane is half full: awake, it would compete for the GIL with
+    the very callback that has to answer Spark.
     """
 
     def __init__(
@@ -45,6 +45,8 @@ class Mailbox(Generic[T]):
             self.dropped_progress += 1
             return False
         self._progress.append((next(self._numbers), item))
+        if len(self._progress) * 2 == self.progress_capacity:
+            self._wake.put(None)
         return True
 
     def wake(self) -> None:
@@ -54,7 +56,8 @@ class Mailbox(Generic[T]):
     def take(self, timeout: float) -> list[T]:
         """All items that wait, in the order they were put.
 
-        Waits up to ``timeout`` seconds for the first start, end or ``wake``.
+        Waits up to ``timeout`` seconds for the first start, end or ``wake``, or for much
+        progress.
         """
         try:
             self._wake.get(timeout=timeout)

@@ -59,7 +59,8 @@ class EventReader:
     """One step: take what was received, read it, decode it, pass it on, each event once.
 
     An event comes twice where the listener was added to a session twice. ``on_lost`` is called
-    when the JVM does not answer; ``on_started`` after a start, ``context`` at a death.
+    when the JVM does not answer, which is asked no more once it has ended; ``on_started`` after
+    a start, ``context`` at a death.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class EventReader:
         context: Callable[[], Context],
         on_started: Callable[[], None],
         on_lost: Callable[[], None] = lambda: None,
+        jvm_ended: Callable[[], bool] = lambda: False,
         pause: Callable[[float], object] = time.sleep,
     ) -> None:
         self.dropped: Counter[str] = Counter()
@@ -80,6 +82,8 @@ class EventReader:
         self._context = context
         self._on_started = on_started
         self._on_lost = on_lost
+        self._jvm_ended = jvm_ended
+        self._source_ended = False
         self._pause = pause
         self._markers: deque[Marker] = deque()
         self._seen: OrderedDict[int, None] = OrderedDict()
@@ -100,7 +104,12 @@ class EventReader:
 
     def step(self) -> None:
         """Read what waits; markers are passed on after everything that came before them."""
-        marked = 0
+        marked = self._rest() if self._source_ended else self._take()
+        for _ in range(marked):
+            self._arrived.put(self._markers.popleft(), lifecycle=True)
+
+    def _take(self) -> int:
+        """Read what waits; how many markers everything before them has been read of."""
         try:
             self._read_all(self.source.take(TAKE_SECONDS))
             marked = len(self._markers)
@@ -109,11 +118,16 @@ class EventReader:
                 if not self.source.depth:
                     break
         except NETWORK_ERRORS:
-            marked = len(self._markers)
+            self._source_ended = self._jvm_ended()
             self._on_lost()
-            self._pause(RETRY_SECONDS)
-        for _ in range(marked):
-            self._arrived.put(self._markers.popleft(), lifecycle=True)
+            return self._rest()
+        return marked
+
+    def _rest(self) -> int:
+        """Without a JVM there is nothing to wait for: every marker can go on."""
+        marked = len(self._markers)
+        self._pause(RETRY_SECONDS)
+        return marked
 
     def _read_all(self, received: list[Received]) -> None:
         for one in received:

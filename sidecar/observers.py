@@ -40,8 +40,9 @@ class Observers:
         self._interval = settings.source_interval_seconds
         self._probe = SparkProbe(spark, path, wiring.closer_after_seconds(settings))
         gateway = spark.sparkContext._gateway  # noqa: SLF001 - no public way to ask for the JVM
+        probe = jvm.ProbeOfLivingJvm(self._probe, lambda: jvm.is_gone(gateway), self._probe.context)
         self.prober = Prober(
-            jvm.ProbeOfLivingJvm(self._probe, lambda: jvm.is_gone(gateway), self._probe.context),
+            probe,
             settings.probe_interval_seconds,
             self._on_report,
         )
@@ -61,6 +62,7 @@ class Observers:
             context=self._probe.context,
             on_started=self.prober.poke,
             on_lost=self.prober.poke,
+            jvm_ended=lambda: probe.ended,
         )
 
     def loops(self) -> list[Loop]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
+from ..listener.event_path import EventPath
 from ..listener.event_paths import open_path
 from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
@@ -29,9 +32,7 @@ def start_parts(
         Exception: whatever failed; the listener is out of Spark again and no thread runs.
 
     """
-    # Py4J remembers the methods of a class, and so the class, for as long as a thread lives.
-    with ThreadPoolExecutor(1, "querypulse-attach") as thread:
-        path = thread.submit(open_path, spark, listener, by_hand=by_hand).result()
+    path = _opened(spark, listener, guard, by_hand=by_hand)
     try:
         parts = make(path=path)
         try:
@@ -43,3 +44,27 @@ def start_parts(
         guard.attempt("attach", path.release)
         raise
     return parts
+
+
+def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool) -> EventPath:
+    """Listen; an interrupt of the wait for it leaves no listener behind."""
+    opening: Future[EventPath] = Future()
+
+    def run() -> None:
+        try:
+            opening.set_result(open_path(spark, listener, by_hand=by_hand))
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            opening.set_exception(error)
+
+    try:
+        # Py4J remembers the methods of a class, and so the class, for as long as a thread lives.
+        threading.Thread(target=run, name="querypulse-attach", daemon=True).start()
+        return opening.result()
+    except BaseException:
+        opening.add_done_callback(partial(_release, guard))
+        raise
+
+
+def _release(guard: Guard, opening: Future[EventPath]) -> None:
+    if opening.exception() is None:
+        guard.attempt("attach", opening.result().release)

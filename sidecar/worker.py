@@ -22,7 +22,7 @@ from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
 
-TICK_SECONDS = 0.25
+TICK_SECONDS = 0.5
 LATE_SECONDS = 2.0
 LOOK_AGAIN_SECONDS = 5.0
 FORGET_EVERY_SECONDS = 60.0

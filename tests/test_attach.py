@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
 import threading
 from contextlib import closing
@@ -12,7 +13,9 @@ import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from support.fake_driver import FakeDriver, python_jvm
+from support.queries import until
 
+from querypulse.listener.event_paths import open_path
 from querypulse.listener.loop import Loop
 from querypulse.listener.probing import Context, ProbeReport
 from querypulse.sidecar import (
@@ -306,6 +309,19 @@ def test_an_interrupt_is_passed_on_and_leaves_nothing_behind(driver):
     assert SIDECARS.find(driver.sparkContext) is None
     assert driver.bus.queues == []
     assert our_threads() == []
+
+
+def test_an_interrupt_while_the_listener_is_added_leaves_none_behind(driver, monkeypatch):
+    def interrupted(*arguments, **options):
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+        return open_path(*arguments, **options)
+
+    monkeypatch.setattr(starting, "open_path", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        attach(driver, **QUIET)
+
+    until(lambda: not our_threads(), "the thread that was adding it has ended")
+    assert driver.bus.queues == []
 
 
 # -- what the user must know ----------------------------------------------------------------------

@@ -58,7 +58,9 @@ def started(at, session="", trigger=""):
 
 
 @given(
-    st.builds(Answer, CLOCKS, COUNTS, COUNTS, COUNTS, COUNTS, TEXTS, st.lists(EVENTS, max_size=5))
+    st.builds(
+        Answer, CLOCKS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, TEXTS, st.lists(EVENTS, max_size=5)
+    )
 )
 def test_every_answer_of_the_jvm_is_read_as_it_was_written(written):
     dropped = (written.dropped_progress, written.dropped_lifecycle, written.failed)
@@ -66,6 +68,7 @@ def test_every_answer_of_the_jvm_is_read_as_it_was_written(written):
         *written.events,
         now=written.now,
         waiting=written.waiting,
+        given=written.given,
         dropped=dropped,
         watchers=written.watchers,
     )
@@ -83,7 +86,7 @@ def test_a_text_that_is_no_answer_is_a_value_error_and_nothing_else(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["", RECORD, "1", FIELD.join("12345"), FIELD.join("12345") + RECORD]
+    "text", ["", RECORD, "1", FIELD.join("123456"), FIELD.join("123456") + RECORD]
 )
 def test_an_answer_that_was_cut_short_is_refused(text):
     with pytest.raises(ValueError):
@@ -138,8 +141,18 @@ def test_drops_are_counted_by_kind_and_what_waits_is_the_depth(driver, queue):
         "progress_queue_full": 3,
         "lifecycle_queue_full": 1,
         "failed_in_jvm": 2,
+        "connection_lost": 0,
     }
     assert queue.depth == 40
+
+
+def test_events_of_an_answer_that_never_came_are_counted(driver, queue):
+    driver.queue.answers = [answer(started(0)), answer(started(1), started(2)), answer(started(3))]
+    queue.take(1.0)
+    driver.queue.take(0)
+    queue.take(1.0)
+
+    assert queue.drops["connection_lost"] == 2
 
 
 def test_a_process_is_alone_until_an_answer_names_another(driver, queue):

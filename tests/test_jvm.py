@@ -157,6 +157,20 @@ def test_the_end_of_the_jvm_is_a_report(lost):
     assert report == ProbeReport(100.0, 102.0, runs=(), context=Context.JVM_GONE)
 
 
+def test_a_jvm_that_has_ended_is_asked_no_more():
+    clock, gone = Clock(100.0), iter([True])
+    living = ProbeOfLivingJvm(
+        Probe(Py4JNetworkError()), lambda: next(gone), lambda: Context.JVM_GONE
+    )
+    reports = [living.look(clock) for _ in range(2)]
+
+    assert reports == [
+        ProbeReport(100.0, 102.0, runs=(), context=Context.JVM_GONE),
+        ProbeReport(102.0, 102.0, runs=(), context=Context.JVM_GONE),
+    ]
+    assert living.ended
+
+
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
 def test_a_jvm_that_only_does_not_answer_gives_no_report(lost):
     with pytest.raises(lost, match="no answer"):

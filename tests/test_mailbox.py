@@ -146,12 +146,21 @@ def test_one_take_uses_up_every_wake():
 
 
 def test_progress_wakes_nobody_and_is_taken_at_the_end_of_the_wait():
-    mailbox = Mailbox(1)
+    mailbox = Mailbox(4)
     fill(mailbox, "p1")
     began = time.monotonic()
 
     assert mailbox.take(timeout=0.05) == ["p1"]
     assert time.monotonic() - began >= 0.05
+
+
+def test_progress_that_fills_half_of_its_room_is_taken_at_once():
+    mailbox = Mailbox(4)
+    fill(mailbox, "p1", "p2")
+    began = time.monotonic()
+
+    assert mailbox.take(timeout=60) == ["p1", "p2"]
+    assert time.monotonic() - began < 30
 
 
 def test_wake_ends_the_wait_of_another_thread():

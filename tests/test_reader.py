@@ -88,7 +88,7 @@ class Source:
 class Reading:
     """A reader between a source and the worker's mailbox."""
 
-    def __init__(self, *, context=lambda: Context.RUNNING, room=100):
+    def __init__(self, *, context=lambda: Context.RUNNING, room=100, jvm_ended=lambda: False):
         self.source = Source()
         self.arrived = Mailbox(room)
         self.guard = Guard()
@@ -102,6 +102,7 @@ class Reading:
             context=self.ask_context,
             on_started=self.on_started,
             on_lost=self.on_lost,
+            jvm_ended=jvm_ended,
             pause=self.pauses.append,
         )
 
@@ -331,6 +332,21 @@ def test_a_lost_jvm_makes_the_probe_poll_and_is_asked_again_after_a_pause(lost):
     assert (reading.losses, reading.pauses) == (1, [RETRY_SECONDS])
     assert reading.events == [Progress]
     assert (reading.losses, reading.guard.errors) == (1, {})
+
+
+def test_a_jvm_that_has_ended_is_asked_no_more_and_holds_no_marker():
+    reading = Reading(jvm_ended=lambda: True)
+    reading.source.batches.append(Py4JNetworkError("no answer"))
+    first, second = reading.mark(), reading.mark()
+
+    assert (reading.read(), reading.read()) == ([first, second], [])
+    assert (len(reading.source.waits), reading.pauses) == (1, [RETRY_SECONDS] * 2)
+
+
+def test_events_that_wait_in_python_are_read_though_the_jvm_has_ended():
+    reading = Reading(jvm_ended=lambda: True).receive(EventKind.TERMINATED, FAILED)
+
+    assert (reading.events, reading.pauses) == ([Terminated], [])
 
 
 def test_a_refusal_of_the_jvm_is_no_lost_jvm():

@@ -96,7 +96,7 @@ class _Answers:
 
 
 def _answers(texts: Iterable[str], now: int) -> Iterator[str]:
-    nothing_waits_or_was_lost = ("0", "0", "0", "0")
+    nothing_waits_or_was_lost = ("0",) * 5
     head = _FIELD.join((str(now), *nothing_waits_or_was_lost, "")) + _RECORD
     answer = ""
     for text in texts:

@@ -11,12 +11,16 @@ from querypulse.listener.driver_class import COMPILER
 from querypulse.listener.health_listener import _WRAPPER
 
 FIELD, RECORD = "\x1f", "\x1e"
+GIVEN = "\x1d"
+"""Stands in an answer for the number of events given so far, until it is taken."""
 SHARED_QUEUE = "queue.streams.numDroppedEvents"
 
 
-def answer(*events: tuple, now=0, waiting=0, dropped=(0, 0, 0), watchers="") -> str:
+def answer(
+    *events: tuple, now=0, waiting=0, given: object = GIVEN, dropped=(0, 0, 0), watchers=""
+) -> str:
     """What ``EventQueue.take`` of the JVM returns; an event: kind, arrival, session, trigger, JSON."""
-    head = [now, waiting, *dropped, watchers]
+    head = [now, waiting, given, *dropped, watchers]
     return "".join(FIELD.join(map(str, record)) + RECORD for record in (head, *events))
 
 
@@ -85,7 +89,7 @@ class JavaQueue:
         self.waits: list[int] = []
         self.claims: list[str] = []
         self.in_sessions = False
-        self.wakes = self.closes = 0
+        self.wakes = self.closes = self.given = 0
         self.listener = JavaListener()
         self.prepared: tuple = ()
         self._woken = threading.Event()
@@ -133,7 +137,9 @@ class JavaQueue:
         if not self.answers:
             self._woken.wait(wait_millis / 1000)
             self._woken.clear()
-        return self.answers.pop(0) if self.answers else answer()
+        text = self.answers.pop(0) if self.answers else answer()
+        self.given += text.count(RECORD) - 1
+        return text.replace(GIVEN, str(self.given))
 
     def jobCounts(self) -> str:
         return f"id-a{FIELD}3{FIELD}1{FIELD}40{FIELD}2{RECORD}"
