@@ -32,6 +32,12 @@ def await_quiet_bus(spark: SparkSession) -> None:
     spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(QUIET_MILLISECONDS)
 
 
+def dropped_by_spark(spark: SparkSession) -> int:
+    """Events so far that did not fit into our queue of the listener bus."""
+    registry = spark.sparkContext._jsc.sc().listenerBus().metrics().metricRegistry()
+    return int(registry.counter("queue.querypulse.numDroppedEvents").getCount())
+
+
 def rows(spark: SparkSession, rows_a_batch: int = 10, partitions: int = 1) -> DataFrame:
     """``rate-micro-batch``: new rows for every trigger (``rate`` has them only once a second).
 

@@ -17,14 +17,13 @@ from querypulse.listener.bus_path import BusPath
 from querypulse.sidecar import Sidecar, attach
 
 from ..common.result import at_most, lines, write
-from ..common.session import rows, session
+from ..common.session import dropped_by_spark, rows, session
 from .tap import Tap, tapped
 
 QUERIES = 100
 TRIGGER = "5 seconds"
 WARM_UP_SECONDS = 6.0
 MEASURED_SECONDS = 12.0
-_DROPPED = "queue.querypulse.numDroppedEvents"
 
 
 def main() -> int:
@@ -80,7 +79,7 @@ def _events(
     known = {query.name: query.last_commit_batch for query in status.queries}
     sent = sum(len(_jsq(query).recentProgress()) for query in queries)
     behind = [q for q in queries if known[q.name] != _jsq(q).lastProgress().batchId()]
-    dropped = _dropped_by_spark(spark)
+    dropped = dropped_by_spark(spark)
     if status.monitor.listener_path != BusPath.name or status.monitor.internal_errors:
         raise RuntimeError(f"not our normal way: {status.monitor}")
     received = status.monitor.events["progress"]
@@ -93,12 +92,6 @@ def _events(
         "queries whose commit is unknown": len(behind),
         "lost": max(sent - received, dropped + at_us, len(behind)),
     }
-
-
-def _dropped_by_spark(spark: SparkSession) -> int:
-    """Events that did not fit into our queue of the listener bus."""
-    registry = spark.sparkContext._jsc.sc().listenerBus().metrics().metricRegistry()
-    return int(registry.counter(_DROPPED).getCount())
 
 
 def _start(spark: SparkSession, number: int) -> StreamingQuery:
