@@ -6,6 +6,7 @@ import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 import org.apache.spark.scheduler.SparkListener;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
@@ -389,19 +390,37 @@ public class EventQueue {
  * escapes from here would stop the SparkContext.
  */
 class QuerypulseListener extends SparkListener {
+  /** An event that comes so long after the last one has found this thread asleep. */
+  private static final long ASLEEP_NANOS = 200000L;
+  private static final long GATHER_NANOS = 10000000L;
+
   private final EventQueue queue;
+  private long busyAt = System.nanoTime();
 
   QuerypulseListener(EventQueue queue) {
     this.queue = queue;
   }
 
+  /**
+   * After a sleep, lets the events that follow gather: the thread of Spark's that posts an event
+   * pays for each time that this one must be woken.
+   */
+  private void gather() {
+    if (System.nanoTime() - busyAt > ASLEEP_NANOS) {
+      LockSupport.parkNanos(GATHER_NANOS);
+    }
+    busyAt = System.nanoTime();
+  }
+
   public void onOtherEvent(SparkListenerEvent event) {
+    gather();
     if (event instanceof StreamingQueryListener.Event) {
       queue.receive(event);
     }
   }
 
   public void onJobStart(SparkListenerJobStart event) {
+    gather();
     try {
       queue.counter().jobStarted(event.jobId(), event.properties());
     } catch (Throwable error) {
@@ -410,6 +429,7 @@ class QuerypulseListener extends SparkListener {
   }
 
   public void onJobEnd(SparkListenerJobEnd event) {
+    gather();
     try {
       queue.counter().jobEnded(event.jobId());
     } catch (Throwable error) {
@@ -418,6 +438,7 @@ class QuerypulseListener extends SparkListener {
   }
 
   public void onStageSubmitted(SparkListenerStageSubmitted event) {
+    gather();
     try {
       queue.counter().stageStarted(event.stageInfo().stageId(), event.properties());
     } catch (Throwable error) {
@@ -426,6 +447,7 @@ class QuerypulseListener extends SparkListener {
   }
 
   public void onStageCompleted(SparkListenerStageCompleted event) {
+    gather();
     try {
       queue.counter().stageEnded(event.stageInfo().stageId());
     } catch (Throwable error) {
@@ -434,6 +456,7 @@ class QuerypulseListener extends SparkListener {
   }
 
   public void onTaskStart(SparkListenerTaskStart event) {
+    gather();
     try {
       queue.counter().taskStarted(event.stageId());
     } catch (Throwable error) {
@@ -442,6 +465,7 @@ class QuerypulseListener extends SparkListener {
   }
 
   public void onTaskEnd(SparkListenerTaskEnd event) {
+    gather();
     try {
       boolean succeeded = event.taskInfo() != null && event.taskInfo().successful();
       queue.counter().taskEnded(event.stageId(), succeeded);

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from ..listener.refusals import THROWN, reason_of
@@ -34,13 +35,23 @@ def active_session() -> Any:
 def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
     """The settings of all sources, the Spark conf included where there is a Spark.
 
+    What is wrong in the environment is logged, and left out.
+
     Raises:
-        SettingsError: a setting is unknown or not allowed.
+        SettingsError: a setting from elsewhere is unknown or not allowed.
 
     """
     spark = spark if spark is not None else _known_session()
     conf = _conf_unless_refused(spark) if spark is not None else {}
-    return load_settings(arguments, os.environ, conf).settings
+    loaded = load_settings(arguments, os.environ, conf)
+    for problem in loaded.problems:
+        _warn_once(problem)
+    return loaded.settings
+
+
+@cache
+def _warn_once(problem: str) -> None:
+    log.warning("querypulse: %s (left out; `querypulse check` lists all problems)", problem)
 
 
 def app_name(settings: Settings, spark: Any) -> str:

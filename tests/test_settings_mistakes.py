@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import logging
 import re
 from pathlib import Path
 
@@ -13,7 +14,12 @@ from support.refusals import refused
 
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.configuration.settings import TYPES
-from querypulse.sidecar.configuration.settings_sources import CONFIG_VARIABLE, load_settings
+from querypulse.sidecar.configuration.settings_sources import (
+    CONFIG_VARIABLE,
+    load_settings,
+    load_strictly,
+)
+from querypulse.sidecar.session import settings_of
 
 ROOT = Path(__file__).parent.parent
 
@@ -96,7 +102,7 @@ def test_other_peoples_spark_conf_is_none_of_ours(key):
 
 
 def test_the_switches_of_our_own_tests_are_not_taken_for_settings():
-    """``attach`` reads the whole environment: such a variable would fail every one."""
+    """``attach`` reads the whole environment, and would warn of such a variable."""
     conftest = ast.parse((ROOT / "tests" / "conftest.py").read_text())
     words = [node.value for node in ast.walk(conftest) if isinstance(node, ast.Constant)]
     ours = {word: "1" for word in words if re.fullmatch(r"QUERYPULSE_[A-Z_]+", str(word))}
@@ -108,9 +114,73 @@ def test_the_switches_of_our_own_tests_are_not_taken_for_settings():
 @given(st.sampled_from(sorted(TYPES)), st.text(max_size=40))
 def test_any_text_is_a_value_or_a_told_mistake(name, text):
     variable = f"QUERYPULSE_{name.upper()}"
-    try:
-        told = load_settings({}, {variable: text}, {}).origins[name]
-    except SettingsError as mistake:
-        told = str(mistake)
+    loaded = load_settings({}, {variable: text}, {})
+    (told,) = loaded.problems or [loaded.origins[name]]
 
     assert f"environment variable {variable}" in told
+
+
+# -- an environment that others have filled -------------------------------------------------------
+
+SERVICE_LINKS = {
+    "QUERYPULSE_SERVICE_HOST": "10.0.0.1",
+    "QUERYPULSE_SERVICE_PORT": "9719",
+    "QUERYPULSE_SERVICE_PORT_METRICS": "9719",
+    "QUERYPULSE_PORT": "tcp://10.0.0.1:9719",
+    "QUERYPULSE_PORT_9719_TCP": "tcp://10.0.0.1:9719",
+    "QUERYPULSE_PORT_9719_TCP_PROTO": "tcp",
+    "QUERYPULSE_PORT_9719_TCP_PORT": "9719",
+    "QUERYPULSE_PORT_9719_TCP_ADDR": "10.0.0.1",
+    "QUERYPULSE_HTTP_SERVICE_HOST": "10.0.0.2",
+    "QUERYPULSE_HTTP_PORT": "tcp://10.0.0.2:80",
+    "QUERYPULSE_DNS_PORT_53_UDP_ADDR": "10.0.0.3",
+}
+"""What Kubernetes sets for Services called querypulse, querypulse-http and querypulse-dns."""
+
+
+def test_the_variables_of_a_kubernetes_service_are_none_of_ours():
+    """A12"""
+    loaded = load_strictly({}, SERVICE_LINKS)
+
+    assert (loaded.origins, loaded.problems) == ({}, ())
+
+
+def test_a_port_of_ours_beside_a_service_of_that_name_is_a_setting():
+    assert load_settings({}, {"QUERYPULSE_HTTP_PORT": "8080"}, {}).settings.http_port == 8080
+
+
+@pytest.mark.parametrize("key", ["QUERYPULSE_PORTS", "QUERYPULSE_SERVICE", "QUERYPULSE_PORT_TCP"])
+def test_what_only_looks_like_a_service_is_a_problem(key):
+    assert key in refused({}, {key: "1"})
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [{"QUERYPULSE_COLOUR": "1"}, {"QUERYPULSE_HTTP_PORT": "many"}],
+    ids=lambda v: next(iter(v)),
+)
+def test_a_wrong_variable_stops_no_job_and_every_command(variable):
+    """A12"""
+    right = {"QUERYPULSE_STALL_FLOOR_SECONDS": "30"}
+    loaded = load_settings({"start_grace_seconds": 9}, variable | right, {})
+
+    assert (loaded.settings.stall_floor_seconds, loaded.settings.start_grace_seconds) == (30, 9)
+    assert len(loaded.problems) == 1
+    with pytest.raises(SettingsError, match=next(iter(variable))):
+        load_strictly({}, variable | right)
+
+
+def test_every_problem_of_the_environment_is_named_at_once():
+    with pytest.raises(SettingsError, match=r"QUERYPULSE_A.*QUERYPULSE_B"):
+        load_strictly({}, {"QUERYPULSE_A": "1", "QUERYPULSE_B": "2"})
+
+
+def test_attach_logs_a_wrong_variable_once(monkeypatch, caplog):
+    monkeypatch.setenv("QUERYPULSE_HUE", "green")
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        for _ in range(3):
+            settings_of(None, {})
+
+    (logged,) = [one.getMessage() for one in caplog.records if "QUERYPULSE_HUE" in one.getMessage()]
+    assert "unknown setting 'hue'" in logged
+    assert "green" not in logged

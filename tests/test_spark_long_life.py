@@ -184,7 +184,7 @@ def work(batch, batch_id):
 fails = start("fails", work)
 start("works", lambda batch, batch_id: batch.count())
 until_commits(sidecar, "fails", "works")
-tasks, end = 0, time.monotonic() + 20
+tasks, end = 0, time.monotonic() + 60
 while time.monotonic() < end:
     spark.range(0, 3000, 1, 3000).selectExpr("sum(id)").collect()
     tasks += 3000
@@ -199,7 +199,7 @@ say(json.dumps({{"tasks": tasks, "dropped": monitor.events_dropped, "by spark": 
 say("done")
 """
     with Driver(script, tmp_path, PAGES=pages.url, FORKLESS=FORKLESS) as driver:
-        driver.wait_for_line("done", timeout=120)
+        driver.wait_for_line("done", timeout=180)
         said = json.loads(next(line for line in driver.lines if line.startswith("{")))
 
     assert said["tasks"] >= 3000

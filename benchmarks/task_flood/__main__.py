@@ -20,7 +20,7 @@ from ..common.result import Row, at_least, at_most, lines, write
 from ..common.session import dropped_by_spark, rows, session
 
 TASKS_A_JOB = 1_000
-TURN_SECONDS = 3.0
+TURN_SECONDS = 2.0
 TURNS = 21
 """Every second one is ours; the first and the last are nobody's."""
 WARM_UP_SECONDS = 5.0

@@ -13,7 +13,7 @@ from ...listener.guard import Guard
 from ..configuration.masking import masked
 from ..configuration.outfit import outfit
 from ..configuration.settings import TYPES, Settings, SettingsError
-from ..configuration.settings_sources import load_settings
+from ..configuration.settings_sources import load_strictly
 from ..silence_file import read_silences
 
 
@@ -26,7 +26,7 @@ def check(environment: Mapping[str, str]) -> int:
         SettingsError: a setting is unknown, not allowed, or names what cannot be used.
 
     """
-    loaded = load_settings({}, environment, {})
+    loaded = load_strictly({}, environment)
     require_usable(loaded.settings)
     width = max(map(len, TYPES))
     for name in TYPES:

@@ -15,7 +15,7 @@ import msgspec
 
 from ... import dashboards
 from ..configuration.settings import DEFAULT_RUNBOOKS, Settings, SettingsError
-from ..configuration.settings_sources import load_settings
+from ..configuration.settings_sources import load_strictly
 from ..whole_file import write_whole
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) ->
         SettingsError: a setting is unknown or not allowed.
 
     """
-    base = _runbooks(load_settings({}, environment, {}).settings)
+    base = _runbooks(load_strictly({}, environment).settings)
     folder = Path(request.folder)
     shipped = {folder / name: content for name, content in shipped_files(base).items()}
     try:

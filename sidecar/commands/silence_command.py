@@ -13,7 +13,7 @@ import msgspec
 
 from ..configuration.receiver_settings import SilenceSettings
 from ..configuration.settings import SettingsError
-from ..configuration.settings_sources import load_settings
+from ..configuration.settings_sources import load_strictly
 from ..silence_file import Silences, add_silence, end_silences, in_force, read_silences
 
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
@@ -80,7 +80,7 @@ def _require_sense(request: SilenceRequest) -> None:
 
 
 def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path:
-    file = request.file or load_settings({}, environment, {}).settings.silence_file
+    file = request.file or load_strictly({}, environment).settings.silence_file
     if file is None:
         raise SettingsError("silence: name the file by --file or by the setting 'silence_file'")
     return Path(file)

@@ -14,7 +14,7 @@ from ...alerting.receivers.answer import Answer
 from ...alerting.receivers.receiver import DeliveryError, Receiver
 from ..configuration import receivers_from_settings
 from ..configuration.settings import Settings, SettingsError
-from ..configuration.settings_sources import load_settings
+from ..configuration.settings_sources import load_strictly
 
 TEST_NAME = "QuerypulseTest"
 ADVICE = {
@@ -35,7 +35,7 @@ def try_receivers(environment: Mapping[str, str]) -> int:
         SettingsError: a setting cannot be used, or there is no receiver.
 
     """
-    settings = load_settings({}, environment, {}).settings
+    settings = load_strictly({}, environment).settings
     receivers = receivers_from_settings.receivers(settings)
     if not receivers:
         raise SettingsError("test-alert: no receiver is configured, so nobody would be told")

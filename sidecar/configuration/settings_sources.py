@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,15 +25,23 @@ ARTIFACTS_VARIABLE = "QUERYPULSE_ARTIFACTS"
 NO_SETTINGS = frozenset({CONFIG_VARIABLE, ARTIFACTS_VARIABLE})
 """Variables of ours that name a file or a folder of whoever runs us."""
 SPARK_PREFIX = "spark.querypulse."
+_SERVICE_LINK = re.compile(
+    r"\w+_SERVICE_(?:HOST|PORT(?:_\w+)?)|\w+_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?"
+)
+_SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 LISTS_OF_WORDS = frozenset({"expected_queries", "alertmanager_urls"})
 STRUCTURED = LISTS_OF_WORDS | {"queries", "receivers", "silences", "redact_patterns"}
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Settings in force and the origin of each that is not a default."""
+    """Settings in force and the origin of each that is not a default.
+
+    ``problems`` say what the environment holds that is no setting, or not allowed; it is left out.
+    """
 
     settings: Settings
     origins: dict[str, str]
+    problems: tuple[str, ...] = ()
 
 
 def load_settings(
@@ -42,23 +51,44 @@ def load_settings(
 ) -> Loaded:
     """Merge all sources, the strongest last.
 
+    Somebody else's variable in the environment must not stop a job: it is one of ``problems``.
+
     Raises:
-        SettingsError: a setting is unknown or not allowed, or the file cannot be read.
+        SettingsError: a setting from elsewhere is unknown or not allowed, or the file cannot be
+            read.
 
     """
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
+    problems = []
     for name, value, origin in (
         *_from_file(environment.get(CONFIG_VARIABLE)),
         *_from_spark(spark_conf),
-        *_from_environment(environment),
-        *((name, value, f"argument {name}") for name, value in arguments.items()),
     ):
-        if name not in TYPES:
-            raise SettingsError(_unknown(name, origin))
-        values[name] = check_value(name, value, origin)
-        origins[name] = origin
-    return Loaded(Settings(**values), origins)  # type: ignore[arg-type] # checked one by one above
+        values[name], origins[name] = _checked(name, value, origin), origin
+    for name, value, origin in _from_environment(environment):
+        checked, problem = _tried(name, value, origin)
+        if problem:
+            problems.append(problem)
+        else:
+            values[name], origins[name] = checked, origin
+    for name, value in check_arguments(arguments).items():
+        values[name], origins[name] = value, f"argument {name}"
+    settings = Settings(**values)  # type: ignore[arg-type] # checked one by one above
+    return Loaded(settings, origins, tuple(problems))
+
+
+def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Loaded:
+    """The same for a command, which has no job to protect.
+
+    Raises:
+        SettingsError: a setting is unknown or not allowed, or the file cannot be read.
+
+    """
+    loaded = load_settings(arguments, environment, {})
+    if loaded.problems:
+        raise SettingsError("; ".join(loaded.problems))
+    return loaded
 
 
 def check_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
@@ -68,13 +98,7 @@ def check_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
         SettingsError: one is unknown or not allowed.
 
     """
-    checked = {}
-    for name, value in arguments.items():
-        origin = f"argument {name}"
-        if name not in TYPES:
-            raise SettingsError(_unknown(name, origin))
-        checked[name] = check_value(name, value, origin)
-    return checked
+    return {name: _checked(name, value, f"argument {name}") for name, value in arguments.items()}
 
 
 def parse_text(name: str, text: str) -> object:
@@ -100,6 +124,20 @@ def _parse_words(name: str, text: str) -> object:
     return [text] if name == "redact_patterns" and text else text
 
 
+def _checked(name: str, value: object, origin: str) -> object:
+    if name not in TYPES:
+        raise SettingsError(_unknown(name, origin))
+    return check_value(name, value, origin)
+
+
+def _tried(name: str, value: object, origin: str) -> tuple[object, str]:
+    """The value, or what is wrong with it."""
+    try:
+        return _checked(name, value, origin), ""
+    except SettingsError as error:
+        return None, str(error)
+
+
 def _from_file(path: str | None) -> list[tuple[str, Any, str]]:
     if not path:
         return []
@@ -122,10 +160,22 @@ def _from_spark(conf: Mapping[str, str]) -> list[tuple[str, Any, str]]:
 def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any, str]]:
     found = []
     for key, text in sorted(environment.items()):
-        if key.startswith(ENVIRONMENT_PREFIX) and key not in NO_SETTINGS:
+        ours = key.startswith(ENVIRONMENT_PREFIX) and key not in NO_SETTINGS
+        if ours and not is_service_link(key, text):
             name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
             found.append((name, parse_text(name, text), f"environment variable {key}"))
     return found
+
+
+def is_service_link(key: str, text: str) -> bool:
+    """Whether Kubernetes has set this variable, for a Service called ``querypulse`` or alike.
+
+    ``QUERYPULSE_HTTP_PORT`` is a setting of ours and, with a URL as its value, that of a Service
+    called ``querypulse-http`` (kubernetes.io, "Accessing the Service": environment variables).
+    """
+    return bool(_SERVICE_LINK.fullmatch(key)) or bool(
+        key.endswith("_PORT") and _SERVICE_ADDRESS.match(text)
+    )
 
 
 def _unknown(name: str, origin: str) -> str:

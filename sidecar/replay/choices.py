@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ..configuration.settings import Settings, SettingsError
-from ..configuration.settings_sources import load_settings
+from ..configuration.settings_sources import load_strictly
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -26,7 +26,7 @@ def chosen_settings(choices: Iterable[str]) -> Settings:
     values: dict[str, Any] = {}
     for choice in choices:
         _merge(values, _parsed(choice))
-    return load_settings(values, os.environ, {}).settings
+    return load_strictly(values, os.environ).settings
 
 
 def _parsed(choice: str) -> dict[str, Any]:

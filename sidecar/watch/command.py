@@ -18,7 +18,7 @@ from ..configuration import receivers_from_settings
 from ..configuration.redacting import Redacting
 from ..configuration.secret_files import read_secret
 from ..configuration.settings import Settings, SettingsError
-from ..configuration.settings_sources import load_settings
+from ..configuration.settings_sources import load_strictly
 from ..deadline import Deadline
 from ..silencing import Silencing
 from ..telling import Telling
@@ -47,7 +47,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
 
     """
     arguments = {} if request.webhook_url is None else {"webhook_url": request.webhook_url}
-    settings = load_settings(arguments, environment, {}).settings
+    settings = load_strictly(arguments, environment).settings
     redacting, guard = Redacting(settings), Guard()
     roll = Roll(request.gone_after, request.interval)
     judge = Judge(roll, Terms(**{n: getattr(settings, n) for n in Terms.__struct_fields__}))

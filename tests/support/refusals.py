@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.configuration.settings_sources import load_settings
 
 
 def refused(arguments=None, environment=None, spark=None):
-    """The message of the refusal that these settings must meet."""
-    with pytest.raises(SettingsError) as error:
-        load_settings(arguments or {}, environment or {}, spark or {})
-    return str(error.value)
+    """The message of the refusal that these settings must meet, or the problem of a variable."""
+    try:
+        loaded = load_settings(arguments or {}, environment or {}, spark or {})
+    except SettingsError as error:
+        return str(error)
+    assert loaded.problems, "these settings are accepted"
+    return loaded.problems[0]
