@@ -15,6 +15,7 @@ from support.queries import until
 from support.watching import ServedDriver
 
 from querypulse.sidecar import cli
+from querypulse.sidecar.configuration.receiver_settings import WebhookSettings
 from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.watch.hosts import receiver_hosts
 
@@ -254,6 +255,39 @@ KEY = "R0123456789abcdefghijklmnopqrstu"
 )  # fmt: skip
 def test_the_hosts_of_receivers_are_called_and_none_on_this_machine(settings, hosts):
     assert receiver_hosts(Settings(**settings)) == hosts
+
+
+@pytest.mark.parametrize(
+    ("variables", "hosts"),
+    [
+        ({"HTTPS_PROXY": "http://proxy:3128"}, (("proxy", 3128),)),
+        ({"HTTPS_PROXY": "proxy:3128"}, (("proxy", 3128),)),
+        ({"HTTP_PROXY": "http://proxy:3128"}, (("hooks.example.com", 443),)),
+        ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "example.com"}, (("hooks.example.com", 443),)),
+    ],
+)
+@pytest.mark.parametrize("everywhere", [True, False])
+def test_a_proxy_of_the_environment_is_called_in_place_of_the_receiver(
+    variables, hosts, everywhere, monkeypatch
+):
+    """A17"""
+    for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.lower(), raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    url = "https://hooks.example.com/x"
+    one = WebhookSettings(name="a", url=url, proxy_from_environment=not everywhere or None)
+    settings = Settings(receivers=(one,), proxy_from_environment=everywhere)
+
+    assert receiver_hosts(settings) == hosts
+
+
+def test_a_proxy_of_the_environment_that_is_not_asked_for_is_not_called(monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    settings = Settings(webhook_url="https://hooks.example.com/x")
+
+    assert receiver_hosts(settings) == (("hooks.example.com", 443),)
 
 
 def test_the_host_of_a_url_in_a_file_is_called(tmp_path):

@@ -54,7 +54,7 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
         return None
     if url is not None and file is not None:
         raise SettingsError("give 'heartbeat_url' or 'heartbeat_url_file', not both")
-    http = _http(None, settings)
+    http = http_options(None, settings)
     with _as_settings_error():
         http.check()
         secret = _secret(url, file, "heartbeat_url_file")
@@ -64,7 +64,7 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
 
 def _receiver(one: Configured, settings: Settings) -> Receiver:
     with _as_settings_error(one):
-        http = _http(one.given, settings)
+        http = http_options(one.given, settings)
         http.check()
     given = one.given
     if isinstance(given, WebhookSettings):
@@ -111,7 +111,7 @@ def _secret(value: str | None, file: str | None, setting: str) -> Secret:
     return Secret(value) if value is not None else Secret.from_file(file or "", setting=setting)
 
 
-def _http(given: Common | None, settings: Settings) -> HttpOptions:
+def http_options(given: Common | None, settings: Settings) -> HttpOptions:
     """A receiver's own options, and where it has none those of all."""
     options = {}
     for name in HttpOptions.__struct_fields__:

@@ -1,4 +1,7 @@
-"""Which hosts are called for a proof that the network works: those of the receivers. Pure."""
+"""Which hosts are called for a proof that the network works: those of the receivers.
+
+A proxy stands for the receivers behind it, also where the environment names it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from requests.utils import select_proxy
+
 from ...alerting.receivers.address import is_loopback
 from ...alerting.receivers.pagerduty import EVENTS_URLS
 from ..configuration.configured import configured
 from ..configuration.receiver_settings import AlertmanagerSettings, Common, PagerDutySettings
+from ..configuration.receivers_from_settings import http_options
 from ..configuration.settings import Settings
 from .network import Host
 
@@ -24,8 +30,15 @@ def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
 
 def _urls(settings: Settings) -> Iterator[str]:
     for one in configured(settings):
-        proxy = one.given.proxy_url or settings.proxy_url
-        yield from [proxy] if proxy else _urls_of(one.given)
+        options = http_options(one.given, settings)
+        for url in _urls_of(one.given):
+            proxy = select_proxy(url, options.proxies(url))
+            yield url if proxy is None else _with_scheme(proxy)
+
+
+def _with_scheme(proxy: str) -> str:
+    """As requests takes a proxy that the environment names by host and port only."""
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _urls_of(given: Common) -> list[str]:
