@@ -109,7 +109,8 @@ def case_of(label: str, query: Query, snapshot: Snapshot, now: float, policy: Po
 
 def _judge(case: Case) -> tuple[list[Finding], Verdict]:
     limits = case.limits
-    elsewhere = not case.snapshot.ownership.covers(case.query.session)
+    covered = case.snapshot.ownership.covers(case.query.session)
+    elsewhere = case.query.reported_elsewhere or not covered
     worst = None if limits.ignore else _worst(case)
     verdict = Verdict(
         state=worst.state if worst is not None else _calm_state(case),

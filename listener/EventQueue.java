@@ -124,6 +124,7 @@ public class EventQueue {
 
   /** Receives nothing any more, and refers to nothing of Spark. */
   public void close() throws Exception {
+    watchers.leave();
     abandon();
     Object from = bus;
     bus = null;
@@ -218,6 +219,7 @@ public class EventQueue {
     }
     if (now - askedAt > ABANDONED_NANOS) {
       // The process that took from here is gone, and nothing else would take us off the bus.
+      watchers.forget();
       abandon();
       leaveBus();
       return;
@@ -286,7 +288,6 @@ public class EventQueue {
 
   private void abandon() {
     closed = true;
-    watchers.leave();
     for (Received left = poll(); left != null; left = poll()) {
       (left.isLifecycle() ? lifecycleDropped : progressDropped).incrementAndGet();
     }

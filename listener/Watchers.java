@@ -11,9 +11,12 @@ import java.util.regex.Pattern;
  */
 class Watchers {
   private static final String PREFIX = "querypulse.watcher.";
-  private static final Pattern WRITTEN = Pattern.compile("(\\d{1,18}) (\\d{1,18}:[^ ]*)");
+  private static final String LEFT = "left:";
+  private static final Pattern WRITTEN =
+      Pattern.compile("(\\d{1,18}) ((?:\\d{1,18}|left):[^ ]*)");
   private static final long REFRESH_NANOS = 1000000000L;
   private static final long STALE_NANOS = 10 * REFRESH_NANOS;
+  private static final long REMEMBERED_NANOS = 60 * REFRESH_NANOS;
   private static final long ABANDONED_NANOS = 900 * REFRESH_NANOS;
 
   private final String name = PREFIX + UUID.randomUUID();
@@ -45,7 +48,15 @@ class Watchers {
     return known;
   }
 
+  /** Says that we have closed, and have reported what our queries have failed of. */
   synchronized void leave() {
+    long now = System.nanoTime();
+    System.setProperty(name, now + " " + LEFT + String.join(",", sessions));
+    knownAt = now - REFRESH_NANOS;
+  }
+
+  /** Leaves no trace: our process is gone. */
+  synchronized void forget() {
     System.clearProperty(name);
     knownAt = System.nanoTime() - REFRESH_NANOS;
   }
@@ -57,13 +68,21 @@ class Watchers {
       String value = other.startsWith(PREFIX) ? System.getProperty(other) : null;
       if (value != null && !other.equals(name)) {
         Matcher parts = WRITTEN.matcher(value);
-        boolean written = parts.matches();
-        long age = written ? now - Long.parseLong(parts.group(1)) : 0;
-        if (written && (age < STALE_NANOS || (now < graceUntil && age < ABANDONED_NANOS))) {
-          found.append(' ').append(parts.group(2));
+        if (parts.matches()) {
+          String about = parts.group(2);
+          long age = now - Long.parseLong(parts.group(1));
+          if (about.startsWith(LEFT) ? age < REMEMBERED_NANOS : isHere(age, now)) {
+            found.append(' ').append(about);
+          } else if (about.startsWith(LEFT)) {
+            System.clearProperty(other);
+          }
         }
       }
     }
     return found.toString();
+  }
+
+  private boolean isHere(long age, long now) {
+    return age < STALE_NANOS || (now < graceUntil && age < ABANDONED_NANOS);
   }
 }

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import msgspec
 
+LEFT = "left:"
+
 
 class Ownership(msgspec.Struct, frozen=True):
     """What this process and the others that watch the same JVM have claimed.
 
     ``elders`` are the sessions of processes that came before this one, ``others`` those of all
-    other processes. ``is_eldest`` is true where none came before.
+    other processes. ``is_eldest`` is true where none came before. ``left`` are the sessions of
+    processes that have closed lately, and have reported what had failed by then.
     """
 
     own: frozenset[str] = frozenset()
@@ -22,6 +25,7 @@ class Ownership(msgspec.Struct, frozen=True):
     elders: frozenset[str] = frozenset()
     is_eldest: bool = True
     has_others: bool = False
+    left: frozenset[str] = frozenset()
 
     @property
     def is_alone(self) -> bool:
@@ -45,13 +49,17 @@ ALONE = Ownership()
 def parse_watchers(text: str) -> Ownership:
     """Read what ``Watchers.beat`` writes: ``SINCE:SESSION,SESSION``, ours first, with spaces.
 
+    A process that has closed is ``left:SESSION,SESSION``.
+
     Raises:
         ValueError: it is no such text.
 
     """
     if not text:
         return ALONE
-    (since, own), *others = map(_parsed, text.split(" "))
+    first, *rest = text.split(" ")
+    since, own = _parsed(first)
+    others = [_parsed(one) for one in rest if not one.startswith(LEFT)]
     elders = [sessions for when, sessions in others if when < since]
     return Ownership(
         own=own,
@@ -59,9 +67,16 @@ def parse_watchers(text: str) -> Ownership:
         elders=frozenset[str]().union(*elders),
         is_eldest=not elders,
         has_others=bool(others),
+        left=frozenset[str]().union(
+            *(_sessions(one.removeprefix(LEFT)) for one in rest if one.startswith(LEFT))
+        ),
     )
 
 
 def _parsed(text: str) -> tuple[int, frozenset[str]]:
     since, _, sessions = text.partition(":")
-    return int(since), frozenset(filter(None, sessions.split(",")))
+    return int(since), _sessions(sessions)
+
+
+def _sessions(text: str) -> frozenset[str]:
+    return frozenset(filter(None, text.split(",")))

@@ -122,6 +122,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """How many of them came since the last commit or idleness."""
     stop_expected: bool = False
     """Whether somebody has said that this run is going to be stopped."""
+    reported_elsewhere: bool = False
+    """Whether the end of this run was reported by another process, which has closed since."""
     unheard: Unheard | None = None
     logged: LoggedBatches | None = None
     """The newest look into this run's checkpoint."""

@@ -98,8 +98,15 @@ class State:
         self._pauses = (*self._pauses, Pause(at, seconds))[-MAX_PAUSES:]
 
     def own(self, ownership: Ownership) -> None:
-        """Take in which queries this process answers for."""
+        """Take in which queries this process answers for.
+
+        A process that closes has reported what had ended by then; the rest becomes another's.
+        """
+        just_left = ownership.left - self._ownership.left
         self._ownership = ownership
+        for key, query in self._queries.items():
+            if query.session in just_left and not query.alive:
+                self._queries[key] = replace(query, reported_elsewhere=True)
 
     def forget(self, now: float) -> None:
         """Drop queries that completed a while ago, and the oldest of too many that are gone.

@@ -39,10 +39,12 @@ def first_failure(snapshot: Snapshot, judgement: Judgement) -> QueryFailure | No
 
 
 def _foreign(snapshot: Snapshot) -> frozenset[str]:
-    """The labels of queries that belong to other processes on the same JVM."""
+    """The labels of queries that belong to other processes on the same JVM, or did at their end."""
     is_own = snapshot.ownership.is_own
     labels = snapshot.labels().items()
-    return frozenset(label for label, query in labels if not is_own(query.session))
+    return frozenset(
+        label for label, query in labels if query.reported_elsewhere or not is_own(query.session)
+    )
 
 
 def _counts(verdict: Verdict) -> bool:

@@ -11,6 +11,7 @@ from querypulse.alerting.evaluate import evaluate
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.ownership import ALONE, Ownership, parse_watchers
 from querypulse.listener.state import State
+from querypulse.sidecar.failure import first_failure
 
 SESSIONS = ["s1", "s2", "s3", "s4", ""]
 """The last one is that of a query whose session nobody could ask for."""
@@ -112,16 +113,17 @@ def test_the_order_of_the_others_says_nothing(processes, random):
 
 
 def test_the_sessions_of_each_process_are_read():
-    assert parse_watchers("5:a,b 9:c 2:d,b") == Ownership(
+    assert parse_watchers("5:a,b 9:c left:e,f 2:d,b left:") == Ownership(
         own=frozenset("ab"),
         others=frozenset("cdb"),
         elders=frozenset("db"),
         is_eldest=False,
         has_others=True,
+        left=frozenset("ef"),
     )
 
 
-@given(st.text(st.sampled_from("0123456789ab:, -"), max_size=20))
+@given(st.text(st.sampled_from("0123456789ableft:, -"), max_size=20))
 def test_a_text_that_is_none_is_a_value_error_and_nothing_else(text):
     try:
         parse_watchers(text)
@@ -167,3 +169,70 @@ def test_a_query_of_another_process_still_has_a_state():
         "failed",
         True,
     )
+
+
+def reported(state, at=9.0):
+    return [finding.query for finding in evaluate(state.snapshot(at), at, policy()).findings]
+
+
+def test_what_had_failed_when_its_process_closed_is_reported_once():
+    state = failed_in_each(["s2"])
+    for seen in ("5:s1 9:s2", "5:s1 left:s2", "5:s1", "5:s1 left:s2"):
+        state.own(parse_watchers(seen))
+        assert reported(state) == []
+
+
+def test_what_fails_after_its_process_has_closed_is_reported_by_the_next():
+    state = State(0.0)
+    state.hear(Started("id-0", "run-0", "q0", session="s2"), 1.0)
+    state.own(parse_watchers("5:s1 9:s2"))
+    state.own(parse_watchers("5:s1 left:s2"))
+    state.hear(Terminated("id-0", "run-0", CONFLICT, None), 2.0)
+    state.own(parse_watchers("5:s1 left:s2"))
+
+    assert reported(state) == ["q0"]
+
+
+def test_a_failure_of_the_next_run_is_reported_too():
+    state = failed_in_each(["s2"])
+    state.own(parse_watchers("5:s1 9:s2"))
+    state.own(parse_watchers("5:s1 left:s2"))
+    state.hear(Started("id-0", "run-1", "q0", session="s2"), 3.0)
+    state.hear(Terminated("id-0", "run-1", CONFLICT, None), 4.0)
+
+    assert reported(state) == ["q0"]
+
+
+def test_what_had_failed_when_its_process_was_killed_is_reported_by_the_next():
+    state = failed_in_each(["s2"])
+    state.own(parse_watchers("5:s1 9:s2"))
+    state.own(parse_watchers("5:s1"))
+
+    assert reported(state) == ["q0"]
+
+
+def test_a_process_that_closes_takes_no_failure_of_another_session_with_it():
+    state = failed_in_each(["s1", "s2", "s3"])
+    state.own(parse_watchers("5:s1 9:s2"))
+    state.own(parse_watchers("5:s1 left:s2"))
+
+    assert reported(state) == ["q0", "q2"]
+
+
+def test_what_had_failed_when_its_process_closed_ends_no_other_process():
+    state = failed_in_each(["s2"])
+    state.own(parse_watchers("5:s1 9:s2"))
+    state.own(parse_watchers("5:s1 left:s2"))
+    snapshot = state.snapshot(9.0)
+
+    assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())) is None
+
+
+def test_a_failure_ends_the_process_that_has_taken_the_query_over():
+    state = failed_in_each(["s2"])
+    state.own(parse_watchers("5:s1 left:s2"))
+    state.hear(Started("id-0", "run-1", "q0", session="s2"), 3.0)
+    state.hear(Terminated("id-0", "run-1", CONFLICT, None), 4.0)
+    snapshot = state.snapshot(9.0)
+
+    assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())).query == "q0"

@@ -29,6 +29,15 @@ start("first")
 until_commits(sidecar, "first")
 parameters = spark.sparkContext._gateway.gateway_parameters
 say(f"gateway {parameters.port} {parameters.auth_token}")
+def watch_the_other():
+    ownership = lambda: sidecar._parts.judged.snapshot.ownership
+    while ownership().is_alone:
+        time.sleep(0.1)
+    while not ownership().left:
+        time.sleep(0.1)
+    time.sleep(1)
+    say("another has left")
+threading.Thread(target=watch_the_other, daemon=True).start()
 sidecar.await_any_failure()
 say("never")
 """
@@ -81,6 +90,7 @@ def test_each_query_is_reported_once_and_ends_its_own_process_only(pages, tmp_pa
         )
         with second:
             second.wait(90)
+            until(lambda: first.lines.count("another has left"), "the first process knows it", 30)
 
             assert "failure of fails" in second.lines, second.errors
             assert "url None" in second.lines

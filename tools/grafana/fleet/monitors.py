@@ -155,13 +155,13 @@ def callback() -> Json:
     buckets = monitor("callback_seconds_bucket")
     return graph(
         "Cost to the job: one event",
-        "Time taken from Spark's listener thread for one event, the slowest of a hundred. Good: "
-        "far below a millisecond. Milliseconds: the stock listener path is in use, or the driver "
-        "has no CPU to spare.",
+        "Time that Python takes from Spark's listener thread for one event, the slowest of a "
+        "hundred. Empty on the paths bus_queue and session_listeners, which run no Python there. "
+        "Milliseconds: PySpark's own callbacks are in use, or the driver has no CPU to spare.",
         [drawn(quantile(0.99, buckets, by="instance"), "{{instance}}")],
         (8, 8),
         unit="s",
-        empty="no event in the time shown",
+        empty="no Python on Spark's threads",
     )
 
 
