@@ -8,9 +8,9 @@ from support.desk import WALL, Desk
 from support.story import CONFLICT, processing, run
 
 from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived
-from querypulse.listener.state import KEEP_COMPLETED_SECONDS
 from querypulse.sidecar.worker import TICK_SECONDS
 
 
