@@ -120,7 +120,7 @@ class Identity:
             return new if event.exception is not None else None
         if isinstance(event, Idle) or self.label(event.query_id) is not None:
             return None
-        is_borne = event.name is not None and any(self._bearers(event.name, queries))
+        is_borne = bool(event.name) and any(self._bearers(event.name, queries))
         return None if is_borne else replace(new, name=event.name)
 
     def met_by_probe(
@@ -175,7 +175,7 @@ class Identity:
         known = (queries.get(label) if label is not None else None) or self._past.remember(label)
         if known is not None and (known.query_id == new.query_id or not known.alive):
             return known
-        if new.name is None:
+        if not new.name:
             return None
         bearers = list(self._bearers(new.name, queries))
         living = [one for one in bearers if one.alive]

@@ -220,7 +220,7 @@ class State:
         query = self._identity.introduce(new, self._queries, wait=wait)
         is_new = query.label not in self._queries
         self._put(query)
-        if is_new and (query.name is None or len(self._queries) > MAX_BEFORE_FORGETTING):
+        if is_new and (query.is_unnamed or len(self._queries) > MAX_BEFORE_FORGETTING):
             self.forget(new.at)
         return query
 

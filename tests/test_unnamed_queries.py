@@ -151,6 +151,20 @@ def test_dead_ones_are_bounded_in_number_the_oldest_go_first():
     assert "00000000" not in labels
 
 
+def test_what_an_earlier_driver_left_open_is_closed_once_under_the_shared_label():
+    desk = Desk()
+    for number in (1, 2):
+        desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+    for batch in range(40):
+        for number in (1, 2):
+            desk.hear(_progress(number, batch))
+        desk.step()
+
+    closed = [one.key for closings in desk.closings for one in closings]
+    assert closed.count("querypulse/etl/unnamed/QueryFailed") == 1
+    assert {key.split("/")[2] for key in closed} == {"unnamed", "*"}
+
+
 def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
     desk = unnamed(Desk(lag_allowed_offsets=1.0), 1, exception=CONFLICT)
 
