@@ -31,7 +31,7 @@ a name, borne by a living query of the same     that query: Spark allows one in 
 session                                         end of the old run is merely late
 a name, all of whose other bearers are dead     the one of the same session, otherwise the one
                                                 that died last: label, counters, deaths and a
-                                                failure that still stands go over
+                                                failure that is not resolved go over
 a name, borne by a living query of another      the dead bearer of its own session if there is
 session                                         one, otherwise a new query
 a name, borne by a living query, and one of     undecided until the other ends, the probe has
@@ -65,7 +65,7 @@ UNDECIDED_SECONDS = 5.0
 """Ten polls of the probe at its default interval."""
 
 UNNAMED = "unnamed"
-"""Stands for all queries without a name in alerts."""
+"""The query label of alerts about queries without a name."""
 RESERVED = frozenset({"*", UNNAMED})
 """Labels that alerts use for more than one query."""
 
@@ -195,7 +195,7 @@ class Identity:
                 yield query
 
     def _free_label(self, new: Newcomer, queries: Mapping[str, Query]) -> str:
-        """The label it asks for, else the first that tells it apart."""
+        """Its base label, with a suffix where another query has that."""
         base = base_label(new.name, new.query_id)
         taken = {*RESERVED, *queries, *(one.label for one in self._past.forgotten)}
         if base not in taken:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.exporter_boards import MONITOR, WALL, board, full_board, full_story
-from support.people import People
+from support.id_story import IdStory
 from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluate import Verdict
@@ -222,8 +222,8 @@ def test_a_long_name_is_shown_once_and_bounded_also_while_it_is_only_expected():
 
 
 def test_two_queries_of_one_expected_name_are_both_expected():
-    people = People().start("11111111", "r1", at=0, session="s1")
-    people.start("22222222", "r2", at=1, session="s2")
+    story = IdStory().start("11111111", "r1", at=0, session="s1")
+    story.start("22222222", "r2", at=1, session="s2")
 
-    shown = {query.name: query.expected for query in status(board(people, expected=("q",))).queries}
+    shown = {query.name: query.expected for query in status(board(story, expected=("q",))).queries}
     assert shown == {"q": True, "q-22222222": True}

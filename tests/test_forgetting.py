@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from support.desk import Desk
-from support.people import People
+from support.id_story import IdStory
 from support.story import CONFLICT
 
 from querypulse.listener.past_queries import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
@@ -55,11 +55,11 @@ def test_a_living_query_is_not_forgotten():
 
 
 def test_only_the_dead_one_of_two_namesakes_is_forgotten():
-    people = People().start("11111111", "r1", at=0, session="s1")
-    people.start("22222222", "r2", at=1, session="s2").fails("11111111", "r1", at=2)
-    people.state.forget_name("q")
+    story = IdStory().start("11111111", "r1", at=0, session="s1")
+    story.start("22222222", "r2", at=1, session="s2").fails("11111111", "r1", at=2)
+    story.state.forget_name("q")
 
-    assert list(people.shown()) == ["q-22222222"]
+    assert list(story.shown()) == ["q-22222222"]
 
 
 class Parts:
@@ -74,12 +74,10 @@ class Parts:
     def forget(self, name):
         self.asked.append(name)
 
-    expect_stop = forget
 
-
-def asked(desk, name, what=announcing.forget, **settings):
+def asked(desk, name, **settings):
     parts = Parts(desk, **settings)
-    what(parts, lambda: False, name)
+    announcing.forget(parts, lambda: False, name)
     return parts.asked
 
 
@@ -134,12 +132,12 @@ def test_past_runs_are_remembered_up_to_a_bound_the_newest_last():
 
 
 def test_forgotten_queries_are_remembered_up_to_a_bound_the_unnamed_go_first():
-    people = People()
+    story = IdStory()
     for number in range(MAX_FORGOTTEN + 5):
-        people.start(f"id-{number}", f"r-{number}", f"q-{number}" if number else None, at=0)
-        people.fails(f"id-{number}", f"r-{number}", at=1)
+        story.start(f"id-{number}", f"r-{number}", f"q-{number}" if number else None, at=0)
+        story.fails(f"id-{number}", f"r-{number}", at=1)
     past = PastQueries()
-    queries = list(people.shown().values())
+    queries = list(story.shown().values())
     for query in queries:
         past.forget(query)
 
@@ -149,12 +147,12 @@ def test_forgotten_queries_are_remembered_up_to_a_bound_the_unnamed_go_first():
 
 
 def test_a_query_restarted_for_ever_under_new_ids_takes_bounded_memory():
-    people = People()
+    story = IdStory()
     for number in range(300):
-        people.start(f"id-{number}", f"r-{number}", at=number)
-        people.fails(f"id-{number}", f"r-{number}", at=number + 0.5)
+        story.start(f"id-{number}", f"r-{number}", at=number)
+        story.fails(f"id-{number}", f"r-{number}", at=number + 0.5)
 
-    (query,) = people.shown().values()
+    (query,) = story.shown().values()
     assert len(query.unended_runs) == 0
     assert len(query.deaths) <= 16
-    assert people.state.query("id-0") is query
+    assert story.state.query("id-0") is query

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from support.desk import Desk
-from support.people import People, polled
+from support.id_story import IdStory, polled
 from support.story import CONFLICT, progress
 
 from querypulse.alerting.alert import Alert
@@ -20,23 +20,23 @@ from querypulse.listener.ownership import Ownership
 from querypulse.sidecar.failure import first_failure
 
 
-def findings(people, now, **settings):
-    return people.judge(now, **settings).findings
+def findings(story, now, **settings):
+    return story.judge(now, **settings).findings
 
 
-def failed(number, people=None, *, at=0.0):
-    people = people or People()
-    people.start(f"{number:08}-id", f"r-{number}", None, at=at)
-    return people.fails(f"{number:08}-id", f"r-{number}", at=at + 1)
+def failed(number, story=None, *, at=0.0):
+    story = story or IdStory()
+    story.start(f"{number:08}-id", f"r-{number}", None, at=at)
+    return story.fails(f"{number:08}-id", f"r-{number}", at=at + 1)
 
 
 # -- what is found --------------------------------------------------------------------------------
 
 
 def test_each_is_shown_by_the_first_8_characters_of_its_id():
-    people = failed(1)
+    story = failed(1)
 
-    assert list(people.judge(5).verdicts) == ["00000001"]
+    assert list(story.judge(5).verdicts) == ["00000001"]
 
 
 def test_one_that_failed_is_named_in_the_reason():
@@ -56,43 +56,43 @@ def test_those_of_one_alert_name_share_one_finding_that_lists_them():
 
 
 def test_a_long_list_says_how_many_more_there_are():
-    people = People()
+    story = IdStory()
     for number in range(25):
-        failed(number, people)
-    (finding,) = findings(people, 5)
+        failed(number, story)
+    (finding,) = findings(story, 5)
 
     assert finding.evidence["queries"].endswith("\nand 5 more")
 
 
 def test_queries_with_a_name_keep_their_own_alerts():
-    people = failed(1).start("id", "r", "q", at=0).fails("id", "r", at=1)
+    story = failed(1).start("id", "r", "q", at=0).fails("id", "r", at=1)
 
-    assert {finding.query for finding in findings(people, 5)} == {"unnamed", "q"}
+    assert {finding.query for finding in findings(story, 5)} == {"unnamed", "q"}
 
 
 def test_alerts_of_other_names_are_findings_of_their_own():
-    people = failed(1).start("00000002-id", "r-2", None, at=0)
-    people.probe(polled("00000002-id", "r-2", None), at=1).ends("00000002-id", "r-2", at=2)
+    story = failed(1).start("00000002-id", "r-2", None, at=0)
+    story.probe(polled("00000002-id", "r-2", None), at=1).ends("00000002-id", "r-2", at=2)
 
-    found = {(one.alertname, one.query) for one in findings(people, 500)}
+    found = {(one.alertname, one.query) for one in findings(story, 500)}
     assert found == {("QueryFailed", "unnamed"), ("QueryGone", "unnamed")}
 
 
 def test_one_that_recovers_leaves_the_list():
-    people = failed(2, failed(1)).start("00000001-id", "r-3", None, at=5)
-    people.commits("00000001-id", "r-3", None, at=6, batch=0)
+    story = failed(2, failed(1)).start("00000001-id", "r-3", None, at=5)
+    story.commits("00000001-id", "r-3", None, at=6, batch=0)
 
-    (finding,) = findings(people, 7)
+    (finding,) = findings(story, 7)
     assert finding.reason.startswith("00000002: ")
 
 
 def test_a_process_does_not_end_for_unnamed_queries_of_another():
-    people = People().start("00000001-id", "r", None, at=0, session="theirs")
-    people.probe(polled("00000001-id", "r", None, session="theirs"), at=1)
-    people.ends("00000001-id", "r", at=2)
+    story = IdStory().start("00000001-id", "r", None, at=0, session="theirs")
+    story.probe(polled("00000001-id", "r", None, session="theirs"), at=1)
+    story.ends("00000001-id", "r", at=2)
     for own, ends in (("ours", False), ("theirs", True)):
-        people.state.own(Ownership(own=frozenset({own}), has_others=True))
-        snapshot = people.state.snapshot(500)
+        story.state.own(Ownership(own=frozenset({own}), has_others=True))
+        snapshot = story.state.snapshot(500)
         judgement = evaluate(snapshot, 500, Policy())
         assert [one.query for one in judgement.findings] == ["unnamed"]
         assert (first_failure(snapshot, judgement) is not None) is ends
@@ -101,11 +101,10 @@ def test_a_process_does_not_end_for_unnamed_queries_of_another():
 # -- who is notified ------------------------------------------------------------------------------
 
 
-def unnamed(desk, number, *, exception=None, ends=True):
+def unnamed(desk, number, *, exception):
     ids = (f"{number:08}-id", f"r-{number}")
     desk.hear(Started(*ids, None))
-    if ends:
-        desk.hear(Terminated(*ids, exception, None))
+    desk.hear(Terminated(*ids, exception, None))
     return desk.step()
 
 
@@ -141,11 +140,11 @@ def _progress(number, batch):
 
 
 def test_dead_ones_are_bounded_in_number_the_oldest_go_first():
-    people = People()
+    story = IdStory()
     for number in range(MAX_GONE_UNNAMED + 50):
-        failed(number, people, at=number)
+        failed(number, story, at=number)
 
-    labels = list(people.shown())
+    labels = list(story.shown())
     assert len(labels) <= MAX_GONE_UNNAMED + 1
     assert labels[-1] == f"{MAX_GONE_UNNAMED + 49:08}"
     assert "00000000" not in labels
@@ -184,7 +183,7 @@ def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
 
 @pytest.mark.parametrize("name", ["unnamed", "00000001"])
 def test_dead_ones_can_be_forgotten_together_or_one_by_one(name):
-    people = failed(2, failed(1))
-    people.state.forget_name(name)
+    story = failed(2, failed(1))
+    story.state.forget_name(name)
 
-    assert list(people.shown()) == ([] if name == "unnamed" else ["00000002"])
+    assert list(story.shown()) == ([] if name == "unnamed" else ["00000002"])

@@ -8,7 +8,7 @@ from support.story import CONFLICT, Story, progress, run
 from querypulse.listener.events import Idle, Started, Terminated
 
 
-class People(Story):
+class IdStory(Story):
     """A story whose queries may share a name: ids, runs, names and sessions are given freely."""
 
     def start(self, query_id, run_id, name="q", *, at, session="", timestamp=None, trigger=""):
