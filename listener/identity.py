@@ -120,8 +120,9 @@ class Identity:
             return new if event.exception is not None else None
         if isinstance(event, Idle) or self.label(event.query_id) is not None:
             return None
-        is_borne = bool(event.name) and any(self._bearers(event.name, queries))
-        return None if is_borne else replace(new, name=event.name)
+        if event.name and any(self._bearers(event.name, queries)):
+            return None
+        return replace(new, name=event.name)
 
     def met_by_probe(
         self, run: ProbedRun, report: ProbeReport, queries: Mapping[str, Query]
