@@ -120,9 +120,8 @@ class Identity:
             return new if event.exception is not None else None
         if isinstance(event, Idle) or self.label(event.query_id) is not None:
             return None
-        if event.name and any(self._bearers(event.name, queries)):
-            return None
-        return replace(new, name=event.name)
+        bearers = self._bearers(event.name, queries) if event.name else ()
+        return None if any(bearers) else replace(new, name=event.name)
 
     def met_by_probe(
         self, run: ProbedRun, report: ProbeReport, queries: Mapping[str, Query]
