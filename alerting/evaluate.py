@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..listener.identity import base_label
 from ..listener.probing import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
@@ -66,11 +67,13 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Judgement:
     for name in policy.expected:
         if name not in names:
             limits = policy.limits(name)
-            absent = query_missing.check_absent(name, limits, snapshot, now)
-            verdicts[name] = _absent(absent, limits)
+            label = base_label(name)
+            absent = query_missing.check_absent(label, limits, snapshot, now)
+            verdicts[label] = _absent(absent, limits)
             findings += [absent] if absent is not None else []
     findings += _of_witnesses(snapshot, now, policy, findings)
-    return Judgement(gather(findings, list(verdicts)), verdicts)
+    unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
+    return Judgement(gather(findings, list(verdicts), unnamed), verdicts)
 
 
 def _of_witnesses(

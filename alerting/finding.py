@@ -40,7 +40,8 @@ class Finding(msgspec.Struct, frozen=True):
     """One rule found one query sick.
 
     ``reason`` is one line for a person; ``evidence`` becomes annotations. Findings of one
-    name that share a ``cause`` are one incident of the whole driver.
+    name that share a ``cause`` are one incident of the whole driver. ``members`` are the labels
+    of the queries without a name that it lists.
     """
 
     alertname: str
@@ -51,3 +52,4 @@ class Finding(msgspec.Struct, frozen=True):
     summary: str
     evidence: dict[str, str]
     cause: str = ""
+    members: tuple[str, ...] = ()

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from .finding import WHOLE_DRIVER, Finding
+from ..listener.identity import UNNAMED
+from .finding import WHOLE_DRIVER, Finding, Severity
+
+MAX_LISTED = 20
+"""So many queries without a name are listed in one alert, the newest first."""
 
 
-def gather(findings: Sequence[Finding], labels: Sequence[str]) -> tuple[Finding, ...]:
+def gather(
+    findings: Sequence[Finding], labels: Sequence[str], unnamed: Collection[str] = ()
+) -> tuple[Finding, ...]:
     """Make one finding of those that share a cause; tell each how many queries are well.
 
     In a driver of one query it stays that query's. It depends on the driver, not on how
-    many fire: else the first would be told twice.
+    many fire: else the first would be told twice. Queries without a name (``unnamed`` are their
+    labels) share one finding for each alert name.
     """
     sick = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
     shared: dict[tuple[str, str], list[Finding]] = {}
@@ -23,6 +30,7 @@ def gather(findings: Sequence[Finding], labels: Sequence[str]) -> tuple[Finding,
             shared.setdefault((finding.alertname, finding.cause), []).append(finding)
         else:
             told.append(finding)
+    told = _of_unnamed(told, unnamed)
     told += [_incident(members) for members in shared.values()]
     text = _siblings(sick, labels)
     return tuple(
@@ -42,6 +50,41 @@ def _incident(members: list[Finding]) -> Finding:
         evidence={
             "queries": "\n".join(f"{finding.query}: {finding.reason}" for finding in members)
         },
+    )
+
+
+def _of_unnamed(findings: Sequence[Finding], unnamed: Collection[str]) -> list[Finding]:
+    others: list[Finding] = []
+    shared: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.query in unnamed:
+            shared.setdefault(finding.alertname, []).append(finding)
+        else:
+            others.append(finding)
+    return others + [_one_for_unnamed(members) for members in shared.values()]
+
+
+def _one_for_unnamed(members: list[Finding]) -> Finding:
+    """The newest of the most severe, which lists the others."""
+    critical = [finding for finding in members if finding.severity is Severity.CRITICAL]
+    newest = (critical or members)[-1]
+    finding = replace(
+        newest,
+        query=UNNAMED,
+        reason=f"{newest.query}: {newest.reason}",
+        members=tuple(one.query for one in members),
+    )
+    count = len(members)
+    if count == 1:
+        return finding
+    listed = [f"{one.query}: {one.reason}" for one in reversed(members[-MAX_LISTED:])]
+    if count > MAX_LISTED:
+        listed.append(f"and {count - MAX_LISTED} more")
+    return replace(
+        finding,
+        reason=f"{count} queries without a name, the newest {finding.reason}",
+        summary=f"{count} streaming queries without a name; the newest: {newest.summary}",
+        evidence={"queries": "\n".join(listed), **newest.evidence},
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..listener.events import Progress
+from ..listener.identity import base_label
 from ..listener.probing import RunFacts
 from ..listener.query import InFlight, Query, Totals
 from ..listener.sources.report import SourceLook
@@ -41,6 +42,13 @@ class Row(msgspec.Struct, frozen=True):
         """The state as plain text: an enum's member would print as ``State.FAILED``."""
         plain: str = msgspec.to_builtins(self.verdict.state)
         return plain
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether the settings name it as one that must be there."""
+        if self.query is not None:
+            return self.query.name in self.board.expected
+        return any(self.label == base_label(name) for name in self.board.expected)
 
     @property
     def totals(self) -> Totals:
@@ -200,7 +208,9 @@ class Row(msgspec.Struct, frozen=True):
 def rows(board: Board) -> tuple[Row, ...]:
     """All queries: those known, then those only judged or expected."""
     known = board.snapshot.labels()
-    labels = dict.fromkeys([*known, *board.verdicts, *board.expected])
+    names = {query.name for query in board.snapshot.queries}
+    absent = [base_label(name) for name in board.expected if name not in names]
+    labels = dict.fromkeys([*known, *board.verdicts, *absent])
     return tuple(
         Row(board, label, known.get(label), board.verdicts.get(label) or _Unjudged())
         for label in labels

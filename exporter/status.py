@@ -101,7 +101,7 @@ def _query(row: Row) -> QueryStatus:
         batch_in_flight_seconds=row.batch_in_flight_seconds,
         lag_offsets=row.lag_offsets,
         error_class=row.error_class,
-        expected=row.label in row.board.expected,
+        expected=row.is_expected,
         ignored=row.verdict.ignored,
         started_at=_iso(began) if began is not None else None,
         restarts=row.totals.restarts,

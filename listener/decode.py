@@ -33,6 +33,7 @@ class _Ids(msgspec.Struct, gc=False, rename="camel"):
 
 class _Started(_Ids, gc=False, rename="camel"):
     name: str | None = None
+    timestamp: Any = None
 
 
 class _Terminated(_Ids, gc=False, rename="camel"):
@@ -100,7 +101,8 @@ def _decode(kind: EventKind, text: str | bytes) -> Event:
         return _progress(_PROGRESS.decode(text).progress)
     if kind is EventKind.STARTED:
         started = _STARTED.decode(text)
-        return Started(started.id, started.run_id, started.name)
+        at = _timestamp(started.timestamp)
+        return Started(started.id, started.run_id, started.name, timestamp=at)
     if kind is EventKind.IDLE:
         idle = _IDLE.decode(text)
         return Idle(idle.id, idle.run_id)
@@ -187,12 +189,16 @@ def _finite(value: _Number) -> float | None:
 
 
 def _watermark(event_time: dict[str, str] | None) -> float | None:
-    text = (event_time or {}).get("watermark")
-    if not text:
+    seconds = _timestamp((event_time or {}).get("watermark"))
+    # Spark reports the epoch until the first watermark is known.
+    return None if seconds is None else max(0.0, seconds)
+
+
+def _timestamp(text: Any) -> float | None:
+    """Unix seconds of an ISO 8601 text; None where it is none."""
+    if not text or not isinstance(text, str):
         return None
     try:
-        seconds = datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError):
         return None
-    # Spark reports the epoch until the first watermark is known.
-    return max(0.0, seconds)

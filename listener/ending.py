@@ -30,7 +30,16 @@ def end(
         ended=Ended(at, outcome, witness, failure),
         totals=_count_end(query.totals, outcome),
     )
+    if outcome is Outcome.COMPLETED:
+        return recovered(query)
     return query if failure is None else _count_death(query, failure, at)
+
+
+def recovered(query: Query) -> Query:
+    """The failures of earlier runs are over."""
+    if query.unrecovered is None and not query.unrecovered_deaths:
+        return query
+    return replace(query, unrecovered=None, unrecovered_deaths=0)
 
 
 def end_past_run(
@@ -38,7 +47,8 @@ def end_past_run(
 ) -> Query:
     """Record the end of an earlier run, told late: Spark tells a start at once, an end by queue.
 
-    A failure stands until the present run shows life, as if it had come in time.
+    A failure stands until the present run shows life, as if it had come in time. A run that
+    completed recovers from those that failed before it.
     """
     outcome, failure = _outcome(query, event.exception, event.error_class, context)
     query = replace(
@@ -46,14 +56,20 @@ def end_past_run(
         unended_runs=tuple(run for run in query.unended_runs if run != event.run_id),
         totals=_count_end(query.totals, outcome),
     )
+    if outcome is Outcome.COMPLETED and query.ended is None:
+        return recovered(query)
     if failure is None:
         return query
-    if query.first_sign_seen:
-        cured = _count_death(query, failure, at)
-        return replace(cured, unrecovered_deaths=query.unrecovered_deaths)
+    if query.first_sign_seen or _completed(query):
+        counted = _count_death(query, failure, at)
+        return replace(counted, unrecovered_deaths=query.unrecovered_deaths)
     return replace(
         _count_death(query, failure, at), unrecovered=Ended(at, outcome, witness, failure)
     )
+
+
+def _completed(query: Query) -> bool:
+    return query.ended is not None and query.ended.outcome is Outcome.COMPLETED
 
 
 def _count_death(query: Query, failure: Failure, at: float) -> Query:

@@ -51,7 +51,8 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     """A run began: Spark waits in ``start()`` until every listener has seen this.
 
     ``session`` and ``trigger`` (as Spark prints it) stand in no event of Spark's: they are
-    empty where nobody asked the run for them in time.
+    empty where nobody asked the run for them in time. ``timestamp`` is Spark's own time of the
+    start.
     """
 
     query_id: str
@@ -59,6 +60,7 @@ class Started(msgspec.Struct, frozen=True, gc=False):
     name: str | None
     session: str = ""
     trigger: str = ""
+    timestamp: float | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):

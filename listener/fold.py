@@ -11,21 +11,21 @@ from msgspec.structs import replace
 
 from .commit_log import LoggedBatches
 from .counting import count_batch, learn, remember
-from .ending import end
+from .ending import end, recovered
 from .events import Event, Idle, Progress, Started, Terminated
 from .probing import Context, ProbedRun
 from .query import InFlight, LogBehind, Query, Unheard
 from .sources.told_latest import with_latest
 from .trends import Trends, carry_over, follow, tells_lag
 
-PAST_RUNS = 16
+UNENDED_RUNS = 16
 NAP_SECONDS = 10.0
 """Idleness between two batches that come one by one is shorter."""
 
 
-def begin(query_id: str, run_id: str, name: str | None, at: float) -> Query:
+def begin(query_id: str, run_id: str, name: str | None, at: float, *, label: str) -> Query:
     """Meet a query for the first time."""
-    return Query(query_id=query_id, run_id=run_id, name=name, started_at=at)
+    return Query(query_id=query_id, run_id=run_id, name=name, label=label, started_at=at)
 
 
 def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
@@ -35,9 +35,9 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         query_id=query_id,
         run_id=run_id,
         name=old.name,
+        label=old.label,
         started_at=at,
-        past_runs=(*old.past_runs, old.run_id)[-PAST_RUNS:],
-        unended_runs=_unended(old),
+        unended_runs=tuple(run for run in _unended(old) if run != run_id),
         last_commit_batch=old.last_commit_batch if same_query else None,
         unrecovered=old.failure,
         deaths=old.deaths,
@@ -53,7 +53,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
 def _unended(old: Query) -> tuple[str, ...]:
     if old.ended is not None:
         return old.unended_runs
-    return (*old.unended_runs, old.run_id)[-PAST_RUNS:]
+    return (*old.unended_runs, old.run_id)[-UNENDED_RUNS:]
 
 
 def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
@@ -133,9 +133,7 @@ def _idle(query: Query, at: float) -> Query:
 
 def _recovered(query: Query) -> Query:
     """A sign of life that arrives after the run's own death is old and cures nothing."""
-    if query.ended is not None or (query.unrecovered is None and not query.unrecovered_deaths):
-        return query
-    return replace(query, unrecovered=None, unrecovered_deaths=0)
+    return query if query.ended is not None else recovered(query)
 
 
 def _progress(query: Query, progress: Progress, at: float) -> Query:

@@ -92,7 +92,12 @@ class HealthListener(StreamingQueryListener):
         """PySpark's own path: called by Spark while ``start()`` waits."""
         self._submit_text(
             EventKind.STARTED,
-            lambda: {"id": str(event.id), "runId": str(event.runId), "name": event.name},
+            lambda: {
+                "id": str(event.id),
+                "runId": str(event.runId),
+                "name": event.name,
+                "timestamp": event.timestamp,
+            },
         )
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from .checkpoint import Checkpoint, CheckpointLogs, StorageError
 from .commit_log import LoggedBatches, LogReport
+from .identity import base_label
 from .log_choice import ChosenRun, LogChoice
 from .probing import ProbeReport, RunFacts
 
@@ -144,6 +145,6 @@ class _Run:
 
     def _note_trouble(self, reason: str) -> None:
         if not self.trouble:
-            name = self.facts.name or self.facts.query_id
+            name = base_label(self.facts.name, self.facts.query_id)
             log.warning("querypulse: cannot read the checkpoint of %s: %s", name, reason)
         self.trouble = reason

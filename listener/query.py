@@ -94,12 +94,14 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     query_id: str
     run_id: str
     name: str | None
+    """The full name; everything that leaves the driver shows ``label``."""
+    label: str
+    """What it is shown under, for the life of the process; see ``identity.py``."""
     started_at: float
     start: Started | None = None
     """The event of the present run's start, where it has arrived."""
-    past_runs: tuple[str, ...] = ()
     unended_runs: tuple[str, ...] = ()
-    """Those past runs whose end no witness has told yet: a new run's start overtakes it."""
+    """The newest past runs whose end has not arrived yet: the start of a new run overtakes it."""
     facts: RunFacts | None = None
     last_event_at: float | None = None
     last_commit_at: float | None = None
@@ -197,6 +199,11 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return facts or (self.start.session if self.start is not None else "")
 
     @property
+    def is_unnamed(self) -> bool:
+        """Whether nothing but its id says which query it is."""
+        return not self.name
+
+    @property
     def base_name(self) -> str:
-        """Its name, else the first 8 characters of its id."""
+        """What patterns of names match: its full name, else the first 8 characters of its id."""
         return self.name or self.query_id[:8]

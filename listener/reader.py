@@ -50,7 +50,13 @@ class ExpectStop(msgspec.Struct, frozen=True):
     name: str
 
 
-Item = Arrived | Marker | ExpectStop
+class Forget(msgspec.Struct, frozen=True):
+    """The application says that the query of this name will not come back."""
+
+    name: str
+
+
+Item = Arrived | Marker | ExpectStop | Forget
 Inbox = Mailbox[Item]
 """What the worker takes from."""
 

@@ -50,11 +50,5 @@ class Snapshot(msgspec.Struct, frozen=True):
         return max(0.0, awake)
 
     def labels(self) -> dict[str, Query]:
-        """Queries by the label they are shown under: name or short id, made unique."""
-        labelled: dict[str, Query] = {}
-        for query in self.queries:
-            label = query.base_name
-            if label in labelled:
-                label = f"{label}-{query.query_id[:8]}"
-            labelled[label] = query
-        return labelled
+        """Queries by the label they are shown under."""
+        return {query.label: query for query in self.queries}

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from .commit_log import LogReport
 from .ending import end_past_run
 from .events import Event, Idle, Progress, Started, Terminated
-from .fold import begin, fold_event, fold_log, fold_probe, succeed
+from .fold import fold_event, fold_log, fold_probe
+from .forgetting import is_called, to_forget
+from .identity import UNDECIDED_SECONDS, Identity, Newcomer, UndecidedError
 from .ownership import ALONE, Ownership
 from .probing import Context, ProbedRun, ProbeReport
-from .query import Outcome, Query
+from .query import Query
 from .snapshot import Pause, Snapshot
 from .sources.fold_sources import fold_sources
 from .sources.report import SourceReport
+from .undecided import Observed, Undecided
 
-KEEP_COMPLETED_SECONDS = 15 * 60.0
-MAX_GONE_QUERIES = 1000
 MAX_PAUSES = 100
+MAX_BEFORE_FORGETTING = 2000
+"""With more queries than this, some are forgotten at once instead of once a minute."""
 
 
 class State:
-    """Folds observations into queries and publishes immutable snapshots of them."""
+    """Folds observations into queries and publishes immutable snapshots of them.
 
-    def __init__(self, began_at: float) -> None:
+    ``expected`` are the names of queries that are never forgotten. Which query an observation
+    belongs to is for ``Identity`` to say.
+    """
+
+    def __init__(self, began_at: float, expected: Iterable[str] = ()) -> None:
         self.began_at = began_at
         self.events: Counter[str] = Counter()
+        self._expected = frozenset(expected)
+        self._identity = Identity()
+        self._undecided = Undecided()
         self._queries: dict[str, Query] = {}
         self._probe: ProbeReport | None = None
         self._log: LogReport | None = None
@@ -39,11 +50,7 @@ class State:
     def hear(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
         """Take in one event that arrived at ``at``; ``context`` as seen when it was read."""
         self.events[_KINDS[type(event)]] += 1
-        if isinstance(event, Terminated):
-            self._end_past_run(event, at, "event", context)
-        query = self._route(event, at)
-        if query is not None:
-            self._queries[query.query_id] = fold_event(query, event, at, context=context)
+        self._apply(Observed(event, at, context), wait=True)
 
     def look(self, report: ProbeReport) -> None:
         """Take in a probe report: complete, so a living run it does not name has vanished.
@@ -53,45 +60,42 @@ class State:
         self._look_at_driver(report)
         if report.context is Context.JVM_GONE:
             return
-        named = set()
         for run in report.runs:
-            named.add(run.facts.run_id)
-            if not run.active:
-                self._end_past_run(_as_event(run), report.at, "probe", report.context)
-            query = self._present(run, report)
-            # A run whose turn it was not is reported as it was last seen: no news.
-            if query is not None and query.probed is not run:
-                self._queries[query.query_id] = fold_probe(
-                    query, run, report.at, context=report.context
-                )
-        for key, query in self._queries.items():
+            self._look_at_known(run, report)
+        named = {run.facts.run_id for run in report.runs}
+        for query in self._queries.values():
             if query.alive and query.run_id not in named and query.started_at < report.began_at:
-                self._queries[key] = replace(query, vanished_at=report.at)
+                self._put(replace(query, vanished_at=report.at))
+        # Only now is it known which of the other bearers of a name are alive.
+        for run in report.runs:
+            self._look_at_new(run, report)
+        for query_id in self._undecided.since(report.began_at):
+            self._decide(query_id, wait=False)
 
     def read(self, report: LogReport) -> None:
         """Take in a round of reading checkpoints; what names no present run is let go."""
         self._log = report
-        for key, query in self._queries.items():
+        for query in self._queries.values():
             log = report.logs.get(query.run_id)
             if log is not None and query.alive:
-                self._queries[key] = fold_log(query, log, report.at)
+                self._put(fold_log(query, log, report.at))
 
     def ask(self, report: SourceReport) -> None:
         """Take in what is known of all sources asked; the dead are asked too."""
-        for key, query in self._queries.items():
+        for query in self._queries.values():
             looks = report.looks.get(query.run_id, {})
             trouble = report.unreadable.get(query.run_id, "")
-            self._queries[key] = fold_sources(query, looks, trouble)
+            self._put(fold_sources(query, looks, trouble))
 
     def query(self, query_id: str) -> Query | None:
-        """What is known of one query."""
-        return self._queries.get(query_id)
+        """What is known of the query that an id belongs to, or did."""
+        return self._identity.present(query_id, self._queries)
 
     def expect_stop(self, name: str) -> None:
         """Take note that the present run of ``name`` is going to be stopped, or just was."""
-        for key, query in self._queries.items():
-            if query.name == name:
-                self._queries[key] = replace(query, stop_expected=True)
+        for query in self._queries.values():
+            if name in (query.name, query.label):
+                self._put(replace(query, stop_expected=True))
 
     def pause(self, at: float, seconds: float) -> None:
         """Record that nobody watched for ``seconds`` before ``at`` (GC, SIGSTOP, a full CPU)."""
@@ -109,19 +113,21 @@ class State:
                 self._queries[key] = replace(query, reported_elsewhere=True)
 
     def forget(self, now: float) -> None:
-        """Drop queries that completed a while ago, and the oldest of too many that are gone.
+        """Drop queries that completed a while ago, and the oldest of too many that are gone."""
+        for query in to_forget(self._queries.values(), now, self._expected):
+            self._drop(query)
 
-        A dead query is not forgotten by time: nobody is to read "resolved" who has not cured it.
-        """
-        gone = [query for query in self._queries.values() if query.gone_at is not None]
-        gone.sort(key=lambda query: (not _completed(query), query.gone_at))
-        surplus = len(gone) - MAX_GONE_QUERIES
-        for index, query in enumerate(gone):
-            if index < surplus or (_completed(query) and _is_old(query, now)):
-                del self._queries[query.query_id]
+    def forget_name(self, name: str) -> None:
+        """Drop the queries of this name that are gone: they will not come back."""
+        self._expected -= {name}
+        for query in list(self._queries.values()):
+            if not query.alive and is_called(query, name):
+                self._drop(query)
 
     def snapshot(self, now: float) -> Snapshot:
         """Everything known, frozen."""
+        for query_id in self._undecided.since(now - UNDECIDED_SECONDS):
+            self._decide(query_id, wait=False)
         return Snapshot(
             at=now,
             began_at=self.began_at,
@@ -143,51 +149,94 @@ class State:
             self._context_stopped_at = report.at
         self._probe = report
 
-    def _end_past_run(self, event: Terminated, at: float, witness: str, context: Context) -> None:
-        known = self._queries.get(event.query_id)
-        if known is not None and event.run_id in known.unended_runs:
-            self._queries[known.query_id] = end_past_run(
-                known, event, at, witness=witness, context=context
-            )
-
-    def _route(self, event: Event, at: float) -> Query | None:
-        """The query an event belongs to; None when it is an old run's, or tells nothing."""
-        known = self._queries.get(event.query_id)
-        if known is None:
-            if isinstance(event, Idle) or _ended_well(event):
-                # A nameless idle query will be introduced by the probe; an end without an
-                # exception, before anybody watched, is nobody's business.
-                return None
-            name = None if isinstance(event, Terminated) else event.name
-            return self._meet(event.query_id, event.run_id, name, at)
-        if event.run_id == known.run_id:
-            return known
-        if event.run_id in known.past_runs or (isinstance(event, Terminated) and known.alive):
-            return None
-        return succeed(known, event.query_id, event.run_id, at)
-
-    def _present(self, run: ProbedRun, report: ProbeReport) -> Query | None:
-        """The query a probed run belongs to; None when a newer run is known."""
-        facts = run.facts
-        known = self._queries.get(facts.query_id)
-        if known is None:
-            return self._meet(facts.query_id, facts.run_id, facts.name, report.at)
-        if facts.run_id == known.run_id:
-            return known
+    def _look_at_known(self, run: ProbedRun, report: ProbeReport) -> None:
         if not run.active:
-            return None
-        if facts.run_id in known.past_runs and known.started_at >= report.began_at:
-            return None
-        # What runs now is the present run, in whatever order the starts were heard.
-        return succeed(known, facts.query_id, facts.run_id, report.at)
+            self._end_past_run(_as_event(run), report.at, "probe", report.context)
+        query = self.query(run.facts.query_id)
+        # A run whose turn it was not is reported as it was last seen: no news.
+        if query is not None and query.run_id == run.facts.run_id and query.probed is not run:
+            self._put(fold_probe(query, run, report.at, context=report.context))
 
-    def _meet(self, query_id: str, run_id: str, name: str | None, at: float) -> Query:
-        """A query of a new id: a dead one of the same name is what it replaces."""
-        for old in self._queries.values():
-            if name is not None and old.name == name and not old.alive:
-                del self._queries[old.query_id]
-                return succeed(old, query_id, run_id, at)
-        return begin(query_id, run_id, name, at)
+    def _look_at_new(self, run: ProbedRun, report: ProbeReport) -> None:
+        new = self._identity.met_by_probe(run, report, self._queries)
+        if new is None:
+            return
+        unseen = any(
+            query.name == new.name and query.started_at >= report.began_at
+            for query in self._queries.values()
+        )
+        try:
+            self._introduce(new, wait=unseen)
+        except UndecidedError:
+            return
+        self._decide(new.query_id, wait=False)
+        self._look_at_known(run, report)
+
+    def _apply(self, seen: Observed, *, wait: bool) -> None:
+        event = seen.event
+        if event.query_id in self._undecided:
+            self._hold(seen)
+            return
+        if isinstance(event, Terminated):
+            self._end_past_run(event, seen.at, "event", seen.context)
+        try:
+            query = self._route(seen, wait=wait)
+        except UndecidedError:
+            self._hold(seen)
+            return
+        if query is not None:
+            self._put(fold_event(query, event, seen.at, context=seen.context))
+        if isinstance(event, Terminated):
+            # A run that waits may be its successor.
+            for query_id in self._undecided.all():
+                self._decide(query_id, wait=True)
+
+    def _hold(self, seen: Observed) -> None:
+        self._undecided.add(seen)
+        if self._undecided.is_full:
+            for query_id in self._undecided.all():
+                self._decide(query_id, wait=False)
+
+    def _decide(self, query_id: str, *, wait: bool) -> None:
+        for seen in self._undecided.take(query_id):
+            self._apply(seen, wait=wait)
+
+    def _route(self, seen: Observed, *, wait: bool) -> Query | None:
+        """The query an event belongs to; None when it is an old run's, or introduces none."""
+        event = seen.event
+        known = self.query(event.query_id)
+        if known is not None and known.run_id == event.run_id:
+            return known
+        new = self._identity.met_by_event(event, seen.at, self._queries)
+        if new is None:
+            return None
+        if isinstance(event, Terminated) and known is not None and known.alive:
+            # A death of another run than the one that lives.
+            self._identity.add_past_run(event.query_id, event.run_id, known.label)
+            self._put(end_past_run(known, event, seen.at, witness="event", context=seen.context))
+            return None
+        return self._introduce(new, wait=wait)
+
+    def _end_past_run(self, event: Terminated, at: float, witness: str, context: Context) -> None:
+        label = self._identity.label_of_past_run(event.run_id)
+        known = self._queries.get(label) if label is not None else None
+        if known is not None and event.run_id in known.unended_runs:
+            self._put(end_past_run(known, event, at, witness=witness, context=context))
+
+    def _introduce(self, new: Newcomer, *, wait: bool) -> Query:
+        query = self._identity.introduce(new, self._queries, wait=wait)
+        is_new = query.label not in self._queries
+        self._put(query)
+        if is_new and (query.is_unnamed or len(self._queries) > MAX_BEFORE_FORGETTING):
+            self.forget(new.at)
+        return query
+
+    def _put(self, query: Query) -> None:
+        self._queries[query.label] = query
+
+    def _drop(self, query: Query) -> None:
+        del self._queries[query.label]
+        self._identity.forget(query)
 
 
 _KINDS = {Started: "started", Progress: "progress", Idle: "idle", Terminated: "terminated"}
@@ -195,15 +244,3 @@ _KINDS = {Started: "started", Progress: "progress", Idle: "idle", Terminated: "t
 
 def _as_event(run: ProbedRun) -> Terminated:
     return Terminated(run.facts.query_id, run.facts.run_id, run.exception, run.error_class)
-
-
-def _ended_well(event: Event) -> bool:
-    return isinstance(event, Terminated) and event.exception is None
-
-
-def _completed(query: Query) -> bool:
-    return query.ended is not None and query.ended.outcome is Outcome.COMPLETED
-
-
-def _is_old(query: Query, now: float) -> bool:
-    return query.gone_at is not None and now - query.gone_at > KEEP_COMPLETED_SECONDS

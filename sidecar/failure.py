@@ -31,7 +31,8 @@ def first_failure(snapshot: Snapshot, judgement: Judgement) -> QueryFailure | No
         if verdict.state is State.FAILED and _counts(verdict) and label not in foreign:
             return QueryFailure(label, verdict.reason)
     for finding in judgement.findings:
-        if finding.alertname in ENDS and finding.query not in foreign:
+        about = finding.members or (finding.query,)
+        if finding.alertname in ENDS and not foreign.issuperset(about):
             return QueryFailure(finding.query, finding.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, driver_gone.ENDED)

@@ -26,7 +26,6 @@ class MonitorFacts:
         *,
         app: str,
         spark_version: str,
-        expected: tuple[str, ...],
         lag_by_partition: bool,
         path: EventPath,
         listener: HealthListener,
@@ -38,7 +37,6 @@ class MonitorFacts:
     ) -> None:
         self._app = app
         self._spark_version = spark_version
-        self._expected = expected
         self._lag_by_partition = lag_by_partition
         self._path = path
         self._listener = listener
@@ -60,7 +58,7 @@ class MonitorFacts:
             alerts=judged.alerts,
             monitor=self._monitor(judged),
             wall=time.time(),
-            expected=self._expected,
+            expected=self._worker.policy.expected,
             lag_by_partition=self._lag_by_partition,
         )
 

@@ -17,7 +17,7 @@ from ..listener.health_listener import HealthListener
 from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
 from ..listener.probing import Context
-from ..listener.reader import ExpectStop, Inbox, Marker
+from ..listener.reader import ExpectStop, Forget, Inbox, Marker
 from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
@@ -75,7 +75,6 @@ class Parts:
         self._facts = MonitorFacts(
             app=app,
             spark_version=spark.version,
-            expected=settings.expected_queries,
             lag_by_partition=settings.lag_by_partition,
             path=path,
             listener=listener,
@@ -106,6 +105,10 @@ class Parts:
     def expect_stop(self, name: str) -> None:
         """Let the worker know before it hears of the end itself."""
         self._arrived.put(ExpectStop(name), lifecycle=True)
+
+    def forget(self, name: str) -> None:
+        """Let the worker drop a query that will not come back."""
+        self._arrived.put(Forget(name), lifecycle=True)
 
     def flush(self, deadline: Deadline) -> bool:
         """Look, judge and deliver once more; False when something was not done in time.

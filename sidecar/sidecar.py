@@ -18,6 +18,7 @@ from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
 from ..listener.probing import Context
 from ..listener.redacted_log import RedactedLog
+from . import announcing
 from .awaiting import FailureWait
 from .configuration.outfit import outfit
 from .configuration.receiver_settings import SilenceSettings
@@ -103,19 +104,24 @@ class Sidecar:
         return self._parts.flush(Deadline(timeout))
 
     def expect_stop(self, name: str) -> None:
-        """Announce that the present run of a query is going to be stopped: nobody is told.
-
-        Call it before ``query.stop()``. It holds for that run only; its failure is still told.
+        """Announce a planned stop of the present run, before ``query.stop()``; failures still page.
 
         Raises:
             ValueError: no query of this name is known.
 
         """
-        if not self._knows(name) and not (self.flush() and self._knows(name)):
-            known = [query.name for query in self.snapshot().queries] if self._parts else []
-            raise ValueError(f"expect_stop: no query is called {name!r}; known: {known}")
-        if self._parts is not None:
-            self._parts.expect_stop(name)
+        announcing.expect_stop(self._parts, self.flush, name)
+
+    def forget(self, name: str) -> None:
+        """Drop a query that will not come back: its alerts resolve, its series end.
+
+        It is no longer expected. ``"unnamed"`` drops every dead query without a name.
+
+        Raises:
+            ValueError: no query of this name is known, or it lives.
+
+        """
+        announcing.forget(self._parts, self.flush, name)
 
     def silence(
         self,
@@ -194,11 +200,6 @@ class Sidecar:
 
         """
         self._wait.wait(timeout)
-
-    def _knows(self, name: str) -> bool:
-        if self._parts is None:
-            return False
-        return any(query.name == name for query in self._parts.judged.snapshot.queries)
 
     def _start_by_hand(self) -> Any:
         """What PySpark adds or removes; PySpark asks for it in order to do so."""

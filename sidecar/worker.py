@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.evaluate import Judgement, evaluate
@@ -17,7 +18,7 @@ from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.ownership import ALONE, Ownership
 from ..listener.probing import ProbeReport
-from ..listener.reader import Arrived, ExpectStop, Inbox, Item, Marker
+from ..listener.reader import Arrived, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
@@ -70,11 +71,12 @@ class Worker:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.state = State(clock())
+        self.policy = policy
+        """The policy in force: a query that was forgotten is expected no more."""
+        self.state = State(clock(), policy.expected)
         self.judged = Judged(self.state.snapshot(clock()), Judgement(), ())
         self.beat_at = clock()
         self._inbox = inbox
-        self._policy = policy
         self._lifecycle = lifecycle
         self._dispatch = dispatch
         self._latest_report = latest_report
@@ -126,8 +128,15 @@ class Worker:
             self.state.hear(item.event, item.at, item.context)
         elif isinstance(item, ExpectStop):
             self.state.expect_stop(item.name)
+        elif isinstance(item, Forget):
+            self._forget(item.name)
         else:
             self._waiting.append(item)
+
+    def _forget(self, name: str) -> None:
+        self.state.forget_name(name)
+        expected = tuple(one for one in self.policy.expected if one != name)
+        self.policy = replace(self.policy, expected=expected)
 
     def _take_log(self) -> None:
         log = self._latest_log()
@@ -156,7 +165,7 @@ class Worker:
         self._judged_at = now
         self.state.own(self._ownership())
         snapshot = self.state.snapshot(now)
-        judgement = self._redact(evaluate(snapshot, now, self._policy))
+        judgement = self._redact(evaluate(snapshot, now, self.policy))
         wall, silences = self._wall(), self._silences()
         incidents = self._lifecycle.update(judgement, snapshot, now, wall, silences)
         self._dispatch.offer(incidents, self._lifecycle.closings)

@@ -12,6 +12,8 @@ from support.exporter_boards import board, full_board
 from support.exporter_exposition import FORMATS, samples, text
 from support.story import Story
 
+from querypulse.listener.identity import base_label
+
 HOSTILE = [
     "quotes \" and ' and `",
     "back\\slash \\n \\\\",
@@ -30,8 +32,9 @@ HOSTILE = [
 def test_a_hostile_name_is_a_valid_label(name, parse, render):
     shown = board(Story().started("q", at=0), expected=(name,), app=name)
     readable = name.encode("utf-8", "replace").decode()
+    label = base_label(name).encode("utf-8", "replace").decode()
     states = [s for s in samples(shown, parse, render) if s.name == "spark_streaming_query_state"]
-    assert {sample.labels["query"] for sample in states} == {"q", readable}
+    assert {sample.labels["query"] for sample in states} == {"q", label}
     assert {sample.labels["app"] for sample in states} == {readable}
 
 
@@ -42,7 +45,7 @@ def test_any_name_survives_both_formats(name):
         actives = [
             s for s in samples(shown, parse, render) if s.name == "spark_streaming_query_active"
         ]
-        assert [sample.labels["query"] for sample in actives] == [name]
+        assert [sample.labels["query"] for sample in actives] == [base_label(name)]
 
 
 def test_two_queries_of_one_name_do_not_share_series():

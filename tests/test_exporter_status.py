@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from support.exporter_boards import MONITOR, WALL, board, full_board, full_story
+from support.id_story import IdStory
 from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluate import Verdict
@@ -205,3 +206,24 @@ def test_showing_changes_nothing():
     assert as_json(shown) == as_json(shown)
     assert shown.monitor == MONITOR
     assert shown.snapshot == full_story().state.snapshot(100.0)
+
+
+def test_a_long_name_is_shown_once_and_bounded_also_while_it_is_only_expected():
+    """L24"""
+    name = "n" * 10_000
+    absent = status(board(expected=(name,)))
+    present = status(
+        board(Story().started(name, at=0).commit(name, batch=0, at=1), expected=(name,))
+    )
+
+    for shown in (absent, present):
+        (query,) = shown.queries
+        assert (len(query.name), query.expected) == (100, True)
+
+
+def test_two_queries_of_one_expected_name_are_both_expected():
+    story = IdStory().start("11111111", "r1", at=0, session="s1")
+    story.start("22222222", "r2", at=1, session="s2")
+
+    shown = {query.name: query.expected for query in status(board(story, expected=("q",))).queries}
+    assert shown == {"q": True, "q-22222222": True}

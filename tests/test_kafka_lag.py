@@ -34,7 +34,7 @@ class Held:
         self.query = start(stream, f"held-{topics[0]}", self.trap)
         self.query.processAllAvailable()
         self.sources = (finds or SparkSources(spark)).open(
-            begin(self.query.id, self.query.runId, self.query.name, 0.0)
+            begin(self.query.id, self.query.runId, self.query.name, 0.0, label=self.query.name)
         )
 
     def hang(self, topic=None):
@@ -385,7 +385,7 @@ def test_a_continuous_query_is_asked_too(spark, kafka):
     kafka.produce(topic, ["a"] * 3)
     writer = kafka.stream(spark, topic).writeStream.format("noop").queryName("continuous")
     query = writer.trigger(continuous="300 milliseconds").start()
-    known = begin(query.id, query.runId, query.name, 0.0)
+    known = begin(query.id, query.runId, query.name, 0.0, label=query.name)
     sources = until(lambda: SparkSources(spark).open(known), "it has planned")
     try:
         until(lambda: sources[0].look().committed == {f"{topic}/0": 3}, "an epoch")

@@ -498,7 +498,6 @@ def shown(reading, forged=0):
     facts = MonitorFacts(
         app="etl",
         spark_version="4.0.0",
-        expected=(),
         lag_by_partition=False,
         path=Path(reading.source),
         listener=listener,

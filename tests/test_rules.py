@@ -161,10 +161,11 @@ def test_a_death_that_names_no_table_has_none_in_its_evidence():
     assert "table" not in finding.evidence
 
 
-def test_a_death_before_anybody_listened_is_told_under_the_short_id():
+def test_a_death_of_a_query_that_nobody_has_met_is_one_of_an_unnamed_query():
     (finding,) = Story().ended(at=5, exception=CONFLICT).judge(6).findings
 
-    assert (finding.alertname, finding.query) == ("QueryFailed", "id-a")
+    assert (finding.alertname, finding.query) == ("QueryFailed", "unnamed")
+    assert finding.reason.startswith("id-a: ")
 
 
 def test_a_stall_prints_its_window_with_its_terms():

@@ -8,9 +8,10 @@ from support.desk import WALL, Desk
 from support.story import CONFLICT, processing, run
 
 from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.listener.events import Started, Terminated
+from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived
-from querypulse.listener.state import KEEP_COMPLETED_SECONDS
 from querypulse.sidecar.worker import TICK_SECONDS
 
 
@@ -273,3 +274,19 @@ def test_a_completed_query_is_forgotten_in_time():
         desk.step(after=2.0)
 
     assert states(desk) == {}
+
+
+def test_a_crash_loop_without_a_fixed_checkpoint_is_one_open_incident_per_alert():
+    """L23: thirty restarts in a minute, each under an id of its own."""
+    desk = Desk()
+    for number in range(30):
+        ids = (f"id-{number}", f"run-{number}")
+        desk.hear(Started(*ids, "a", session="s")).step()
+        desk.hear(Terminated(*ids, CONFLICT, None)).step(after=0.5)
+        desk.step(after=1.0)
+
+    offered = {(one.key, one.revision) for offer in desk.offers for one in offer}
+    assert offered == {
+        ("querypulse/etl/a/QueryFailed", 0),
+        ("querypulse/etl/a/QueryFlapping", 0),
+    }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ...listener.identity import UNNAMED
 from ...listener.probing import Context
 from ...listener.query import Query
 from ...listener.snapshot import Snapshot
@@ -40,8 +41,15 @@ class Health:
         self._snapshot = snapshot
 
     def knows(self, label: str) -> bool:
-        """Whether the query was seen; of the whole driver, any of its queries."""
+        """Whether the query was seen; of the whole driver or of the unnamed, any of its queries."""
+        if label == UNNAMED:
+            return any(query.is_unnamed for query in self.queries.values())
         return bool(self.queries) if label == WHOLE_DRIVER else label in self.queries
+
+    def is_unnamed(self, label: str) -> bool:
+        """Whether it is the label of a query without a name."""
+        query = self.queries.get(label)
+        return query is not None and query.is_unnamed
 
     def calm(self, label: str, severity: str, before: Calm | None) -> Calm | None:
         """The calm that lasts, or begins now; None while the query is as sick as ``severity``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...listener.identity import UNNAMED
 from ..finding import WHOLE_DRIVER, Severity
 from ..rules import data_loss_risk, query_flapping
 from .course import FACTS, Course
@@ -35,6 +36,8 @@ def supersedes(new: Course, old: Course) -> bool:
     """Whether ``old``, found no more, is over because ``new`` begins to fire."""
     if not old.begun or old.found or old.query != new.query or _is_lesser(new, old):
         return False
+    if new.query == UNNAMED:
+        return False
     return BESIDES.isdisjoint({new.alert.name, old.alert.name})
 
 
@@ -59,8 +62,13 @@ def _driver_holds(
 
 
 def _speaks_for(old: Course, new: Course) -> bool:
-    """That data is in danger is another matter than why, and no lesser one for being a warning."""
-    return new.alert.name != data_loss_risk.NAME and _is_lesser(new, old)
+    """That data is in danger is another matter than why, and no lesser one for being a warning.
+
+    Alerts of queries without a name may be about different queries.
+    """
+    if new.query == UNNAMED or new.alert.name == data_loss_risk.NAME:
+        return False
+    return _is_lesser(new, old)
 
 
 def _is_lesser(new: Course, old: Course) -> bool:

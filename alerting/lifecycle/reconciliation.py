@@ -6,6 +6,7 @@ else knows their keys.
 
 from __future__ import annotations
 
+from ...listener.identity import UNNAMED
 from ..alert import Alert, Incident
 from ..finding import WHOLE_DRIVER, Severity
 from ..rules import (
@@ -62,7 +63,13 @@ class Reconciliation:
         if well and WHOLE_DRIVER not in self._settled:
             # Where one of its queries is well the driver is.
             well.append(WHOLE_DRIVER)
-        for label in well:
+        # Alerts of queries without a name go by one label.
+        unnamed = {label for label in well if health.is_unnamed(label)}
+        if unnamed:
+            well = [label for label in well if label not in unnamed]
+            if UNNAMED not in self._settled:
+                well.append(UNNAMED)
+        for label in (*well, *unnamed):
             self.settle(label)
         self._calms = calms
         return tuple(

@@ -67,7 +67,7 @@ class PolledRun:
     def note_trouble(self) -> None:
         """Log once that a source does not answer, until all do."""
         if self.trouble and not self._logged:
-            name = self.query.base_name
+            name = self.query.label
             log.warning("querypulse: cannot ask the sources of %s: %s", name, self.trouble)
         self._logged = bool(self.trouble)
 

@@ -14,6 +14,7 @@ from ...alerting.finding import Finding
 from ...alerting.policy import Policy
 from ...alerting.rules import commit_stalled
 from ...listener.events import Event, Started, Terminated
+from ...listener.identity import UNNAMED
 from ...listener.probing import Context, ProbeReport
 from ...listener.snapshot import Snapshot
 from ...listener.state import State
@@ -39,7 +40,7 @@ class Court:
         self.longest_stall: Stall | None = None
         self._app = app
         self._policy = policy
-        self._state = State(began_at)
+        self._state = State(began_at, policy.expected)
         self._context = Context.RUNNING
         self._firing: dict[tuple[str, str], Finding] = {}
         self._last_heard: dict[str, float] = {}
@@ -117,7 +118,8 @@ class Court:
         judgement = evaluate(
             replace(snapshot, queries=(query,)), self.now, replace(self._policy, expected=expected)
         )
-        known = {alertname for alertname, label in self._firing if label == query.base_name}
+        shown = UNNAMED if query.is_unnamed else query.label
+        known = {alertname for alertname, label in self._firing if label == shown}
         return known != {finding.alertname for finding in judgement.findings}
 
     def _judge(self, end: int) -> list[Change]:
@@ -159,9 +161,9 @@ class Court:
         """Remember the longest stall of all."""
         for finding in judgement.findings:
             if finding.alertname == commit_stalled.NAME:
-                silence = at - snapshot.labels()[finding.query].last_sign_at
-                stall = Stall(finding.query, silence)
-                self.longest_stall = longest((self.longest_stall, stall))
+                for label in finding.members or (finding.query,):
+                    stall = Stall(label, at - snapshot.labels()[label].last_sign_at)
+                    self.longest_stall = longest((self.longest_stall, stall))
 
     def _tell(self, judgement: Judgement, now: float) -> Iterator[Change]:
         """What is resolved and what opened since the last judgement.

@@ -89,7 +89,12 @@ class Ward:
                 del self._conditions[query]
         elif query not in self._queries:
             self._queries[query] = Query(
-                query_id=f"id-{query}", run_id="1", name=query, started_at=self.now, facts=FACTS
+                query_id=f"id-{query}",
+                run_id="1",
+                name=query,
+                label=query,
+                started_at=self.now,
+                facts=FACTS,
             )
         return self
 

@@ -1,0 +1,54 @@
+"""Events of runs of which nobody knows yet whose they are, until that is decided. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .events import Event
+from .probing import Context
+
+MAX_EVENTS = 1000
+"""Far more than one or two restarts bring within ``UNDECIDED_SECONDS``."""
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """One event, when it arrived, and the SparkContext as seen when it was read."""
+
+    event: Event
+    at: float
+    context: Context = Context.RUNNING
+
+
+class Undecided:
+    """Holds back events by query id, in their order."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, list[Observed]] = {}
+        self._count = 0
+
+    def __contains__(self, query_id: str) -> bool:
+        return query_id in self._held
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all that is held must be decided now."""
+        return self._count >= MAX_EVENTS
+
+    def add(self, seen: Observed) -> None:
+        """Hold back an event behind those of the same query."""
+        self._held.setdefault(seen.event.query_id, []).append(seen)
+        self._count += 1
+
+    def take(self, query_id: str) -> list[Observed]:
+        """Give back what is held of a query, the oldest first."""
+        held = self._held.pop(query_id, [])
+        self._count -= len(held)
+        return held
+
+    def since(self, at: float) -> list[str]:
+        """The queries of which something has been held since before ``at``."""
+        return [key for key, held in self._held.items() if held[0].at < at]
+
+    def all(self) -> list[str]:
+        """The queries of which something is held."""
+        return list(self._held)

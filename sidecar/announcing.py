@@ -1,0 +1,45 @@
+"""What the application says of its queries: a stop that is planned, one that will not come back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..listener.forgetting import is_called
+from ..listener.query import Query
+from .parts import Parts
+
+
+def expect_stop(parts: Parts | None, flush: Callable[[], bool], name: str) -> None:
+    """See ``Sidecar.expect_stop``."""
+    if parts is None or not (_called(parts, name) or (flush() and _called(parts, name))):
+        raise ValueError(f"expect_stop: no query is called {name!r}; known: {_known(parts)}")
+    parts.expect_stop(name)
+
+
+def forget(parts: Parts | None, flush: Callable[[], bool], name: str) -> None:
+    """See ``Sidecar.forget``."""
+    # The end of a query that was stopped just now may still be on its way.
+    if parts is not None and not _can_be_forgotten(parts, name):
+        flush()
+    if parts is None or not (_called(parts, name) or name in parts.board.expected):
+        raise ValueError(f"forget: no query is called {name!r}; known: {_known(parts)}")
+    if not _can_be_forgotten(parts, name):
+        raise ValueError(f"forget: {name!r} lives; stop it first")
+    parts.forget(name)
+
+
+def _can_be_forgotten(parts: Parts, name: str) -> bool:
+    called = _called(parts, name)
+    if not called:
+        return name in parts.board.expected
+    return any(not query.alive for query in called)
+
+
+def _called(parts: Parts, name: str) -> list[Query]:
+    return [query for query in parts.judged.snapshot.queries if is_called(query, name)]
+
+
+def _known(parts: Parts | None) -> list[str]:
+    if parts is None:
+        return []
+    return list(dict.fromkeys((*parts.judged.snapshot.labels(), *parts.board.expected)))

@@ -1,0 +1,57 @@
+"""Queries by name, id, run and session, for tests of which query is which."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from support.story import CONFLICT, Story, progress, run
+
+from querypulse.listener.events import Idle, Started, Terminated
+
+
+class IdStory(Story):
+    """A story whose queries may share a name: ids, runs, names and sessions are given freely."""
+
+    def start(self, query_id, run_id, name="q", *, at, session="", timestamp=None, trigger=""):
+        self.state.hear(
+            Started(query_id, run_id, name, session=session, trigger=trigger, timestamp=timestamp),
+            at,
+        )
+        return self
+
+    def commits(self, query_id, run_id, name="q", *, at, batch):
+        event = replace(progress(batch=batch), query_id=query_id, run_id=run_id, name=name)
+        self.state.hear(event, at)
+        return self
+
+    def idles(self, query_id, run_id, *, at):
+        self.state.hear(Idle(query_id, run_id), at)
+        return self
+
+    def ends(self, query_id, run_id, *, at, exception=None):
+        self.state.hear(Terminated(query_id, run_id, exception, None), at)
+        return self
+
+    def fails(self, query_id, run_id, *, at):
+        return self.ends(query_id, run_id, at=at, exception=CONFLICT)
+
+    def crash_loop(self, runs, *, query_id="id", name="q"):
+        """So many runs that all fail, one each second from second 0."""
+        for number in range(runs):
+            self.start(query_id, f"run-{number}", name, at=number)
+            self.fails(query_id, f"run-{number}", at=number + 0.5)
+        return self
+
+    def shown(self, now=1e6):
+        """The queries by label, undecided ones decided."""
+        return self.state.snapshot(now).labels()
+
+    def found(self, now, **settings):
+        """What is found, as (alert name, query)."""
+        return [(one.alertname, one.query) for one in self.judge(now, **settings).findings]
+
+
+def polled(query_id, run_id, name="q", *, session="", active=True, exception=None, **fields):
+    """What the probe says of one run."""
+    seen = run(active=active, exception=exception, **fields)
+    facts = replace(seen.facts, query_id=query_id, run_id=run_id, name=name, session=session)
+    return replace(seen, facts=facts)

@@ -1,0 +1,158 @@
+"""``sidecar.forget`` and the bounds of what is remembered."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from support.desk import Desk
+from support.id_story import IdStory
+from support.story import CONFLICT
+
+from querypulse.listener.past_queries import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
+from querypulse.listener.reader import Forget
+from querypulse.sidecar import Settings, Sidecar, announcing
+
+
+def names(desk):
+    return list(desk.worker.judged.snapshot.labels())
+
+
+def forget(desk, name):
+    desk.inbox.put(Forget(name), lifecycle=True)
+    return desk.step()
+
+
+# -- a query that will not come back ----------------------------------------------------------
+
+
+def test_the_alerts_of_a_forgotten_query_resolve_and_its_series_end():
+    desk = Desk().started().ended(exception=CONFLICT).step()
+    forget(desk, "a")
+    assert (names(desk), desk.worker.judged.judgement.findings) == ([], ())
+    for _ in range(30):
+        desk.step()
+
+    (last,) = [one for offer in desk.offers for one in offer][-1:]
+    assert (last.name, last.ends_at is not None) == ("QueryFailed", True)
+    assert desk.worker.judged.alerts == ()
+
+
+def test_a_forgotten_query_is_expected_no_more():
+    desk = Desk(start_grace_seconds=1.0)
+    desk.worker.policy = replace(desk.worker.policy, expected=("a", "b"))
+    for _ in range(4):
+        desk.step()
+    assert {one.query for one in desk.worker.judged.judgement.findings} == {"a", "b"}
+
+    forget(desk, "a")
+    assert {one.query for one in desk.worker.judged.judgement.findings} == {"b"}
+
+
+def test_a_living_query_is_not_forgotten():
+    desk = forget(Desk().started().step(), "a")
+
+    assert names(desk) == ["a"]
+
+
+def test_only_the_dead_one_of_two_namesakes_is_forgotten():
+    story = IdStory().start("11111111", "r1", at=0, session="s1")
+    story.start("22222222", "r2", at=1, session="s2").fails("11111111", "r1", at=2)
+    story.state.forget_name("q")
+
+    assert list(story.shown()) == ["q-22222222"]
+
+
+class Parts:
+    """What ``announcing`` needs of the running parts."""
+
+    def __init__(self, desk, expected=()):
+        self.judged = desk.worker.judged
+        self.board = self
+        self.expected = expected
+        self.asked = []
+
+    def forget(self, name):
+        self.asked.append(name)
+
+
+def asked(desk, name, **settings):
+    parts = Parts(desk, **settings)
+    announcing.forget(parts, lambda: False, name)
+    return parts.asked
+
+
+def test_a_dead_query_an_expected_one_and_all_dead_unnamed_ones_can_be_forgotten():
+    dead = Desk().started().ended().step()
+
+    assert asked(dead, "a") == ["a"]
+    assert asked(dead, "b", expected=("b",)) == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("a", "forget: 'a' lives; stop it first"),
+        ("bronse", r"forget: no query is called 'bronse'; known: \['a', 'bronze'\]"),
+        ("unnamed", "no query is called 'unnamed'"),
+    ],
+)
+def test_what_cannot_be_forgotten_is_an_error_that_says_why(name, message):
+    with pytest.raises(ValueError, match=message):
+        asked(Desk().started().step(), name, expected=("bronze",))
+
+
+def test_the_end_that_is_still_on_its_way_is_waited_for():
+    desk = Desk().started().step()
+    parts = Parts(desk)
+
+    def flush():
+        parts.judged = desk.ended().step().worker.judged
+        return False
+
+    announcing.forget(parts, flush, "a")
+    assert parts.asked == ["a"]
+
+
+def test_a_sidecar_that_watches_nothing_knows_no_query():
+    with pytest.raises(ValueError, match=r"no query is called 'bronse'; known: \[\]"):
+        Sidecar(Settings(http_port=-1)).forget("bronse")
+
+
+# -- bounds -----------------------------------------------------------------------------------
+
+
+def test_past_runs_are_remembered_up_to_a_bound_the_newest_last():
+    past = PastQueries()
+    for number in range(MAX_PAST_RUNS + 5):
+        past.add_run(f"id-{number}", f"r-{number}", "q")
+
+    assert past.label_of_run("r-4") is None
+    assert past.label_of_id("id-4") is None
+    assert past.label_of_run("r-5") == past.label_of_id("id-5") == "q"
+
+
+def test_forgotten_queries_are_remembered_up_to_a_bound_the_unnamed_go_first():
+    story = IdStory()
+    for number in range(MAX_FORGOTTEN + 5):
+        story.start(f"id-{number}", f"r-{number}", f"q-{number}" if number else None, at=0)
+        story.fails(f"id-{number}", f"r-{number}", at=1)
+    past = PastQueries()
+    queries = list(story.shown().values())
+    for query in queries:
+        past.forget(query)
+
+    known = [query.label for query in past.forgotten]
+    assert len(known) == MAX_FORGOTTEN
+    assert queries[0].label not in known
+
+
+def test_a_query_restarted_for_ever_under_new_ids_takes_bounded_memory():
+    story = IdStory()
+    for number in range(300):
+        story.start(f"id-{number}", f"r-{number}", at=number)
+        story.fails(f"id-{number}", f"r-{number}", at=number + 0.5)
+
+    (query,) = story.shown().values()
+    assert len(query.unended_runs) == 0
+    assert len(query.deaths) <= 16
+    assert story.state.query("id-0") is query

@@ -1,0 +1,543 @@
+"""Which query an observation belongs to: runs, succession, namesakes, labels."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.id_story import IdStory, polled
+from support.story import CONFLICT
+
+from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES
+from querypulse.listener.identity import LABEL_CHARACTERS, UNDECIDED_SECONDS, base_label
+from querypulse.listener.query import Outcome
+from querypulse.listener.state import State
+
+LATE = 2000.0
+
+# -- what introduces a run ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("runs", [2, 17, 18, 1001], ids=lambda runs: f"{runs - 1} runs ago")
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda story: story.commits("id", "run-0", at=LATE, batch=99),
+        lambda story: story.idles("id", "run-0", at=LATE),
+        lambda story: story.ends("id", "run-0", at=LATE),
+        lambda story: story.fails("id", "run-0", at=LATE),
+        lambda story: story.start("id", "run-0", at=LATE),
+        lambda story: story.probe(polled("id", "run-0", active=False), at=LATE),
+        lambda story: story.probe(polled("id", "run-0", active=False, exception=CONFLICT), at=LATE),
+    ],
+    ids=["progress", "idle", "end", "failure", "start", "probe's end", "probe's failure"],
+)
+def test_a_late_observation_of_a_past_run_changes_nothing(late, runs):
+    """L16"""
+    story = IdStory().crash_loop(runs)
+    before = story.state.query("id")
+    late(story)
+
+    assert story.state.query("id") == before
+    assert before.failure is not None
+    assert before.run_id == f"run-{runs - 1}"
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda story: story.commits("id", "unmet", at=LATE, batch=99),
+        lambda story: story.idles("id", "unmet", at=LATE),
+        lambda story: story.ends("id", "unmet", at=LATE),
+        lambda story: story.probe(polled("id", "unmet", active=False), at=LATE),
+    ],
+    ids=["progress", "idle", "end", "probe's end"],
+)
+def test_no_sign_of_a_run_that_was_never_met_takes_over_a_known_query(late):
+    """L16: what is forgotten of past runs does no harm."""
+    story = IdStory().crash_loop(2)
+    before = story.state.query("id")
+    late(story)
+
+    assert story.state.query("id") == before
+
+
+def test_progress_introduces_a_query_that_ran_before_anybody_watched():
+    assert IdStory().commits("id", "run", at=1, batch=7).state.query("id").last_commit_batch == 7
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        IdStory().idles("id", "run", at=1),
+        IdStory().ends("id", "run", at=1),
+        IdStory().probe(polled("id", "run", active=False), at=1),
+        IdStory().start("old", "run", at=0).fails("old", "run", at=1)
+        .commits("id", "late", at=2, batch=7),
+    ],
+    ids=["idle", "end", "probe's end", "progress under the name of another"],
+)  # fmt: skip
+def test_what_does_not_introduce_a_query(story):
+    assert story.state.query("id") is None
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "present"),
+    [(5.0, "new"), (15.0, "other"), (None, "other")],
+    ids=["older", "newer", "unknown"],
+)
+def test_the_time_of_a_start_decides_which_of_two_runs_is_newer(timestamp, present):
+    story = IdStory().start("id", "new", at=1, timestamp=10.0)
+    story.start("id", "other", at=2, timestamp=timestamp)
+
+    assert story.state.query("id").run_id == present
+
+
+def test_a_run_that_the_probe_sees_alive_is_the_present_one_though_it_was_taken_for_a_past_one():
+    story = IdStory().start("id", "a", at=0).start("id", "b", at=1)
+    story.probe(polled("id", "a"), at=2)
+
+    assert story.state.query("id").run_id == "a"
+
+
+def test_a_poll_that_began_before_the_present_run_brings_no_other_back():
+    story = IdStory().start("id", "b", at=5)
+    story.probe(polled("id", "a"), at=4)
+
+    assert story.state.query("id").run_id == "b"
+
+
+# -- no death is lost -----------------------------------------------------------------------------
+
+
+def test_a_failure_introduces_a_query_that_nobody_has_met():
+    story = IdStory().fails("id", "run", at=1)
+
+    assert story.state.query("id").failure is not None
+
+
+def test_a_failure_of_an_unmet_run_is_the_present_failure_of_a_query_that_is_gone():
+    story = IdStory().start("id", "a", at=0).ends("id", "a", at=1).fails("id", "b", at=2)
+
+    query = story.state.query("id")
+    assert (query.run_id, query.failure is None, query.totals.failed) == ("b", False, 1)
+
+
+def test_a_failure_of_an_unmet_run_is_counted_once_while_another_run_lives():
+    story = IdStory().start("id", "b", at=0).commits("id", "b", at=1, batch=0)
+    story.fails("id", "a", at=2).fails("id", "a", at=3)
+
+    query = story.state.query("id")
+    assert (query.alive, query.failure, query.totals.failed) == (True, None, 1)
+
+
+def test_the_probes_memory_of_a_failure_introduces_an_unmet_query_once():
+    story, ended = IdStory(), polled("id", "run", active=False, exception=CONFLICT)
+    for at in range(3):
+        story.probe(ended, at=at)
+
+    query = story.state.query("id")
+    assert (query.label, query.failure is None, query.totals.failed) == ("q", False, 1)
+
+
+def test_a_run_that_came_back_from_the_past_ends_once():
+    story = IdStory().start("id", "a", at=0).start("id", "b", at=1)
+    story.probe(polled("id", "a"), at=2).fails("id", "a", at=3)
+    story.probe(polled("id", "a", active=False, exception=CONFLICT), at=4)
+
+    assert story.state.query("id").totals.failed == 1
+    story.start("id", "c", at=5).probe(
+        polled("id", "a", active=False, exception=CONFLICT), polled("id", "c"), at=6
+    )
+    assert story.state.query("id").totals.failed == 1
+
+
+# -- succession -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("session", ["", "s1", "s2"])
+def test_a_new_checkpoint_under_the_name_of_a_dead_query_goes_on_with_it_in_any_session(session):
+    """L3"""
+    story = IdStory().start("old", "r1", at=0, session="s1").commits("old", "r1", at=1, batch=3)
+    story.fails("old", "r1", at=2).start("new", "r2", at=3, session=session)
+
+    (query,) = story.shown().values()
+    assert (query.query_id, query.label) == ("new", "q")
+    assert (query.totals.commits, query.totals.restarts, len(query.deaths)) == (1, 1, 1)
+    assert query.failure is not None
+    story.commits("new", "r2", at=4, batch=0)
+    assert story.found(5) == []
+
+
+def test_a_replaced_query_is_not_met_again_through_the_probes_memory():
+    """L3"""
+    ended = polled("old", "r1", active=False, exception=CONFLICT)
+    story = IdStory().start("old", "r1", at=0).fails("old", "r1", at=1)
+    story.start("new", "r2", at=2).commits("new", "r2", at=3, batch=0)
+    story.probe(ended, polled("new", "r2"), at=4).probe(ended, polled("new", "r2"), at=5)
+
+    assert list(story.shown()) == ["q"]
+    assert story.found(6) == []
+
+
+@pytest.mark.parametrize("memory", ["remembered", "forgotten by the probe"])
+@pytest.mark.parametrize("order", ["the end first", "the start first"])
+def test_after_an_announced_stop_a_new_checkpoint_pages_nobody(order, memory):
+    """L3"""
+    story = IdStory().start("old", "r1", at=0, session="s1")
+    story.probe(polled("old", "r1", session="s1"), at=1).expect_stop("q")
+    if order == "the end first":
+        story.ends("old", "r1", at=2).start("new", "r2", at=3, session="s1")
+    else:
+        story.start("new", "r2", at=2, session="s1").ends("old", "r1", at=3)
+    old = polled("old", "r1", session="s1", active=False)
+    runs = [polled("new", "r2", session="s1"), *([old] if memory == "remembered" else [])]
+    for at in range(4, 200, 20):
+        story.probe(*runs, at=at)
+
+    assert list(story.shown()) == ["q"]
+    assert story.found(200) == []
+
+
+def test_the_late_failure_of_a_replaced_query_stands_until_its_successor_shows_life():
+    story = IdStory().start("old", "r1", at=0, session="s1")
+    story.start("new", "r2", at=1, session="s1").fails("old", "r1", at=2)
+    assert story.found(3) == [("QueryFailed", "q")]
+
+    story.commits("new", "r2", at=4, batch=0)
+    assert story.found(5) == []
+
+
+# -- namesakes ------------------------------------------------------------------------------------
+
+
+def namesakes():
+    """Two living queries of one name, in two sessions."""
+    story = IdStory().start("11111111-a", "r1", at=0, session="s1")
+    return story.start("22222222-b", "r2", at=1, session="s2")
+
+
+def test_living_namesakes_in_two_sessions_never_merge_and_keep_their_labels():
+    """L15"""
+    story = namesakes()
+    assert {label: one.query_id for label, one in story.shown().items()} == {
+        "q": "11111111-a", "q-22222222": "22222222-b",
+    }  # fmt: skip
+
+    story.fails("11111111-a", "r1", at=2).commits("22222222-b", "r2", at=3, batch=0)
+    assert story.found(4) == [("QueryFailed", "q")]
+
+
+def test_the_restart_of_one_namesake_takes_nothing_from_the_other():
+    """L15"""
+    story = namesakes().fails("11111111-a", "r1", at=2).fails("22222222-b", "r2", at=2)
+    story.start("33333333-c", "r3", at=3, session="s2").commits("33333333-c", "r3", at=4, batch=0)
+
+    labels = {label: one.query_id for label, one in story.shown().items()}
+    assert labels == {"q": "11111111-a", "q-22222222": "33333333-c"}
+    assert story.found(5) == [("QueryFailed", "q")]
+
+
+def test_a_label_does_not_move_when_its_first_bearer_is_forgotten():
+    """L15"""
+    story = IdStory().start("11111111-a", "r1", at=0, session="s1", trigger="OneTimeTrigger")
+    story.start("22222222-b", "r2", at=1, session="s2").ends("11111111-a", "r1", at=2)
+    story.state.forget(KEEP_COMPLETED_SECONDS + 3)
+
+    assert list(story.shown()) == ["q-22222222"]
+    story.start("11111111-a", "r3", at=2000, session="s1")
+    assert story.state.query("11111111-a").label == "q"
+
+
+def test_two_queries_that_the_probe_sees_alive_are_namesakes():
+    story = IdStory().start("11111111-a", "r1", at=0).start("22222222-b", "r2", at=1)
+    assert list(story.shown(1)) == ["q"]
+
+    story.probe(polled("11111111-a", "r1"), polled("22222222-b", "r2"), at=2)
+    assert list(story.shown(2)) == ["q", "q-22222222"]
+
+
+def test_a_start_that_overtakes_the_end_of_its_predecessor_waits_for_it():
+    story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
+    story.commits("new", "r2", at=1.1, batch=0)
+    assert story.state.query("new") is None
+
+    story.fails("old", "r1", at=1.2)
+    (query,) = story.shown(1.3).values()
+    assert (query.query_id, query.label, query.totals.restarts) == ("new", "q", 1)
+    assert query.last_commit_batch == 0
+
+
+def test_a_poll_that_misses_the_predecessor_decides_for_the_successor():
+    story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
+    story.probe(polled("new", "r2"), at=2)
+
+    assert {label: one.query_id for label, one in story.shown(2).items()} == {"q": "new"}
+
+
+def test_what_nothing_decides_is_a_query_of_its_own_after_a_while():
+    story = IdStory().start("11111111-a", "r1", at=0).start("22222222-b", "r2", at=1)
+    story.fails("22222222-b", "r2", at=2)
+
+    assert list(story.shown(1 + UNDECIDED_SECONDS)) == ["q"]
+    assert story.found(1.1 + UNDECIDED_SECONDS) == [("QueryFailed", "q-22222222")]
+
+
+def test_a_flood_of_undecided_events_is_decided_at_once():
+    story = IdStory().start("11111111-a", "r1", at=0).start("22222222-b", "r2", at=1)
+    for batch in range(1000):
+        story.commits("22222222-b", "r2", at=1, batch=batch)
+
+    assert story.state.query("22222222-b").last_commit_batch == 999
+
+
+# -- a crash loop without a fixed checkpoint (L23) ------------------------------------------------
+
+
+def ended_first(story, n, at, session):
+    story.start(f"id-{n}", f"r-{n}", at=at, session=session)
+    story.fails(f"id-{n}", f"r-{n}", at=at + 1)
+
+
+def overtaken(story, n, at, session):
+    story.start(f"id-{n}", f"r-{n}", at=at, session=session)
+    if n:
+        story.fails(f"id-{n - 1}", f"r-{n - 1}", at=at + 0.1)
+
+
+@pytest.mark.parametrize("session", ["", "s1"], ids=["unknown session", "one session"])
+@pytest.mark.parametrize("restart", [ended_first, overtaken])
+def test_a_crash_loop_without_a_fixed_checkpoint_is_one_query(restart, session):
+    """L23"""
+    story, found = IdStory(), set()
+    for number in range(30):
+        restart(story, number, number * 2.0, session)
+        found |= set(story.found(number * 2.0 + 1.5))
+
+    assert set(story.shown()) == {"q"}
+    assert found <= {("QueryFailed", "q"), ("QueryFlapping", "q")}
+    assert story.shown()["q"].totals.restarts == 29
+
+
+def test_a_crash_loop_that_takes_a_new_session_each_time_is_one_query():
+    """L23"""
+    story = IdStory()
+    for number in range(30):
+        ended_first(story, number, number * 2.0, f"session-{number}")
+
+    assert set(story.shown()) == {"q"}
+
+
+# -- labels are bounded ---------------------------------------------------------------------------
+
+
+def test_long_names_that_differ_at_their_end_only_have_short_labels_that_differ():
+    """L24"""
+    names = ["n" * 10_000 + end for end in ("a", "b")]
+    story = IdStory()
+    for number, name in enumerate(names):
+        story.start(f"id-{number}", f"r-{number}", name, at=0)
+
+    labels = story.shown()
+    assert len(labels) == 2
+    assert max(map(len, labels)) == LABEL_CHARACTERS
+
+
+def test_a_pattern_matches_the_full_name_of_a_query_with_a_short_label():
+    """L24"""
+    name = "n" * 10_000 + "-nightly"
+    story = IdStory().start("id", "r", name, at=0).fails("id", "r", at=1)
+
+    assert story.found(2, overrides=[("*-nightly", {"ignore": True})]) == []
+    assert story.found(2) == [("QueryFailed", base_label(name))]
+
+
+def test_an_expected_name_of_any_length_is_missing_under_its_label():
+    """L24"""
+    name = "n" * 10_000
+
+    assert IdStory().found(500, expected=[name]) == [("QueryMissing", base_label(name))]
+    story = IdStory().start("id", "r", name, at=0).commits("id", "r", name, at=1, batch=0)
+    assert story.found(2, expected=[name]) == []
+
+
+@pytest.mark.parametrize("name", ["*", "unnamed"])
+def test_a_query_never_has_a_label_that_stands_for_several(name):
+    story = IdStory().start("11111111-a", "r", name, at=0)
+
+    assert list(story.shown()) == [f"{name}-11111111"]
+
+
+def test_labels_differ_where_names_imitate_them():
+    story = IdStory().start("22222222-z", "r0", "q-22222222", at=0, session="s0")
+    story.start("11111111-a", "r1", at=1, session="s1")
+    story.start("22222222-b", "r2", at=2, session="s2")
+
+    assert list(story.shown()) == ["q-22222222", "q", "q-22222222-2"]
+
+
+# -- forgetting -----------------------------------------------------------------------------------
+
+AVAILABLE_NOW = "AvailableNowTrigger"
+
+
+def completed(story=None, number=1, *, at=0.0, query_id="id"):
+    """A run that commits once and completes."""
+    story = story or IdStory()
+    run_id = f"run-{number}"
+    story.start(query_id, run_id, at=at, trigger=AVAILABLE_NOW)
+    story.commits(query_id, run_id, at=at + 1, batch=number)
+    return story.ends(query_id, run_id, at=at + 2)
+
+
+def forgotten():
+    story = completed()
+    story.state.forget(KEEP_COMPLETED_SECONDS + 3)
+    assert story.shown() == {}
+    return story
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        lambda story: story.start("id", "run-1", at=LATE),
+        lambda story: story.commits("id", "run-1", at=LATE, batch=1),
+        lambda story: story.commits("id", "unmet", at=LATE, batch=1),
+        lambda story: story.fails("id", "run-1", at=LATE),
+        lambda story: story.probe(polled("id", "run-1", active=False), at=LATE),
+        lambda story: story.probe(
+            polled("id", "run-1", active=False, exception=CONFLICT), at=LATE
+        ),
+        lambda story: story.probe(
+            polled("id", "unmet", active=False, exception=CONFLICT), at=LATE
+        ),
+    ],
+    ids=["start", "progress", "progress of another run", "failure", "probe's end",
+         "probe's failure", "probe's failure of another run"],
+)  # fmt: skip
+def test_nothing_old_brings_a_forgotten_query_back(late):
+    """A2"""
+    story = forgotten()
+    late(story)
+
+    assert story.shown() == {}
+
+
+@pytest.mark.parametrize("query_id", ["id", "new"])
+def test_a_forgotten_query_goes_on_counting_when_it_comes_back(query_id):
+    """A2: counters never fall, whether it keeps its checkpoint or not."""
+    story = completed(forgotten(), number=2, at=LATE, query_id=query_id)
+
+    (query,) = story.shown(LATE).values()
+    assert query.label == "q"
+    assert (query.totals.commits, query.totals.completed, query.totals.restarts) == (2, 2, 1)
+
+
+def test_an_available_now_loop_whose_first_run_failed_pages_once():
+    """A2: the probe remembers the failed run long after the query has recovered."""
+    ended = polled("id", "run-0", active=False, exception=CONFLICT)
+    story = IdStory().start("id", "run-0", at=0).fails("id", "run-0", at=1)
+    assert story.found(2) == [("QueryFailed", "q")]
+    for number in range(1, 60):
+        at = number * 60.0
+        completed(story, number, at=at).probe(ended, at=at + 30)
+        story.state.forget(at + 40)
+        assert story.found(at + 50) == []
+
+
+def test_an_expected_query_is_never_forgotten():
+    """A19"""
+    story = IdStory()
+    story.state = State(0.0, ["q"])
+    completed(story)
+    for number in range(MAX_GONE_QUERIES + 10):
+        story.start(f"id-{number}", f"r-{number}", f"q{number}", at=number)
+        story.ends(f"id-{number}", f"r-{number}", at=number)
+    story.state.forget(1e6)
+
+    assert "q" in story.shown()
+    assert ("QueryMissing", "q") not in story.found(1e6, expected=["q"])
+
+
+# -- a run that completes recovers (A3) -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["progress first", "end first", "end only"])
+def test_a_run_that_completes_recovers_an_earlier_failure_in_any_order(order):
+    """A3"""
+    story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1)
+    story.start("id", "r2", at=2, trigger="OneTimeTrigger")
+    if order == "progress first":
+        story.commits("id", "r2", at=3, batch=0)
+    story.ends("id", "r2", at=3)
+    if order == "end first":
+        story.commits("id", "r2", at=3, batch=0)
+
+    query = story.state.query("id")
+    assert query.ended.outcome is Outcome.COMPLETED
+    assert (query.failure, query.unrecovered_deaths) == (None, 0)
+    assert story.found(1000) == []
+
+
+def test_a_failure_that_arrives_after_the_next_run_has_completed_is_only_counted():
+    """A3"""
+    story = IdStory().start("id", "r1", at=0).start("id", "r2", at=1, trigger="OneTimeTrigger")
+    story.ends("id", "r2", at=2).fails("id", "r1", at=3)
+
+    query = story.state.query("id")
+    assert (query.failure, query.unrecovered_deaths, query.totals.failed) == (None, 0, 1)
+
+
+def test_a_run_that_was_stopped_recovers_nothing():
+    story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1)
+    story.start("id", "r2", at=2).ends("id", "r2", at=3)
+
+    assert story.state.query("id").failure is not None
+
+
+# -- whatever comes, in whatever order ------------------------------------------------------------
+
+ids = st.sampled_from(["11111111", "22222222", "33333333"])
+names = st.sampled_from(["q", "q", "p", None])
+sessions = st.sampled_from(["", "s1", "s2"])
+numbers = st.integers(1, 3)
+
+
+@st.composite
+def steps(draw):
+    query_id, name, session = draw(ids), draw(names), draw(sessions)
+    run_id = f"{query_id}-{draw(numbers)}"
+    kind = draw(
+        st.sampled_from(["start", "commit", "idle", "end", "fail", "probe", "gone", "drop"])
+    )
+    return {
+        "start": lambda p, at: p.start(query_id, run_id, name, at=at, session=session),
+        "commit": lambda p, at: p.commits(query_id, run_id, name, at=at, batch=at),
+        "idle": lambda p, at: p.idles(query_id, run_id, at=at),
+        "end": lambda p, at: p.ends(query_id, run_id, at=at),
+        "fail": lambda p, at: p.fails(query_id, run_id, at=at),
+        "probe": lambda p, at: p.probe(polled(query_id, run_id, name, session=session), at=at),
+        "gone": lambda p, at: p.probe(
+            polled(query_id, run_id, name, active=False, exception=CONFLICT), at=at
+        ),
+        "drop": lambda p, at: p.state.forget_name(name or "unnamed"),
+    }[kind]
+
+
+@given(st.lists(steps(), max_size=60))
+def test_whatever_the_order_labels_stay_and_counters_only_grow(script):
+    story, labels, totals = IdStory(), {}, {}
+    for at, step in enumerate(script):
+        step(story, at)
+        shown = story.shown(at)
+        present = {query.query_id: label for label, query in shown.items()}
+        assert len(present) == len(shown)
+        for query_id, label in present.items():
+            assert labels.get(query_id, label) == label
+        for label, query in shown.items():
+            before = totals.get(label, query.totals)
+            for field in ("commits", "restarts", "failed", "stopped", "completed", "input_rows"):
+                assert getattr(query.totals, field) >= getattr(before, field)
+            totals[label] = query.totals
+        labels = present
+        story.judge(at, expected=["q"])

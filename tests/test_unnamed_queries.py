@@ -1,0 +1,189 @@
+"""Queries without a name: known by their ids, reported by one alert for each alert name (A20)."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from support.desk import Desk
+from support.id_story import IdStory, polled
+from support.story import CONFLICT, progress
+
+from querypulse.alerting.alert import Alert
+from querypulse.alerting.evaluate import evaluate
+from querypulse.alerting.lifecycle.course import Course
+from querypulse.alerting.lifecycle.health import Health
+from querypulse.alerting.lifecycle.inhibition import is_held_back, supersedes
+from querypulse.alerting.policy import Policy
+from querypulse.listener.events import Started, Terminated
+from querypulse.listener.forgetting import MAX_GONE_UNNAMED
+from querypulse.listener.ownership import Ownership
+from querypulse.sidecar.failure import first_failure
+
+
+def findings(story, now, **settings):
+    return story.judge(now, **settings).findings
+
+
+def failed(number, story=None, *, at=0.0):
+    story = story or IdStory()
+    story.start(f"{number:08}-id", f"r-{number}", None, at=at)
+    return story.fails(f"{number:08}-id", f"r-{number}", at=at + 1)
+
+
+# -- what is found --------------------------------------------------------------------------------
+
+
+def test_each_is_shown_by_the_first_8_characters_of_its_id():
+    story = failed(1)
+
+    assert list(story.judge(5).verdicts) == ["00000001"]
+
+
+def test_one_that_failed_is_named_in_the_reason():
+    (finding,) = findings(failed(1), 5)
+
+    assert (finding.alertname, finding.query) == ("QueryFailed", "unnamed")
+    assert finding.reason.startswith("00000001: ConcurrentAppendException")
+
+
+def test_those_of_one_alert_name_share_one_finding_that_lists_them():
+    (finding,) = findings(failed(2, failed(1)), 5)
+
+    assert finding.query == "unnamed"
+    assert finding.reason.startswith("2 queries without a name, the newest 00000002: ")
+    lines = finding.evidence["queries"].splitlines()
+    assert [line[:8] for line in lines] == ["00000002", "00000001"]
+
+
+def test_a_long_list_says_how_many_more_there_are():
+    story = IdStory()
+    for number in range(25):
+        failed(number, story)
+    (finding,) = findings(story, 5)
+
+    assert finding.evidence["queries"].endswith("\nand 5 more")
+
+
+def test_queries_with_a_name_keep_their_own_alerts():
+    story = failed(1).start("id", "r", "q", at=0).fails("id", "r", at=1)
+
+    assert {finding.query for finding in findings(story, 5)} == {"unnamed", "q"}
+
+
+def test_alerts_of_other_names_are_findings_of_their_own():
+    story = failed(1).start("00000002-id", "r-2", None, at=0)
+    story.probe(polled("00000002-id", "r-2", None), at=1).ends("00000002-id", "r-2", at=2)
+
+    found = {(one.alertname, one.query) for one in findings(story, 500)}
+    assert found == {("QueryFailed", "unnamed"), ("QueryGone", "unnamed")}
+
+
+def test_one_that_recovers_leaves_the_list():
+    story = failed(2, failed(1)).start("00000001-id", "r-3", None, at=5)
+    story.commits("00000001-id", "r-3", None, at=6, batch=0)
+
+    (finding,) = findings(story, 7)
+    assert finding.reason.startswith("00000002: ")
+
+
+def test_a_process_does_not_end_for_unnamed_queries_of_another():
+    story = IdStory().start("00000001-id", "r", None, at=0, session="theirs")
+    story.probe(polled("00000001-id", "r", None, session="theirs"), at=1)
+    story.ends("00000001-id", "r", at=2)
+    for own, ends in (("ours", False), ("theirs", True)):
+        story.state.own(Ownership(own=frozenset({own}), has_others=True))
+        snapshot = story.state.snapshot(500)
+        judgement = evaluate(snapshot, 500, Policy())
+        assert [one.query for one in judgement.findings] == ["unnamed"]
+        assert (first_failure(snapshot, judgement) is not None) is ends
+
+
+# -- who is notified ------------------------------------------------------------------------------
+
+
+def unnamed(desk, number, *, exception):
+    ids = (f"{number:08}-id", f"r-{number}")
+    desk.hear(Started(*ids, None))
+    desk.hear(Terminated(*ids, exception, None))
+    return desk.step()
+
+
+def incidents(desk):
+    """Every incident that was offered, by its key and revision."""
+    return {(one.key, one.revision) for offer in desk.offers for one in offer}
+
+
+def test_sixty_restarts_in_an_hour_are_one_open_incident():
+    desk = Desk()
+    for number in range(60):
+        unnamed(desk, number, exception=CONFLICT).step(after=59.0)
+
+    assert incidents(desk) == {("querypulse/etl/unnamed/QueryFailed", 0)}
+
+
+def test_the_incident_is_over_once_every_unnamed_query_has_recovered():
+    desk = unnamed(unnamed(Desk(), 1, exception=CONFLICT), 2, exception=CONFLICT)
+    for number, batch in ((1, 5), (2, 6)):
+        assert desk.offers[-1][0].ends_at is None
+        desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+        desk.hear(_progress(number, batch)).step()
+    for _ in range(30):
+        desk.step()
+
+    assert [one.ends_at is not None for offer in desk.offers for one in offer][-1]
+    assert desk.offers[-1] == ()
+
+
+def _progress(number, batch):
+    ids = {"query_id": f"{number:08}-id", "run_id": f"r-new-{number}", "name": None}
+    return replace(progress(batch=batch), **ids)
+
+
+def test_dead_ones_are_bounded_in_number_the_oldest_go_first():
+    story = IdStory()
+    for number in range(MAX_GONE_UNNAMED + 50):
+        failed(number, story, at=number)
+
+    labels = list(story.shown())
+    assert len(labels) <= MAX_GONE_UNNAMED + 1
+    assert labels[-1] == f"{MAX_GONE_UNNAMED + 49:08}"
+    assert "00000000" not in labels
+
+
+def test_what_an_earlier_driver_left_open_is_closed_once_under_the_shared_label():
+    desk = Desk()
+    for number in (1, 2):
+        desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+    for batch in range(40):
+        for number in (1, 2):
+            desk.hear(_progress(number, batch))
+        desk.step()
+
+    closed = [one.key for closings in desk.closings for one in closings]
+    assert closed.count("querypulse/etl/unnamed/QueryFailed") == 1
+    assert {key.split("/")[2] for key in closed} == {"unnamed", "*"}
+
+
+def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
+    desk = unnamed(Desk(lag_allowed_offsets=1.0), 1, exception=CONFLICT)
+
+    def course(name, severity, **state):
+        labels = {"app": "etl", "query": "unnamed", "alertname": name, "severity": severity}
+        return Course(Alert(labels, {}, 0.0), **state)
+
+    judged = desk.worker.judged
+    health = Health(judged.judgement, judged.snapshot, desk.clock())
+    critical = course("QueryFailed", "critical", begun=True)
+    warning = course("BatchSlow", "warning")
+    assert not is_held_back(warning, [critical], health, 10.0)
+    assert not supersedes(
+        course("QueryGone", "critical"), course("QueryFailed", "critical", begun=True, found=False)
+    )
+
+
+@pytest.mark.parametrize("name", ["unnamed", "00000001"])
+def test_dead_ones_can_be_forgotten_together_or_one_by_one(name):
+    story = failed(2, failed(1))
+    story.state.forget_name(name)
+
+    assert list(story.shown()) == ([] if name == "unnamed" else ["00000002"])
