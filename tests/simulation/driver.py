@@ -75,6 +75,7 @@ class SimDriver:
         self.attached = False
         self.attached_at = float("inf")
         self.announced = False
+        self.closed_at: float | None = None
         self.awake_since = time.now
         self.asleep_until = 0.0
         self.owners: dict[str, str] = {}
@@ -101,10 +102,12 @@ class SimDriver:
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
             on_started=lambda: None, pause=lambda _: None,
         )  # fmt: skip
-        expected = tuple(one.spec.name for one in queries if one.spec.expected and one.spec.name)
+        self._expected = {
+            one.spec.name: one.key for one in queries if one.spec.expected and one.spec.name
+        }
         self.worker = Worker(
             self.inbox,
-            Policy(expected=expected, probe_stale_seconds=STALE_SECONDS, probe_expected=True),
+            Policy(expected=tuple(self._expected), probe_stale_seconds=STALE_SECONDS, probe_expected=True),
             self.lifecycle,
             self.dispatch,
             latest_report=lambda: self.probe.latest,
@@ -138,7 +141,7 @@ class SimDriver:
         """Whom an alert speaks of: of the whole driver, the queries that it names."""
         label, name = alert.labels["query"], alert.name
         if label != WHOLE_DRIVER:
-            return frozenset({(self.owners.get(label, label), name)})
+            return frozenset({(self.owners.get(label) or self._expected.get(label, label), name)})
         if name == driver_gone.NAME:
             named = [one.key for one in self.queries]
         else:
@@ -151,15 +154,16 @@ class SimDriver:
         self.spark.pause(seconds)
         self.asleep_until = self.awake_since = self.time.now + seconds
 
-    def kill(self) -> None:
+    def kill(self, health: Health = Health.DOWN) -> None:
         """The process ends; nothing runs any more."""
         self.alive = self.attached = False
-        self.spark.die(Health.DOWN)
+        self.spark.die(health)
 
     def close(self) -> None:
         """The application ends: a last look, a flush, and whatever ``Parts`` says of it."""
+        self.closed_at = self.time.now
         if not self.attached:
-            self.kill()
+            self.kill(Health.STOPPED)
             return
         self.probe.poll()
         self.step()
@@ -168,7 +172,7 @@ class SimDriver:
         if self._spool is not None:
             self._spool.flush()
         Parts.stop(self._as_parts(), Deadline(1.0))
-        self.time.after(1.0, self.kill)
+        self.time.after(1.0, lambda: self.kill(Health.STOPPED))
 
     def _as_parts(self) -> Parts:
         """As much of a ``Parts`` as its ``stop`` looks at."""

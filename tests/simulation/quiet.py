@@ -89,6 +89,9 @@ class Quiet:
     def _is_excused(self, before: Notification, one: Notification) -> bool:
         if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:
             return True
+        if before.driver != one.driver and "watch" in (before.driver, one.driver):
+            # Two processes, which do not know of each other, say the same under the same key.
+            return True
         boots = [at for at, name in self._stage.boots if before.at - 5.0 < at <= one.at]
         return any(at - before.at < 10.0 for at in boots) or (
             bool(boots) and not self._stage.plan.setup.spool

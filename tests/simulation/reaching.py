@@ -44,8 +44,8 @@ class Reaching:
             if episode is not None:
                 for receiver in self._stage.receivers:
                     self._check(query, episode, receiver)
-        if self._stage.plan.setup.watched:
-            self._check_drivers()
+        self._check_drivers()
+        self._check_exits()
 
     def _check(self, query: SimQuery, episode: Episode, receiver: SimReceiver) -> None:
         if receiver.name in episode.answered:
@@ -135,21 +135,31 @@ class Reaching:
             )
 
     def _check_drivers(self) -> None:
-        """A driver that was killed, or whose end nobody announced, is known to somebody."""
-        now = self._stage.time.now
+        """A driver that was killed, or whose JVM has ended, is known to somebody."""
+        now, watched = self._stage.time.now, self._stage.plan.setup.watched
         for name, driver in self._stage.drivers.items():
-            mine = [one for one in self._stage.queries.values() if one.spec.driver == name]
-            down = [one for one in mine if one.truth.health is Health.DOWN]
-            if driver.attached or not down or any(map(self._is_out, self._stage.receivers)):
+            down = [one for one in driver.queries if one.truth.health is Health.DOWN]
+            inside = driver.attached and driver.awake and not driver.spark.alive
+            visible = inside or (watched and not driver.attached)
+            if not down or not visible or not all(map(is_up, self._stage.receivers)):
                 self._down.pop(name, None)
                 continue
             since = self._down.setdefault(name, now)
             if now - since > DOWN_SECONDS and not self._knows_down(down[0], since):
                 raise Violation("P1", f"driver {name} is down, and nobody was notified")
 
-    @staticmethod
-    def _is_out(receiver: SimReceiver) -> bool:
-        return not is_up(receiver)
+    def _check_exits(self) -> None:
+        """What was wrong when a driver closed is known: there is no later."""
+        for driver in self._stage.drivers.values():
+            if driver.closed_at is None or "A1" in self._without:
+                continue
+            late = self._stage.time.now - driver.closed_at
+            for query in driver.queries:
+                episode = query.truth.episode
+                if episode is None or episode.health is not Health.GONE or late < DOWN_SECONDS:
+                    continue
+                if not any(self._is_known(query, episode, one) for one in self._stage.receivers):
+                    raise Violation("P1", f"{query.key} was gone when its driver closed")
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         return all(

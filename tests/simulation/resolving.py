@@ -7,6 +7,7 @@ from querypulse.alerting.rules import query_flapping
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .queries import SimQuery
 from .receivers import Closed, Open, SimReceiver
 from .truth import Health
 from .verdicts import (
@@ -25,6 +26,8 @@ SLACK_SECONDS = 12.0
 """By how much the monitor may know of something later than it happened."""
 WINDOW_SECONDS = 150.0
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
+SEVERE = frozenset({Health.DEAD, Health.GONE})
+"""What is known at once; that a query does nothing is known after its stall window."""
 
 
 class Resolving:
@@ -75,21 +78,26 @@ class Resolving:
             query = self._stage.queries.get(key)
             if query is None or not self._stage.drivers[query.spec.driver].attached:
                 continue
-            truth = query.truth
-            late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
-            if truth.health in (Health.STUCK, Health.SLOW):
-                late += WINDOW_SECONDS
-            known_bad = truth.health.is_bad and truth.since < at - late
-            proven = truth.well_since is not None and at - truth.well_since >= PROVEN_SECONDS
-            recent = truth.health.is_bad and truth.since >= at - late
-            if (known_bad or not (proven or recent)) and not self._is_named_elsewhere(
-                receiver, key, one
-            ):
-                raise Violation(
-                    self._which(key),
-                    f"{one.key} ended at {receiver.name}, and {key} is {truth.health.value} "
-                    f"since {at - truth.since:.0f} s ({name})",
-                )
+            why = self._too_early(receiver, query, at)
+            if why and not self._is_named_elsewhere(receiver, key, one):
+                text = f"{one.key} ended at {receiver.name}, and {key} {why} ({name})"
+                raise Violation(self._which(key), text)
+
+    def _too_early(self, receiver: SimReceiver, query: SimQuery, at: float) -> str:
+        """Why the incident of a query should not have ended at that moment; empty if it should."""
+        truth = query.truth
+        late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
+        short = truth.health in (Health.STUCK, Health.SLOW)
+        if truth.health.is_bad:
+            known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
+            return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
+        known_ends = [
+            one.ended_at
+            for one in truth.episodes
+            if one.ended_at is not None and (one.answered or one.health in SEVERE)
+        ]
+        calm = at - max(known_ends, default=0.0)
+        return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""
 
     def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open) -> bool:
         """Whether something else speaks of it: then one alert has replaced another."""
@@ -111,7 +119,9 @@ class Resolving:
 
     def _is_well(self, key: str) -> bool:
         query = self._stage.queries.get(key)
-        return query is not None and query.truth.well_since is not None
+        if query is None or query.truth.health is Health.STARTING:
+            return False
+        return query.truth.well_since is not None
 
     def _is_seen(self, key: str) -> bool:
         query = self._stage.queries[key]

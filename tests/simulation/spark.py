@@ -70,7 +70,10 @@ class SimSpark:
         self.ended_runs.append(run)
         text = {"id": run.query_id, "runId": run.run_id, "exception": run.exception}
         self._bus.post(run.spec.key, EventKind.TERMINATED, _encode(text).decode())
-        run.query.truth.becomes(health, self.time.now)
+        dead = run.query.truth.health in (Health.DEAD, Health.GONE)
+        if health.is_bad or run.spec.is_finite or not dead:
+            # A stop before the first sign of life does not make up for an earlier failure.
+            run.query.truth.becomes(health, self.time.now)
         self._restart_if_wanted(run.query, health)
 
     def pause(self, seconds: float) -> None:

@@ -58,7 +58,7 @@ class Truth:
         self.timeline: list[tuple[float, Health]] = [(0.0, Health.ABSENT)]
         self.episodes: list[Episode] = []
         self.well_since: float | None = None
-        """Since when it has been healthy, completed or stopped as planned; None while it is not."""
+        """Since when it has been healthy, completed, stopped as planned, or started again."""
 
     @property
     def episode(self) -> Episode | None:
@@ -76,8 +76,10 @@ class Truth:
         self.timeline.append((at, health))
         if health.is_bad:
             self._begin(health, at, first_batch=first_batch)
-        well = health in (Health.HEALTHY, Health.STOPPED)
-        self.well_since = (at if self.well_since is None else self.well_since) if well else None
+        if health.is_bad or health is Health.DOWN:
+            self.well_since = None
+        elif health is not Health.STARTING and self.well_since is None:
+            self.well_since = at
 
     def _begin(self, health: Health, at: float, *, first_batch: bool) -> None:
         ended = [one.ended_at for one in self.episodes if one.ended_at is not None]
