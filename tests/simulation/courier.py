@@ -25,6 +25,7 @@ class SimSpool:
 
     def __init__(self, time: Time) -> None:
         self._time = time
+        self._exists = False
         self._disk: dict[str, tuple[Row, ...]] = {}
         self._offered: dict[str, list[tuple[float, tuple[Row, ...]]]] = {}
 
@@ -34,8 +35,11 @@ class SimSpool:
         waiting.append((self._time.now, rows))
         self._write(receiver)
 
-    def load(self) -> dict[str, tuple[Row, ...]]:
-        """What a new process finds; what was not written yet is gone."""
+    def load(self) -> dict[str, tuple[Row, ...]] | None:
+        """What a new process finds, None where there was no spool; what was not written is gone."""
+        existed, self._exists = self._exists, True
+        if not existed:
+            return None
         for receiver in self._offered:
             self._write(receiver)
         self._offered.clear()

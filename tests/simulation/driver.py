@@ -95,8 +95,9 @@ class SimDriver:
             for one in receivers
         ]  # fmt: skip
         self.dispatch = Dispatch(self.couriers, spool=spool, wall=time.wall)
-        if spool is not None:
-            self.lifecycle.inherit(self.dispatch.adopt(spool.load()), time.now)
+        rows = spool.load() if spool is not None else None
+        if rows is not None:
+            self.lifecycle.inherit(self.dispatch.adopt(rows), time.now)
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,

@@ -36,7 +36,7 @@ class SimQuery:
         self.crash_pause = 1.0
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}
-        self.starts = 0
+        self.started_at = float("-inf")
         self.kept: list[tuple[str, str]] = []
         """The query and run ids of all runs, for events that come far too late."""
         self._rng = rng

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.rules import commit_stalled, listener_deaf, monitor_blind, query_missing
+from querypulse.alerting.rules import (
+    commit_stalled,
+    driver_gone,
+    listener_deaf,
+    monitor_blind,
+    query_gone,
+    query_missing,
+)
+from querypulse.listener.probing import Context
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery
 from .receivers import Notification, SimReceiver
-from .truth import Health
+from .truth import CALM, Health
 from .verdicts import Stage, Violation
 
 BEFORE_SECONDS = 75.0
@@ -27,7 +35,7 @@ class Quiet:
         self._checked: dict[str, int] = {}
         self._heard: dict[tuple[str, str, str, int], Notification] = {}
         self._blind_at = 0.0
-        self._vain: dict[str, int] = {}
+        self._away_at = float("-inf")
 
     def judged(self, driver: SimDriver, judged: Judged) -> None:
         """Nothing changes by an evaluation."""
@@ -59,11 +67,23 @@ class Quiet:
         late = BEFORE_SECONDS + self._stage.longest_delay
         if receiver.trouble_ended_at > at - 400.0:
             late += receiver.trouble_seconds + 400.0
-        if query.truth.was_bad_between(at - late, at):
+        found = query.truth.healths_between(at - late, at) - CALM
+        if found == {Health.DEAD} and name == query_gone.NAME:
+            # Another end than the one it met: right only where nobody could hear of that.
+            return self._is_unheard(query)
+        if found:
             return True
-        if name == query_missing.NAME and query.truth.health is Health.ABSENT:
-            return query.spec.expected
+        if name == query_missing.NAME:
+            driver = self._stage.drivers[query.spec.driver]
+            return query.spec.expected and query.started_at < driver.attached_at
+        if name == driver_gone.NAME:
+            return at - late <= self._away_at
         return name == commit_stalled.NAME and at <= self._blind_at
+
+    def _is_unheard(self, query: SimQuery) -> bool:
+        driver = self._stage.drivers[query.spec.driver]
+        unheard = query.key in driver.bus.lost_until or self._stage.longest_delay > 0
+        return unheard or driver.spark.context is not Context.RUNNING
 
     def _check_news(self, receiver: SimReceiver, one: Notification) -> None:
         """A trouble that goes on is told once, unless there is a reason to tell it again."""
@@ -119,6 +139,8 @@ class Quiet:
     def _watch_signals(self) -> None:
         """Remember until when the monitor has a reason to say that it cannot see."""
         for driver in self._stage.drivers.values():
+            if not driver.attached or not driver.awake or not driver.spark.alive:
+                self._away_at = self._stage.time.now
             late = self._stage.longest_delay >= BLIND_SECONDS
             if driver.bus.lost or late or not driver.probe.answers or not driver.attached:
                 lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay

@@ -9,7 +9,7 @@ from querypulse.sidecar.worker import Judged
 from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery
 from .receivers import Closed, Open, SimReceiver
-from .truth import Health
+from .truth import Episode, Health
 from .verdicts import (
     RESOLVE_SECONDS,
     TICK_SECONDS,
@@ -73,19 +73,19 @@ class Resolving:
             )  # fmt: skip
 
     def _check_end(self, receiver: SimReceiver, closed: Closed) -> None:
-        one, at = closed.incident, closed.at
+        one = closed.incident
         for key, name in one.shown:
             query = self._stage.queries.get(key)
             if query is None or not self._stage.drivers[query.spec.driver].attached:
                 continue
-            why = self._too_early(receiver, query, at)
-            if why and not self._is_named_elsewhere(receiver, key, one):
+            why = self._too_early(receiver, query, closed)
+            if why and not self._is_named_elsewhere(receiver, key, one, name):
                 text = f"{one.key} ended at {receiver.name}, and {key} {why} ({name})"
                 raise Violation(self._which(key), text)
 
-    def _too_early(self, receiver: SimReceiver, query: SimQuery, at: float) -> str:
+    def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query should not have ended at that moment; empty if it should."""
-        truth = query.truth
+        truth, at = query.truth, closed.at
         late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
         short = truth.health in (Health.STUCK, Health.SLOW)
         if truth.health.is_bad:
@@ -95,17 +95,30 @@ class Resolving:
             one.ended_at
             for one in truth.episodes
             if one.ended_at is not None and (one.answered or one.health in SEVERE)
+            # A warning's matter does not keep a critical alert open (``Health.calm``).
+            and (one.health is not Health.SLOW or closed.incident.severity != "critical")
+            and not self._was_starting(query, one)
         ]
         calm = at - max(known_ends, default=0.0)
         return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""
 
-    def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open) -> bool:
+    def _was_starting(self, query: SimQuery, episode: Episode) -> bool:
+        """N1: the time in which a restarted query is only starting counts as health."""
+        if "N1" not in self._stage.plan.without or episode.health in SEVERE:
+            return False
+        began = episode.began_at - WINDOW_SECONDS
+        starts = [at for at, one in query.truth.timeline if one is Health.STARTING]
+        return any(at >= began for at in starts)
+
+    def _is_named_elsewhere(
+        self, receiver: SimReceiver, key: str, ended: Open, name: str
+    ) -> bool:
         """Whether something else speaks of it: then one alert has replaced another."""
         for other in receiver.open.values():
             if other.key != ended.key and any(named == key for named, _ in other.shown):
                 return True
         return any(
-            any(named == key for named, _ in driver.about(alert))
+            any(named == key and other != name for named, other in driver.about(alert))
             for driver in self._stage.drivers.values()
             if driver.attached
             for alert in driver.lifecycle.alerts

@@ -71,8 +71,12 @@ class Run:
             self.message = "Getting offsets from KafkaV2[Subscribe[t]]"
             self._suffer(query.ask_until - now, Health.STUCK)
             self._spark.later(self, query.ask_until - now, self.trigger)
-        elif now < query.dry_until and not self.spec.is_finite:
-            self._rest()
+        elif now < query.dry_until:
+            if self.spec.is_finite:
+                # Nothing to read: such a run ends without any progress.
+                self.stop(Health.STOPPED)
+            else:
+                self._rest()
         elif self.spec.trigger == "Continuous":
             self._epoch()
         else:

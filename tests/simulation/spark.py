@@ -58,7 +58,7 @@ class SimSpark:
         old = self.living.get(query.key)
         if old is not None:
             old.stop(Health.HEALTHY)
-        query.starts += 1
+        query.started_at = self.time.now
         if not query.truth.health.is_bad:
             query.truth.becomes(Health.STARTING, self.time.now)
         run = self.living[query.key] = Run(query, self)

@@ -139,8 +139,6 @@ def _boot(world: World, step: Step) -> None:
 
 
 def _app_stops(driver: SimDriver, step: Step) -> None:
-    for query in driver.queries:
-        query.wanted = False
     driver.spark.context_ends(Context.STOPPED_BY_APPLICATION, Health.STOPPED)
     driver.time.after(step.seconds, driver.close)
 

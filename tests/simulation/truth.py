@@ -29,6 +29,8 @@ class Health(str, Enum):
         return self in BAD
 
 
+CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING})
+"""Who was dead before it was started again is dead until it shows life, not starting."""
 BAD = frozenset({Health.DEAD, Health.STUCK, Health.SLOW, Health.GONE})
 
 
@@ -88,12 +90,8 @@ class Truth:
             Episode(self.query, health, at, previous, None, {}, set(), first_batch)
         )
 
-    def was_bad_between(self, begin: float, end: float) -> bool:
-        """Whether it was anything but healthy at some time between the two."""
+    def healths_between(self, begin: float, end: float) -> set[Health]:
+        """All that it was at some time between the two."""
         held = [(at, one) for at, one in self.timeline if at <= end]
-        for index, (at, one) in enumerate(held):
-            until = held[index + 1][0] if index + 1 < len(held) else end
-            calm = one in (Health.HEALTHY, Health.STOPPED, Health.ABSENT)
-            if until >= begin and at <= end and not calm:
-                return True
-        return False
+        ends = [*(at for at, _ in held[1:]), end]
+        return {one for (_, one), until in zip(held, ends, strict=True) if until >= begin}
