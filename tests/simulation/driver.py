@@ -85,7 +85,7 @@ class SimDriver:
         self.bus = Bus(time, faults, self.step)
         self.spark = SimSpark(time, rng, self.bus, self._start_later)
         self.probe = SimProbe(time, self.spark, self.bus, faults)
-        self.inbox: Mailbox[Item] = Mailbox(2000)
+        self.inbox: Mailbox[Item] = Mailbox(setup.mailbox)
         self._on_judged = on_judged
         self._names: dict[str, str] = {}
         self.lifecycle = Lifecycle(self.app, "https://runbooks.example", Terms())
@@ -152,7 +152,7 @@ class SimDriver:
 
     def pause(self, seconds: float) -> None:
         """The whole process stands still."""
-        self.spark.pause(seconds)
+        self.spark.pause(seconds, watched=False)
         self.asleep_until = self.awake_since = self.time.now + seconds
 
     def kill(self, health: Health = Health.DOWN) -> None:
@@ -190,8 +190,8 @@ class SimDriver:
 
     def _attach(self) -> None:
         if self.alive:
-            self.bus.listening = self.attached = True
-            self.attached_at = self.time.now
+            self.attached = True
+            self.attached_at = self.bus.listens_since = self.time.now
             self._tick()
 
     def _tick(self) -> None:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import msgspec
+from msgspec.structs import replace
 
 from .exclusions import EXCLUDED
 from .plan import Plan, QuerySpec, Setup, Step
 
+SHORT_SECONDS = 3.0
+"""A probe that is silent for so long is not stale yet."""
 NAMES = ("bronze", "silver", "gold", "orders", "audit", "events")
 
 
@@ -19,11 +22,17 @@ class Terms(msgspec.Struct, frozen=True):
     queries: tuple[int, ...] = (1, 2, 2, 3, 3, 4, 6)
     minutes: tuple[float, ...] = (4.0, 5.0, 6.0, 8.0, 12.0)
     steps: tuple[int, ...] = (1, 2, 3, 4, 6, 9)
+    mailboxes: tuple[int, ...] = (2000,)
+    finite: float = 0.2
+    every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
+    takes: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
+    around_share: float = 0.25
     to_query: tuple[tuple[str, float], ...] = (
         ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
         ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
         ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
         ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
+        ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
     )  # fmt: skip
     around: tuple[tuple[str, float], ...] = (
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
@@ -51,16 +60,19 @@ class _Maker:
         setup = self._setup()
         queries = tuple(self._query(index, setup) for index in range(self._chosen("queries")))
         if self._terms.has("L15") and self._rng.random() < 0.15:
-            twin = msgspec.structs.replace(queries[0], key="twin", session="s2")
+            twin = replace(queries[0], key="twin", session="s2")
             queries = (*queries, twin)
         steps = [
             Step(round(self._rng.uniform(0.0, 20.0), 1), "start", one.key) for one in queries
         ]
         for _ in range(self._chosen("steps")):
-            if self._rng.random() < 0.75:
-                steps += self._to_query(self._rng.choice(queries))
-            else:
+            if self._rng.random() < self._terms.around_share:
                 steps += self._around(setup)
+            else:
+                steps += self._to_query(self._rng.choice(queries))
+        if not self._terms.has("A10") and any(one.do in _STUCK for one in steps):
+            steps = [replace(one, seconds=min(one.seconds, SHORT_SECONDS))
+                     if one.do == "probe_refused" else one for one in steps]  # fmt: skip
         steps.sort(key=lambda one: one.at)
         return Plan(seed, self._horizon, queries, tuple(steps), setup, self._terms.without)
 
@@ -79,21 +91,22 @@ class _Maker:
             spool=rng.random() < 0.6,
             watched=watched,
             attach_at=rng.choice([0.0, 0.0, 0.0, 15.0]),
+            mailbox=rng.choice(terms.mailboxes),
             memory=3 if terms.has("A19") and rng.random() < 0.3 else 1000,
         )
 
     def _query(self, index: int, setup: Setup) -> QuerySpec:
         rng, terms = self._rng, self._terms
         kinds = ["ProcessingTime"] * 7 + ["Continuous"]
-        finite = rng.random() < 0.2
+        finite = rng.random() < terms.finite
         name = NAMES[index] if rng.random() < 0.85 else None
         kept = not (terms.has("A20") and terms.has("L23")) or rng.random() < 0.8
         return QuerySpec(
             key=f"q{index}",
             name=name,
             trigger=rng.choice(["AvailableNow", "Once"]) if finite else rng.choice(kinds),
-            every=rng.choice([0.0, 2.0, 5.0, 10.0, 20.0]) or 1.0,
-            takes=rng.choice([0.2, 1.0, 2.0, 5.0]),
+            every=rng.choice(terms.every),
+            takes=rng.choice(terms.takes),
             driver=rng.choice(setup.drivers),
             recovers=rng.choice([0.0, 0.0, 0.0, 2.0, 10.0, 40.0]) if self._may_recover(finite)
             else 0.0,
@@ -113,12 +126,11 @@ class _Maker:
             kind = "dry"
         if kind == "new":
             return self._new(query, at)
+        if kind.startswith("die "):
+            return self._die(kind, query, at)
         if kind == "late":
             ago = self._rng.choice([1, 2, 5, 17, 25] if self._terms.has("L16") else [1, 2, 5, 12])
             return [Step(at, "late", query.key, 0.0, str(ago))]
-        if kind == "die and restart":
-            back = at + self._rng.choice([0.5, 3.0, 20.0, 70.0, 120.0])
-            return [Step(at, "die", query.key), Step(round(back, 1), "restart", query.key)]
         if kind == "crash_loop":
             pause = self._rng.choice(["0.3", "2", "10", "40"])
             return [Step(at, kind, query.key, self._lasts(10.0, 120.0), pause)]
@@ -138,6 +150,21 @@ class _Maker:
         elif kind == "probe_misses":
             seconds = 2.0
         return Step(at, kind, query.key, seconds, arg)
+
+    def _die(self, kind: str, query: QuerySpec, at: float) -> list[Step]:
+        """A death, and what makes it hard to notice."""
+        key, later = query.key, round(at + 1.0, 1)
+        if kind == "die unheard":
+            return [Step(at, "drop", key, 3.0), Step(later, "die", key)]
+        if kind == "die unseen":
+            # Between two polls: only the start was heard.
+            drop, die = Step(round(at + 0.05, 2), "drop", key, 3.0), Step(round(at + 0.4, 1), "die", key)
+            return [Step(at, "restart", key), drop, die]
+        if kind == "die in outage":
+            mode = self._rng.choice(["down", "busy", "slow", "cut", "cut before"])
+            return [Step(at, "receiver", "", self._lasts(2.0, 60.0), mode), Step(later, "die", key)]
+        back = at + self._rng.choice([0.5, 3.0, 20.0, 70.0, 120.0])
+        return [Step(at, "die", key), Step(round(back, 1), "restart", key)]
 
     def _new(self, query: QuerySpec, at: float) -> list[Step]:
         if not self._terms.has("L3"):
@@ -187,4 +214,8 @@ class _Maker:
         return str(self._rng.choices(names, weights)[0])
 
 
-_FAILS = frozenset({"die", "die and restart", "fail_first", "crash_loop"})
+_FAILS = frozenset(
+    {"die", "die and restart", "die unheard", "die unseen", "die in outage", "fail_first",
+     "crash_loop"}
+)  # fmt: skip
+_STUCK = frozenset({"hang", "crawl", "ask"})

@@ -90,6 +90,8 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     attach_at: float = 0.0
     memory: int = 1000
     """How many queries that are gone are remembered: small numbers bring the bound into reach."""
+    mailbox: int = 2000
+    """How many progress events may wait for the worker."""
 
 
 class Plan(msgspec.Struct, frozen=True):

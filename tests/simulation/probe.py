@@ -32,7 +32,7 @@ class SimProbe:
         self.answered: dict[str, float] = {}
         """By query: when a poll last showed it as it was."""
         self.ends: dict[str, float] = {}
-        """By query: when a poll last showed that a run of it had ended."""
+        """By query: when the last run ended whose end a poll has shown."""
         self._time = time
         self._spark = spark
         self._bus = bus
@@ -61,7 +61,7 @@ class SimProbe:
                 self._ended.add(self._last_words(run))
                 self._seen.pop(run.run_id)
                 self._facts.pop(run.run_id)
-                self.ends[run.spec.key] = self._time.now
+                self.ends[run.spec.key] = run.ended_at
         self._spark.ended_runs.clear()
         present = tuple(run for run in runs if run is not None)
         self._publish((*present, *self._ended.report()), self._spark.context)

@@ -37,8 +37,8 @@ class SimQuery:
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}
         self.started_at = float("-inf")
-        self.kept: list[tuple[str, str]] = []
-        """The query and run ids of all runs, for events that come far too late."""
+        self.kept: list[tuple[float, str, str]] = []
+        """When all runs were started, with query and run ids: for events that come far too late."""
         self._rng = rng
 
     @property

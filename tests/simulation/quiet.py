@@ -17,7 +17,7 @@ from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery
 from .receivers import Notification, SimReceiver
 from .truth import CALM, Health
-from .verdicts import Stage, Violation
+from .verdicts import TICK_SECONDS, Stage, Violation
 
 BEFORE_SECONDS = 75.0
 """What was bad so long before a notification explains it."""
@@ -36,6 +36,8 @@ class Quiet:
         self._heard: dict[tuple[str, str, str, int], Notification] = {}
         self._blind_at = 0.0
         self._away_at = float("-inf")
+        self._aways = 0
+        """How often a driver has gone away, for whatever reason."""
 
     def judged(self, driver: SimDriver, judged: Judged) -> None:
         """Nothing changes by an evaluation."""
@@ -93,7 +95,8 @@ class Quiet:
             if query is None:
                 continue
             began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
-            mark = (receiver.name, key, name, began[-1] if began else -1)
+            which = self._aways if name == driver_gone.NAME else began[-1] if began else -1
+            mark = (receiver.name, key, name, which)
             before = self._heard.get(mark)
             self._heard[mark] = one
             if before is None or self._is_excused(before, one):
@@ -140,6 +143,7 @@ class Quiet:
         """Remember until when the monitor has a reason to say that it cannot see."""
         for driver in self._stage.drivers.values():
             if not driver.attached or not driver.awake or not driver.spark.alive:
+                self._aways += self._stage.time.now - self._away_at > 2 * TICK_SECONDS
                 self._away_at = self._stage.time.now
             late = self._stage.longest_delay >= BLIND_SECONDS
             if driver.bus.lost or late or not driver.probe.answers or not driver.attached:

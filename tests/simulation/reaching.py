@@ -11,6 +11,7 @@ from .receivers import SimReceiver
 from .truth import Episode, Health
 from .verdicts import (
     SAYS,
+    SEEN_SECONDS,
     TICK_SECONDS,
     Stage,
     Violation,
@@ -74,13 +75,26 @@ class Reaching:
         """Whether any signal could have shown it."""
         if not driver.attached or driver.attached_at > episode.began_at:
             return False
+        if not driver.awake or driver.time.now - driver.awake_since < DEATH_SECONDS:
+            return False
         if episode.health is not Health.DEAD:
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
             return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
-        if not driver.awake or driver.time.now - driver.awake_since < DEATH_SECONDS:
-            return False
+        return self._is_told(driver, query, episode) or self._is_missed(driver, query, episode)
+
+    @staticmethod
+    def _is_told(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+        """Whether an event, or the probe's last sight of the run, tells of the death."""
         told = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
         return told or driver.probe.ends.get(query.key, 0.0) >= episode.began_at
+
+    @staticmethod
+    def _is_missed(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+        """Whether the run was known, and polls of all that lives lack it since."""
+        report = driver.probe.latest
+        fresh = report is not None and driver.time.now - report.at <= SEEN_SECONDS
+        known = query.key in driver.owners.values()
+        return fresh and known and driver.probe.answers and query.key not in driver.spark.living
 
     def _is_known(self, query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
         says = SAYS[episode.health]
@@ -93,14 +107,17 @@ class Reaching:
         forgiven = "A7" in self._stage.plan.without
         for one in receiver.open.values():
             read = one.shown if forgiven else one.heard
-            speaks = any(key == query.key and name in says for key, name in read)
-            if speaks and (relapse or one.held or forgiven):
+            # What is a warning's matter waits for a critical alert of the same query to end.
+            slow = episode.health is Health.SLOW
+            speaks = any(key == query.key and (slow or name in says) for key, name in read)
+            if speaks and (relapse or one.held or forgiven or slow):
                 return True
         return False
 
     def _promised(self, driver: SimDriver, query: SimQuery, episode: Episode) -> float:
         if episode.health is Health.DEAD:
-            return DEATH_SECONDS
+            told = self._is_told(driver, query, episode)
+            return DEATH_SECONDS if told else GONE_SECONDS
         if episode.health is Health.GONE:
             return GONE_SECONDS
         if episode.health is Health.SLOW and episode.first_batch and "A4" in self._without:
@@ -121,7 +138,10 @@ class Reaching:
     def _which(self, driver: SimDriver, query: SimQuery) -> str:
         """P4 where somebody else's trouble is open, or a query of the same name is there."""
         alerts = driver.lifecycle.alerts
-        whole = any(alert.labels["query"] == WHOLE_DRIVER for alert in alerts)
+        whole = any(
+            alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical"
+            for alert in alerts
+        )
         same = [one for one in self._stage.queries.values() if one.spec.name == query.spec.name]
         return "P4" if whole or (query.spec.name and len(same) > 1) else "P1"
 
@@ -140,7 +160,8 @@ class Reaching:
         for name, driver in self._stage.drivers.items():
             down = [one for one in driver.queries if one.truth.health is Health.DOWN]
             inside = driver.attached and driver.awake and not driver.spark.alive
-            visible = inside or (watched and not driver.attached)
+            seen = driver.attached_at < float("inf")
+            visible = inside or (watched and seen and not driver.attached)
             if not down or not visible or not all(map(is_up, self._stage.receivers)):
                 self._down.pop(name, None)
                 continue

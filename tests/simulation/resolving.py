@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.lifecycle.reconciliation import LEFT_OPEN
-from querypulse.alerting.rules import query_flapping
+from querypulse.alerting.rules import driver_gone, query_flapping, query_missing
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -35,7 +35,7 @@ class Resolving:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
-        self._calm: dict[tuple[str, str], float] = {}
+        self._calm: dict[tuple[str, str, float], float] = {}
         self._checked: dict[str, int] = {}
 
     def judged(self, driver: SimDriver, judged: Judged) -> None:
@@ -53,8 +53,9 @@ class Resolving:
 
     def _check_open(self, receiver: SimReceiver, one: Open) -> None:
         keys = [key for key, _ in one.shown if key != WHOLE_DRIVER]
-        place = (receiver.name, one.key)
-        if not keys or not all(self._is_well(key) for key in keys):
+        place = (receiver.name, one.key, one.opened_at)
+        absent = any(name == query_missing.NAME for _, name in one.shown)
+        if not keys or not all(self._is_well(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
             return
         if not is_up(receiver) or not all(self._is_seen(key) for key in keys):
@@ -76,7 +77,12 @@ class Resolving:
         one = closed.incident
         for key, name in one.shown:
             query = self._stage.queries.get(key)
-            if query is None or not self._stage.drivers[query.spec.driver].attached:
+            if query is None:
+                continue
+            driver = self._stage.drivers[query.spec.driver]
+            if name == driver_gone.NAME and not driver.alive and driver.closed_at is None:
+                raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
+            if name == driver_gone.NAME or not driver.attached:
                 continue
             why = self._too_early(receiver, query, closed)
             if why and not self._is_named_elsewhere(receiver, key, one, name):
@@ -104,8 +110,10 @@ class Resolving:
 
     def _was_starting(self, query: SimQuery, episode: Episode) -> bool:
         """N1: the time in which a restarted query is only starting counts as health."""
-        if "N1" not in self._stage.plan.without or episode.health in SEVERE:
+        if "N1" not in self._stage.plan.without or episode.health is Health.DEAD:
             return False
+        if episode.health is Health.GONE:
+            return True
         began = episode.began_at - WINDOW_SECONDS
         starts = [at for at, one in query.truth.timeline if one is Health.STARTING]
         return any(at >= began for at in starts)
@@ -130,9 +138,11 @@ class Resolving:
         same = [one for one in self._stage.queries.values() if name and one.spec.name == name]
         return "P4" if len(same) > 1 else "P3"
 
-    def _is_well(self, key: str) -> bool:
+    def _is_well(self, key: str, *, expected: bool) -> bool:
         query = self._stage.queries.get(key)
         if query is None or query.truth.health is Health.STARTING:
+            return False
+        if expected and query.started_at < self._stage.drivers[query.spec.driver].attached_at:
             return False
         return query.truth.well_since is not None
 

@@ -29,6 +29,7 @@ class Run:
         self.query_id = query.checkpoint.query_id
         self.started_at = spark.time.now
         self.ended = False
+        self.ended_at = float("inf")
         self.exception: str | None = None
         self.message = "Initializing sources"
         self.busy = False
@@ -40,7 +41,7 @@ class Run:
         self.busy_since = spark.time.now
         self._spark = spark
         self._idle_at: float | None = None
-        query.kept.append((self.query_id, self.run_id))
+        query.kept.append((self.started_at, self.query_id, self.run_id))
 
     @property
     def spec(self) -> QuerySpec:
@@ -104,6 +105,10 @@ class Run:
         self._end(None, health)
 
     def _plan(self) -> None:
+        truth = self.query.truth
+        if truth.health in (Health.STUCK, Health.SLOW):
+            # The source has answered: that is a move, and what follows is another trouble.
+            truth.becomes(Health.STARTING, self._spark.time.now)
         self.message, self.data = "Processing new data", True
         self.jobs += 1
         self.trouble()
@@ -178,5 +183,6 @@ class Run:
         if self.ended:
             return
         self.ended, self.exception = True, exception
+        self.ended_at = self._spark.time.now
         self.busy = False
         self._spark.ended(self, health)

@@ -44,7 +44,7 @@ class Bus:
     """The queue inside the JVM; what one query does keeps its order, whatever happens to it."""
 
     def __init__(self, time: Time, faults: Faults, wake: Callable[[], None]) -> None:
-        self.listening = False
+        self.listens_since = float("inf")
         self.lost = 0
         """What Spark's own queue has dropped, as Spark counts it."""
         self.given = 0
@@ -69,9 +69,9 @@ class Bus:
         self, who: str, kind: EventKind, text: str, session: str = "", trigger: str = ""
     ) -> None:
         """Spark posts an event of the query ``who``."""
-        if not self.listening:
-            return
         now = self._time.now
+        if now < self.listens_since:
+            return
         if self._faults.holds("drop", who):
             self.lost += 1
             self.lost_until[who] = now

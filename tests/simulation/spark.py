@@ -30,7 +30,7 @@ class SimSpark:
         self.rng = rng
         self.context = Context.RUNNING
         self.alive = True
-        self.paused_until = 0.0
+        self.paused_from = self.paused_until = 0.0
         self.living: dict[str, Run] = {}
         """By what the plan calls the query."""
         self.ended_runs: list[Run] = []
@@ -45,7 +45,8 @@ class SimSpark:
             if run.ended or not self.alive or self.context is not Context.RUNNING:
                 return
             if self.time.now < self.paused_until:
-                self.time.at(self.paused_until, due)
+                # What had so long to go when the pause began has as long to go when it ends.
+                self.time.at(self.paused_until + self.time.now - self.paused_from, due)
             else:
                 action()
 
@@ -76,10 +77,11 @@ class SimSpark:
             run.query.truth.becomes(health, self.time.now)
         self._restart_if_wanted(run.query, health)
 
-    def pause(self, seconds: float) -> None:
-        """The JVM stands still."""
+    def pause(self, seconds: float, *, watched: bool) -> None:
+        """The JVM stands still; time in which the monitor stands still too counts for nobody."""
+        self.paused_from = self.time.now
         self.paused_until = max(self.paused_until, self.time.now + seconds)
-        if seconds >= NOTABLE_SECONDS:
+        if watched and seconds >= NOTABLE_SECONDS:
             for run in self.living.values():
                 if run.query.truth.health in _LIVES:
                     run.query.truth.becomes(Health.STUCK, self.time.now)
@@ -114,8 +116,9 @@ class SimSpark:
 
     def post_late(self, query: SimQuery, runs_ago: int) -> None:
         """An event of a run long ago comes only now."""
-        if len(query.kept) > runs_ago:
-            query_id, run_id = query.kept[-1 - runs_ago]
+        known = [one for one in query.kept if one[0] >= self._bus.listens_since]
+        if len(known) > runs_ago:
+            _, query_id, run_id = known[-1 - runs_ago]
             text = {"id": query_id, "runId": run_id, "timestamp": f"late {self.time.now:.3f}"}
             self._bus.post(query.key, EventKind.IDLE, _encode(text).decode())
 

@@ -162,7 +162,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "late": _late,
 }
 _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
-    "jvm_pause": lambda driver, step: driver.spark.pause(step.seconds),
+    "jvm_pause": lambda driver, step: driver.spark.pause(step.seconds, watched=True),
     "pause": lambda driver, step: driver.pause(step.seconds),
     "kill": lambda driver, _: driver.kill(),
     "close": lambda driver, _: driver.close(),
