@@ -108,7 +108,11 @@ class SimDriver:
         }
         self.worker = Worker(
             self.inbox,
-            Policy(expected=tuple(self._expected), probe_stale_seconds=STALE_SECONDS, probe_expected=True),
+            Policy(
+                expected=tuple(self._expected),
+                probe_stale_seconds=STALE_SECONDS,
+                probe_expected=True,
+            ),
             self.lifecycle,
             self.dispatch,
             latest_report=lambda: self.probe.latest,
@@ -179,11 +183,10 @@ class SimDriver:
         """As much of a ``Parts`` as its ``stop`` looks at."""
         nothing = SimpleNamespace(close=lambda *_: None, hasten_end=lambda: None)
         server = SimpleNamespace(close=self._server_closed)
-        parts = SimpleNamespace(
+        return SimpleNamespace(  # type: ignore[return-value]
             _loops=[], _arrived=self.inbox, _observers=nothing, _telling=nothing,
             _server=server, judged=self.worker.judged,
         )  # fmt: skip
-        return parts  # type: ignore[return-value]
 
     def _server_closed(self, _: float, *, announce: bool) -> None:
         self.announced = announce

@@ -26,6 +26,7 @@ class Terms(msgspec.Struct, frozen=True):
     finite: float = 0.2
     every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
     takes: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
+    outages: tuple[str, ...] = ("down", "busy", "slow", "cut", "cut before")
     around_share: float = 0.25
     to_query: tuple[tuple[str, float], ...] = (
         ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
@@ -62,9 +63,7 @@ class _Maker:
         if self._terms.has("L15") and self._rng.random() < 0.15:
             twin = replace(queries[0], key="twin", session="s2")
             queries = (*queries, twin)
-        steps = [
-            Step(round(self._rng.uniform(0.0, 20.0), 1), "start", one.key) for one in queries
-        ]
+        steps = [Step(round(self._rng.uniform(0.0, 20.0), 1), "start", one.key) for one in queries]
         for _ in range(self._chosen("steps")):
             if self._rng.random() < self._terms.around_share:
                 steps += self._around(setup)
@@ -83,8 +82,7 @@ class _Maker:
         rng, terms = self._rng, self._terms
         kinds = [("pagerduty",), ("webhook",), ("alertmanager",), ("pagerduty", "webhook")]
         receivers = rng.choice(kinds)
-        # The resolves of two processes, repeated for minutes, would end each other's alerts (B1).
-        watched = rng.random() < 0.4 and (terms.has("B1") or "alertmanager" not in receivers)
+        watched = rng.random() < 0.4 and (terms.has("N2") or "alertmanager" not in receivers)
         return Setup(
             receivers=receivers,
             drivers=("d1", "d2") if terms.has("A8") and rng.random() < 0.2 else ("d1",),
@@ -115,7 +113,7 @@ class _Maker:
             expected=name is not None and rng.random() < 0.3,
         )  # fmt: skip
 
-    def _may_recover(self, finite: bool) -> bool:  # noqa: FBT001 - one property of a query
+    def _may_recover(self, finite: bool) -> bool:
         return not finite or self._terms.has("A3")
 
     def _to_query(self, query: QuerySpec) -> list[Step]:
@@ -158,10 +156,13 @@ class _Maker:
             return [Step(at, "drop", key, 3.0), Step(later, "die", key)]
         if kind == "die unseen":
             # Between two polls: only the start was heard.
-            drop, die = Step(round(at + 0.05, 2), "drop", key, 3.0), Step(round(at + 0.4, 1), "die", key)
+            drop, die = (
+                Step(round(at + 0.05, 2), "drop", key, 3.0),
+                Step(round(at + 0.4, 1), "die", key),
+            )
             return [Step(at, "restart", key), drop, die]
         if kind == "die in outage":
-            mode = self._rng.choice(["down", "busy", "slow", "cut", "cut before"])
+            mode = self._rng.choice(self._terms.outages)
             return [Step(at, "receiver", "", self._lasts(2.0, 60.0), mode), Step(later, "die", key)]
         back = at + self._rng.choice([0.5, 3.0, 20.0, 70.0, 120.0])
         return [Step(at, "die", key), Step(round(back, 1), "restart", key)]

@@ -153,7 +153,7 @@ MUTATIONS = (
              only("repeat", finite=1.0, queries=(6,), without=frozenset(EXCLUDED) - {"A19"})),
     Mutation("a cut connection counts as delivered", "P1",
              outbox.Outbox, "failed", _doubt_is_success,
-             only("die in outage", steps=(1,), minutes=(8.0,)), 60),
+             only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",))),
     Mutation("what fires is told again twice a minute", "P5",
              grouping, "_told", _reminds_always, only("die", "stop")),
     Mutation("any alert of a query holds back all others", "P1",

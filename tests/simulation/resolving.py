@@ -100,7 +100,8 @@ class Resolving:
         known_ends = [
             one.ended_at
             for one in truth.episodes
-            if one.ended_at is not None and (one.answered or one.health in SEVERE)
+            if one.ended_at is not None
+            and (one.answered or one.health in SEVERE)
             # A warning's matter does not keep a critical alert open (``Health.calm``).
             and (one.health is not Health.SLOW or closed.incident.severity != "critical")
             and not self._was_starting(query, one)
@@ -118,9 +119,7 @@ class Resolving:
         starts = [at for at, one in query.truth.timeline if one is Health.STARTING]
         return any(at >= began for at in starts)
 
-    def _is_named_elsewhere(
-        self, receiver: SimReceiver, key: str, ended: Open, name: str
-    ) -> bool:
+    def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open, name: str) -> bool:
         """Whether something else speaks of it: then one alert has replaced another."""
         for other in receiver.open.values():
             if other.key != ended.key and any(named == key for named, _ in other.shown):
@@ -167,13 +166,12 @@ class Resolving:
         )
 
     def _has_had_another(self, driver: SimDriver, one: Open) -> bool:
+        keys = {key for key, _ in one.shown}
         return any(
-            other.at >= driver.born_at and not one.shown.isdisjoint(other.named)
-            or {key for key, _ in one.shown} & {key for key, _ in other.named}
+            other.at >= driver.born_at and keys & {key for key, _ in other.named}
             for receiver in self._stage.receivers
             for other in receiver.notifications
-            if other.at >= driver.born_at
-        )  # fmt: skip
+        )
 
     @staticmethod
     def _lateness(receiver: SimReceiver) -> float:

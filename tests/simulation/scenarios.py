@@ -31,7 +31,7 @@ class Scenario(msgspec.Struct, frozen=True):
     plan: Plan
 
 
-def _scenario(  # noqa: PLR0913 - one line each below
+def _scenario(
     finding: str,
     breaks: str,
     what: str,
@@ -140,5 +140,14 @@ SCENARIOS = (
     _scenario(
         "B1", "P5", "a start resolves what was never open",
         (A, B),
+    ),
+    _scenario(
+        "N1", "P3", "a stalled query is started again, stalls, and commits: resolved at once",
+        (A, B), Step(100, "ask", "a", 210.0), Step(220, "restart", "a"),
+    ),
+    _scenario(
+        "N2", "P5", "watch repeats its start-up resolve, and ends what the driver itself reports",
+        (A, B), Step(150, "jvm_crash"),
+        setup=Setup(receivers=("alertmanager",), watched=True),
     ),
 )  # fmt: skip

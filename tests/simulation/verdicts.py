@@ -40,7 +40,7 @@ SAYS = {
 """What speaks of which trouble."""
 
 
-class Violation(Exception):  # noqa: N818 - it is what a property says, not what went wrong with us
+class Violation(Exception):
     """A property did not hold at a moment of a history."""
 
     def __init__(self, name: str, text: str) -> None:
