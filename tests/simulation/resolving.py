@@ -54,8 +54,12 @@ class Resolving:
     def _check_open(self, receiver: SimReceiver, one: Open) -> None:
         keys = [key for key, _ in one.shown if key != WHOLE_DRIVER]
         place = (receiver.name, one.key, one.opened_at)
-        absent = any(name == query_missing.NAME for _, name in one.shown)
-        if not keys or not all(self._is_well(key, expected=absent) for key in keys):
+        names = {name for _, name in one.shown}
+        absent = query_missing.NAME in names
+        down = driver_gone.NAME in names and not all(
+            driver.attached and driver.spark.alive for driver in self._stage.drivers.values()
+        )
+        if down or not keys or not all(self._is_well(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
             return
         if not is_up(receiver) or not all(self._is_seen(key) for key in keys):
@@ -111,8 +115,11 @@ class Resolving:
 
     def _was_starting(self, query: SimQuery, episode: Episode) -> bool:
         """N1: the time in which a restarted query is only starting counts as health."""
-        if "N1" not in self._stage.plan.without or episode.health is Health.DEAD:
+        if "N1" not in self._stage.plan.without:
             return False
+        if episode.health is Health.DEAD:
+            # A failure stands until a sign of life, but no longer than its process.
+            return any(at > episode.began_at for at, _ in self._stage.boots)
         if episode.health is Health.GONE:
             return True
         began = episode.began_at - WINDOW_SECONDS
