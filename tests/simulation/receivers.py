@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from random import Random
 
@@ -27,6 +28,10 @@ HABITS = {
     "webhook": Webhook.habits,
 }
 PER_MINUTE = 120
+PENALTIES = {"wrong token": 320.0, "slow": 60.0, "gone": math.inf, "poison": math.inf}
+"""How long after a trouble the delivery may wait: a fault of the configuration is tried again
+after 300 s, an outage after pauses of up to 300 s; some are never tried again.
+"""
 
 Named = frozenset[tuple[str, str]]
 """What somebody reads in a message: the queries that fire, and of what."""
@@ -81,6 +86,8 @@ class SimReceiver:
         self.until = 0.0
         self.trouble_ended_at = float("-inf")
         self.trouble_seconds = 0.0
+        self.is_up_from = float("-inf")
+        """From when on whoever was told to wait has tried again."""
         self.open: dict[str, Open] = {}
         self.notifications: list[Notification] = []
         self.closed: list[Closed] = []
@@ -98,6 +105,8 @@ class SimReceiver:
         """From now on, for so long."""
         self.mode, self.until = mode, self._time.now + seconds
         self.trouble_ended_at, self.trouble_seconds = self.until, seconds
+        usual = min(330.0, max(70.0, seconds))
+        self.is_up_from = max(self.is_up_from, self.until + PENALTIES.get(mode, usual))
 
     @property
     def now(self) -> float:

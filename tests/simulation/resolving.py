@@ -113,6 +113,12 @@ class Resolving:
         calm = at - max(known_ends, default=0.0)
         return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""
 
+    def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
+        """Whether it is known at once, and what tells of it was not lost on the way."""
+        bus = self._stage.drivers[query.spec.driver].bus
+        heard = bus.lost_until.get(query.key, 0.0) < episode.began_at
+        return episode.health in SEVERE and heard
+
     def _was_starting(self, query: SimQuery, episode: Episode) -> bool:
         """N1: the time in which a restarted query is only starting counts as health."""
         if "N1" not in self._stage.plan.without:

@@ -60,7 +60,8 @@ class SimSpark:
         if old is not None:
             old.stop(Health.HEALTHY)
         query.started_at = self.time.now
-        if not query.truth.health.is_bad:
+        if query.truth.health is not Health.DEAD:
+            # It is back; a failure stands until the query shows life.
             query.truth.becomes(Health.STARTING, self.time.now)
         run = self.living[query.key] = Run(query, self)
         run.begin()

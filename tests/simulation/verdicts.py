@@ -87,13 +87,6 @@ def is_seen(driver: SimDriver, key: str) -> bool:
     return now - driver.probe.answered.get(key, float("-inf")) <= SEEN_SECONDS
 
 
-PENALTIES = {"wrong token": 320.0, "slow": 60.0}
-
-
 def is_up(receiver: SimReceiver) -> bool:
     """Whether the receiver works, and its breaker has had time to find out."""
-    since = receiver.trouble_ended_at
-    if receiver.mode in ("gone", "poison") and since > float("-inf"):
-        return False
-    pause = PENALTIES.get(receiver.mode, min(330.0, max(70.0, receiver.trouble_seconds)))
-    return since + pause < receiver.now
+    return receiver.is_up_from < receiver.now
