@@ -22,9 +22,11 @@ class Seed(msgspec.Struct, frozen=True):
 
 
 SEEDS = (
-    Seed(149, "a failed query that is stopped before it shows life has not recovered"),
-    Seed(385, "a stalled query whose driver is killed and started again"),
-    Seed(663, "a batch that hangs, and then only crawls"),
-    Seed(1156, "a query that is gone, in a driver that is killed"),
-    Seed(1252, "a source that answers at last, and a batch that hangs then"),
+    Seed(113, "a slow query in a crash loop, in a driver that is closed and started again"),
+    Seed(3403, "a JVM that ends while no query runs"),
+    Seed(5420, "a query that is stopped, and comes back within its grace to hang"),
+    Seed(5602, "a death that nobody heard of, while the alert of a slow batch is open"),
+    Seed(5703, "a slow receiver while a query is stopped and started again"),
+    Seed(5716, "a wrong token, and then another trouble of the same receiver"),
+    Seed(175117727, "a failed query whose first batch hangs over a restart of its driver"),
 )

@@ -105,7 +105,7 @@ class Resolving:
             one.ended_at
             for one in truth.episodes
             if one.ended_at is not None
-            and (one.answered or one.health in SEVERE)
+            and (one.answered or self._could_be_known(query, one))
             # A warning's matter does not keep a critical alert open (``Health.calm``).
             and (one.health is not Health.SLOW or closed.incident.severity != "critical")
             and not self._was_starting(query, one)
