@@ -20,11 +20,13 @@ SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.p
 SIDE_BY_SIDE := -n 6 --dist worksteal
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
+# How long `make simulate` looks for a history that breaks a promise.
+MINUTES := 5
 GENERATORS := rules grafana stack
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
-.PHONY: help demo demo-delta test test-fast test-oldest lint bench dashboards pictures stack test-connectors java system-packages clean
+.PHONY: help demo demo-delta test test-fast test-oldest simulate lint bench dashboards pictures stack test-connectors java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -58,6 +60,10 @@ test-oldest: $(OLDEST)/.tests
 	$(OLDEST)/bin/python -Im pytest $(addprefix tests/test_,spark_listening.py spark_long_life.py \
 	  spark_jvm_gone.py spark_polling.py spark_deaths.py spark_stalls.py spark_commit_log.py \
 	  decode.py health_listener.py) $(ARGS)
+
+## make simulate   random histories in a simulated world that knows the truth, for MINUTES
+simulate: $(VENV)/.tests
+	$(BIN)/python -m tests.simulation --minutes $(MINUTES) $(ARGS)
 
 ## make lint       ruff on the checkout, mypy --strict on the built wheel and the tools
 lint: $(VENV)/.lint

@@ -1,0 +1,123 @@
+"""P6, P7 and P8: counters and labels never go back, memory is bounded, every loss is counted."""
+
+from __future__ import annotations
+
+from querypulse.alerting.outbox.row import Row
+from querypulse.listener.query import Query, Totals
+from querypulse.sidecar.worker import Judged
+
+from .courier import Courier
+from .driver import SimDriver
+from .spark import names_of
+from .verdicts import Stage, Violation
+
+COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
+LISTS = ("past_runs", "unended_runs", "deaths", "baseline", "recent_batches")
+LONGEST_LIST = 50
+MOST_ROWS = 1000
+FORGET_SECONDS = 65.0
+"""The worker forgets once a minute."""
+MOST_SHOWN_BESIDES = 4
+
+
+class Bookkeeping:
+    """Looks at every evaluation of every driver."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._totals: dict[tuple[int, str], Totals] = {}
+        self._owners: dict[tuple[int, str], str] = {}
+        self._names: dict[str, str] = {}
+        self._untold: dict[int, dict[str, Row]] = {}
+        self._losses: dict[int, int] = {}
+        self._within_at = stage.time.now
+
+    def tick(self) -> None:
+        """What a driver has counted is what was given to it; what was contained is an error."""
+        for driver in self._stage.drivers.values():
+            if driver.guard.contained:
+                where, error = driver.guard.contained[0]
+                raise Violation("P8", f"an error was contained in {where}: {error!r}")
+            if driver.attached and driver.awake:
+                _check_events(driver)
+                for courier in driver.couriers:
+                    self._check_losses(courier)
+
+    def judged(self, driver: SimDriver, judged: Judged) -> None:
+        """Check labels, counters, and sizes."""
+        labels = judged.snapshot.labels()
+        for label, query in labels.items():
+            self._check_label(driver, label, query)
+            self._check_counters(driver, label, query)
+        living = sum(query.alive for query in judged.snapshot.queries)
+        gone = len(judged.snapshot.queries) - living
+        if gone <= self._stage.plan.setup.memory:
+            self._within_at = driver.time.now
+        elif driver.time.now - self._within_at > FORGET_SECONDS:
+            raise Violation("P7", f"{gone} queries that are gone are remembered")
+        if len(labels) > len(self._stage.queries) + MOST_SHOWN_BESIDES:
+            raise Violation("P7", f"{len(labels)} queries are shown: {', '.join(labels)}")
+
+    def _check_label(self, driver: SimDriver, label: str, query: Query) -> None:
+        if query.query_id not in self._names:
+            self._names = names_of(self._stage.queries.values())
+        owner = self._names.get(query.query_id, query.query_id)
+        before = self._owners.setdefault((id(driver), label), owner)
+        if before != owner:
+            raise Violation("P6", f"label {label!r} was {before}'s and is {owner}'s now")
+
+    def _check_counters(self, driver: SimDriver, label: str, query: Query) -> None:
+        place = (id(driver), label)
+        before, now = self._totals.get(place), query.totals
+        if before is now:
+            return
+        self._totals[place] = now
+        if before is not None:
+            fell = [name for name in COUNTS if getattr(now, name) < getattr(before, name)]
+            if fell:
+                raise Violation("P6", f"counters of {label!r} fell: {', '.join(fell)}")
+        for name in LISTS:
+            if len(getattr(query, name)) > LONGEST_LIST:
+                raise Violation("P7", f"{name} of {label!r} holds {len(getattr(query, name))}")
+
+    def _check_losses(self, courier: Courier) -> None:
+        """A critical alert that nobody heard of does not go without being counted."""
+        rows = courier.rows
+        if len(rows) > MOST_ROWS:
+            raise Violation("P7", f"{len(rows)} rows in the outbox of {courier.name}")
+        place = id(courier)
+        before, losses = self._untold.get(place, {}), courier.losses.total()
+        held = {row.incident.key for row in rows}
+        gone = [key for key in before if key not in held and not self._was_heard(courier, key)]
+        if len(gone) > losses - self._losses.get(place, 0):
+            raise Violation("P8", f"{gone[0]} was lost on the way to {courier.name}, uncounted")
+        self._untold[place] = {row.incident.key: row for row in rows if _must_be_told(row)}
+        if not gone:
+            self._losses[place] = losses
+        else:
+            self._losses[place] += len(gone)
+
+    @staticmethod
+    def _was_heard(courier: Courier, key: str) -> bool:
+        receiver = courier.receiver
+        known = receiver.open.keys() | {one.incident.key for one in receiver.closed}
+        # Alertmanager knows alerts by their labels: what it was given at all, it knows.
+        return key in known or receiver.kind == "alertmanager"
+
+
+def _must_be_told(row: Row) -> bool:
+    return row.is_untold and row.is_critical and not row.incident.muted
+
+
+def _check_events(driver: SimDriver) -> None:
+    """Every event that Spark gave was folded, was known already, or was counted as lost."""
+    folded = sum(driver.worker.state.events.values())
+    lost = sum(driver.reader.drops.values())
+    waiting = driver.inbox.depth
+    known = driver.bus.repeated
+    if folded + lost + waiting + known != driver.bus.given:
+        raise Violation(
+            "P8",
+            f"{driver.bus.given} events were given, {folded} folded, {lost} lost, "
+            f"{known} came twice, {waiting} wait",
+        )

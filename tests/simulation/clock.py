@@ -1,0 +1,48 @@
+"""Simulated time: what is due happens, in order, and nothing waits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappop, heappush
+from itertools import count
+
+BEGIN = 1000.0
+"""What the monotonic clock shows at the beginning."""
+WALL = 1_700_000_000.0
+
+
+class Time:
+    """A clock, and what is to be done when; ``jump`` is by how much the wall clock was set."""
+
+    def __init__(self) -> None:
+        self.now = BEGIN
+        self.jump = 0.0
+        self._due: list[tuple[float, int, Callable[[], None]]] = []
+        self._numbers = count()
+
+    def __call__(self) -> float:
+        return self.now
+
+    def wall(self) -> float:
+        """Unix seconds, as the machine of the driver shows them."""
+        return WALL + self.now + self.jump
+
+    @property
+    def passed(self) -> float:
+        """Seconds since the beginning."""
+        return self.now - BEGIN
+
+    def at(self, when: float, action: Callable[[], None]) -> None:
+        """Do this when the clock shows ``when``; what is due at once keeps its order."""
+        heappush(self._due, (max(when, self.now), next(self._numbers), action))
+
+    def after(self, seconds: float, action: Callable[[], None]) -> None:
+        """Do this in so many seconds."""
+        self.at(self.now + seconds, action)
+
+    def run(self, until: float) -> None:
+        """Do all that is due until then."""
+        while self._due and self._due[0][0] <= until:
+            self.now, _, action = heappop(self._due)
+            action()
+        self.now = until

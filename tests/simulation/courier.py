@@ -1,0 +1,137 @@
+"""A delivery whose requests take simulated time, and a spool that is a step behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.outbox.routing import Route
+from querypulse.alerting.outbox.row import Row
+from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.listener.guard import Guard
+
+from .clock import Time
+from .receivers import About, SimReceiver
+
+WRITE_SECONDS = 0.05
+"""So long a row is on its way to the disk."""
+
+
+class SimSpool:
+    """Rows on disk. What was offered less than ``WRITE_SECONDS`` ago is lost with the process."""
+
+    def __init__(self, time: Time) -> None:
+        self._time = time
+        self._exists = False
+        self._disk: dict[str, tuple[Row, ...]] = {}
+        self._offered: dict[str, list[tuple[float, tuple[Row, ...]]]] = {}
+
+    def offer(self, receiver: str, rows: tuple[Row, ...]) -> None:
+        """Take all rows of one receiver."""
+        waiting = self._offered.setdefault(receiver, [])
+        waiting.append((self._time.now, rows))
+        self._write(receiver)
+
+    def load(self) -> dict[str, tuple[Row, ...]] | None:
+        """What a new process finds, None where there was no spool; what was not written is gone."""
+        existed, self._exists = self._exists, True
+        if not existed:
+            return None
+        for receiver in self._offered:
+            self._write(receiver)
+        self._offered.clear()
+        text = msgspec.json.encode(self._disk)
+        return msgspec.json.decode(text, type=dict[str, tuple[Row, ...]])
+
+    def flush(self) -> None:
+        """Everything is written."""
+        for receiver, waiting in self._offered.items():
+            self._disk[receiver] = waiting[-1][1]
+        self._offered.clear()
+
+    def _write(self, receiver: str) -> None:
+        waiting = self._offered[receiver]
+        while waiting and self._time.now - waiting[0][0] >= WRITE_SECONDS:
+            self._disk[receiver] = waiting.pop(0)[1]
+        del waiting[:-2]
+
+
+class NoNetwork:
+    """Stands in for a receiver: a courier sends by itself."""
+
+    def __init__(self, receiver: SimReceiver) -> None:
+        self.name = receiver.name
+        self.habits = receiver.habits
+
+    def send(self, incident: Incident, wall: float) -> None:
+        """Nothing is sent by this way."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class Courier(Delivery):
+    """The product's delivery, its one step cut in two: a request leaves, and an answer comes."""
+
+    def __init__(
+        self,
+        receiver: SimReceiver,
+        guard: Guard,
+        *,
+        time: Time,
+        driver: str,
+        about: About,
+        is_alive: Callable[[], bool],
+        spool: SimSpool | None = None,
+        route: Route | None = None,
+    ) -> None:
+        super().__init__(
+            NoNetwork(receiver), guard, route=route, spool=spool, clock=time, wall=time.wall
+        )
+        self.receiver = receiver
+        self._time = time
+        self._driver = driver
+        self._about = about
+        self._is_alive = is_alive
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """The account of the receiver."""
+        return self._outbox.rows
+
+    def pump(self) -> None:
+        """Send what is due; the answer to one request lets the next one go."""
+        now, wall = self._time.now, self._time.wall()
+        if self._in_flight or not self._outbox.rows or not self._is_alive():
+            return
+        next_at = self._outbox.next_at(now, wall)
+        if next_at is None or next_at > now:
+            return
+        incident = self._outbox.begin(now, wall)
+        if incident is None:
+            return
+        self._in_flight = True
+        with self._changed:
+            self._save()
+        refusal, takes = self.receiver.refusal(), self.receiver.takes
+        latency = self.receiver.latency
+        if takes:
+            doubted = refusal is not None
+            self._time.after(latency / 2, lambda: self._arrive(incident, doubted=doubted))
+        self._time.after(latency, lambda: self._answered(incident, refusal))
+
+    def _arrive(self, incident: Incident, *, doubted: bool) -> None:
+        # A request that has left arrives, also when its sender is killed meanwhile.
+        doubted = doubted or not self._is_alive()
+        self.receiver.accept(incident, self._driver, self._about, doubted=doubted)
+
+    def _answered(self, incident: Incident, refusal: DeliveryError | None) -> None:
+        if not self._is_alive():
+            return
+        self.outcomes["delivered" if refusal is None else refusal.answer.value] += 1
+        self._record(incident, refusal, self._round)
+        self.pump()

@@ -1,0 +1,227 @@
+"""One driver process: the real worker, rules, lifecycle and outboxes on simulated signals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+
+from querypulse.alerting.alert import Alert
+from querypulse.alerting.evaluate import Judgement
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.alerting.outbox.dispatch import Dispatch
+from querypulse.alerting.policy import Policy
+from querypulse.alerting.rules import driver_gone
+from querypulse.listener.guard import Guard
+from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.probing import Context
+from querypulse.listener.reader import EventReader, Item
+from querypulse.sidecar.deadline import Deadline
+from querypulse.sidecar.parts import Parts
+from querypulse.sidecar.worker import Judged, Worker
+
+from .clock import Time
+from .courier import Courier, SimSpool
+from .plan import Setup
+from .probe import SimProbe
+from .queries import SimQuery
+from .receivers import Named, SimReceiver
+from .signals import Bus, Faults
+from .spark import SimSpark, names_of
+from .truth import Health
+
+POLL_SECONDS = 2.0
+STALE_SECONDS = 3.0 + 2 * POLL_SECONDS
+"""As the settings make it of the probe's interval."""
+WHOLE_DRIVER = "*"
+
+
+class SimGuard(Guard):
+    """Keeps what was contained: no error of ours may hide behind the guard."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.contained: list[tuple[str, Exception]] = []
+
+    def report(self, where: str, error: Exception) -> None:
+        """Remember it."""
+        self.contained.append((where, error))
+
+
+class SimDriver:
+    """A process from its start to its end; what outlives it is given to it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        time: Time,
+        rng: Random,
+        faults: Faults,
+        queries: list[SimQuery],
+        receivers: list[SimReceiver],
+        spool: SimSpool | None,
+        setup: Setup,
+        silences: list[Silence],
+        on_judged: Callable[[SimDriver, Judged], None],
+    ) -> None:
+        self.name = name
+        self.app = "etl"
+        self.queries = queries
+        self.born_at = time.now
+        self.inherits = spool is not None
+        self.alive = True
+        self.attached = False
+        self.attached_at = float("inf")
+        self.announced = False
+        self.closed_at: float | None = None
+        self.awake_since = time.now
+        self.asleep_until = 0.0
+        self.owners: dict[str, str] = {}
+        """By label: the query that was first shown under it."""
+        self.guard = SimGuard()
+        self.time = time
+        self.bus = Bus(time, faults, self.step)
+        self.spark = SimSpark(time, rng, self.bus, self._start_later)
+        self.probe = SimProbe(time, self.spark, self.bus, faults)
+        self.inbox: Mailbox[Item] = Mailbox(setup.mailbox)
+        self._on_judged = on_judged
+        self._names: dict[str, str] = {}
+        self.lifecycle = Lifecycle(self.app, "https://runbooks.example", Terms())
+        self.couriers = [
+            Courier(one, self.guard, time=time, driver=name, about=self.about,
+                    is_alive=lambda: self.alive, spool=spool)
+            for one in receivers
+        ]  # fmt: skip
+        self.dispatch = Dispatch(self.couriers, spool=spool, wall=time.wall)
+        rows = spool.load() if spool is not None else None
+        if rows is not None:
+            self.lifecycle.inherit(self.dispatch.adopt(rows), time.now)
+        self.reader = EventReader(
+            self.bus, self.inbox, self.guard,
+            context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
+            on_started=lambda: None, pause=lambda _: None,
+        )  # fmt: skip
+        self._expected = {
+            one.spec.name: one.key for one in queries if one.spec.expected and one.spec.name
+        }
+        self.worker = Worker(
+            self.inbox,
+            Policy(
+                expected=tuple(self._expected),
+                probe_stale_seconds=STALE_SECONDS,
+                probe_expected=True,
+            ),
+            self.lifecycle,
+            self.dispatch,
+            latest_report=lambda: self.probe.latest,
+            latest_log=lambda: self.probe.log,
+            silences=lambda: silences,
+            redact=_unchanged,
+            on_judged=self._judged,
+            clock=time,
+            wall=time.wall,
+        )
+        self._spool = spool
+        time.after(max(0.0, setup.attach_at), self._attach)
+
+    @property
+    def awake(self) -> bool:
+        """Whether its Python runs."""
+        return self.alive and self.time.now >= self.asleep_until
+
+    def step(self) -> None:
+        """The threads of the product, one after the other."""
+        if not self.attached or not self.awake:
+            return
+        if self.spark.alive:
+            self.reader.step()
+        self.inbox.wake()
+        self.worker.step()
+        for courier in self.couriers:
+            courier.pump()
+
+    def about(self, alert: Alert) -> Named:
+        """Whom an alert speaks of: of the whole driver, the queries that it names."""
+        label, name = alert.labels["query"], alert.name
+        if label != WHOLE_DRIVER:
+            return frozenset({(self.owners.get(label) or self._expected.get(label, label), name)})
+        if name == driver_gone.NAME:
+            named = [one.key for one in self.queries]
+        else:
+            lines = alert.annotations.get("queries", "").splitlines()
+            named = [self.owners.get(line.partition(": ")[0], "") for line in lines]
+        return frozenset({(WHOLE_DRIVER, name), *((key, name) for key in named if key)})
+
+    def pause(self, seconds: float) -> None:
+        """The whole process stands still."""
+        self.spark.pause(seconds, watched=False)
+        self.asleep_until = self.awake_since = self.time.now + seconds
+
+    def kill(self, health: Health = Health.DOWN) -> None:
+        """The process ends; nothing runs any more."""
+        self.alive = self.attached = False
+        self.spark.die(health)
+
+    def close(self) -> None:
+        """The application ends: a last look, a flush, and whatever ``Parts`` says of it."""
+        self.closed_at = self.time.now
+        if not self.attached:
+            self.kill(Health.STOPPED)
+            return
+        self.probe.poll()
+        self.step()
+        for courier in self.couriers:
+            courier.pump()
+        if self._spool is not None:
+            self._spool.flush()
+        Parts.stop(self._as_parts(), Deadline(1.0))
+        self.time.after(1.0, lambda: self.kill(Health.STOPPED))
+
+    def _as_parts(self) -> Parts:
+        """As much of a ``Parts`` as its ``stop`` looks at."""
+        nothing = SimpleNamespace(close=lambda *_: None, hasten_end=lambda: None)
+        server = SimpleNamespace(close=self._server_closed)
+        return SimpleNamespace(  # type: ignore[return-value]
+            _loops=[], _arrived=self.inbox, _observers=nothing, _telling=nothing,
+            _server=server, judged=self.worker.judged,
+        )  # fmt: skip
+
+    def _server_closed(self, _: float, *, announce: bool) -> None:
+        self.announced = announce
+
+    def _attach(self) -> None:
+        if self.alive:
+            self.attached = True
+            self.attached_at = self.bus.listens_since = self.time.now
+            self._tick()
+
+    def _tick(self) -> None:
+        if not self.alive:
+            return
+        if self.awake:
+            self.probe.poll()
+            self.step()
+        self.time.after(POLL_SECONDS, self._tick)
+
+    def _judged(self, judged: Judged) -> None:
+        labels = judged.snapshot.labels()
+        if not labels.keys() <= self.owners.keys():
+            self._names = names_of(self.queries)
+            for label, query in labels.items():
+                self.owners.setdefault(label, self._names.get(query.query_id, label))
+        self._on_judged(self, judged)
+
+    def _start_later(self, query: SimQuery, seconds: float) -> None:
+        def start() -> None:
+            if self.alive and query.wanted and query.key not in self.spark.living:
+                if query.spec.checkpoint == "new":
+                    query.new_checkpoint()
+                self.spark.start(query)
+
+        self.time.after(seconds, start)
+
+
+def _unchanged(judgement: Judgement) -> Judgement:
+    return judgement

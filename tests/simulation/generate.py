@@ -1,0 +1,222 @@
+"""A seed becomes a plan. What is likely, and what is left out, stands in ``Terms``."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from .exclusions import EXCLUDED
+from .plan import Plan, QuerySpec, Setup, Step
+
+SHORT_SECONDS = 3.0
+"""A probe that is silent for so long is not stale yet."""
+NAMES = ("bronze", "silver", "gold", "orders", "audit", "events")
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Weights of what may happen to queries and around them; ``without`` names findings."""
+
+    without: frozenset[str] = frozenset(EXCLUDED)
+    queries: tuple[int, ...] = (1, 2, 2, 3, 3, 4, 6)
+    minutes: tuple[float, ...] = (4.0, 5.0, 6.0, 8.0, 12.0)
+    steps: tuple[int, ...] = (1, 2, 3, 4, 6, 9)
+    mailboxes: tuple[int, ...] = (2000,)
+    finite: float = 0.2
+    every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
+    takes: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
+    outages: tuple[str, ...] = ("down", "busy", "slow", "cut", "cut before")
+    around_share: float = 0.25
+    to_query: tuple[tuple[str, float], ...] = (
+        ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
+        ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
+        ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
+        ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
+        ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
+    )  # fmt: skip
+    around: tuple[tuple[str, float], ...] = (
+        ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
+        ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
+        ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
+    )  # fmt: skip
+
+    def has(self, finding: str) -> bool:
+        """Whether what the finding is about may happen."""
+        return finding not in self.without
+
+
+def generate(seed: int, terms: Terms | None = None) -> Plan:
+    """The plan of a seed."""
+    return _Maker(Random(seed), terms if terms is not None else Terms()).make(seed)
+
+
+class _Maker:
+    def __init__(self, rng: Random, terms: Terms) -> None:
+        self._rng = rng
+        self._terms = terms
+        self._horizon = rng.choice(terms.minutes) * 60.0
+
+    def make(self, seed: int) -> Plan:
+        setup = self._setup()
+        queries = tuple(self._query(index, setup) for index in range(self._chosen("queries")))
+        if self._terms.has("L15") and self._rng.random() < 0.15:
+            twin = replace(queries[0], key="twin", session="s2")
+            queries = (*queries, twin)
+        steps = [Step(round(self._rng.uniform(0.0, 20.0), 1), "start", one.key) for one in queries]
+        for _ in range(self._chosen("steps")):
+            if self._rng.random() < self._terms.around_share:
+                steps += self._around(setup)
+            else:
+                steps += self._to_query(self._rng.choice(queries))
+        if not self._terms.has("A10") and any(one.do in _STUCK for one in steps):
+            steps = [replace(one, seconds=min(one.seconds, SHORT_SECONDS))
+                     if one.do == "probe_refused" else one for one in steps]  # fmt: skip
+        steps.sort(key=lambda one: one.at)
+        return Plan(seed, self._horizon, queries, tuple(steps), setup, self._terms.without)
+
+    def _chosen(self, what: str) -> int:
+        return int(self._rng.choice(getattr(self._terms, what)))
+
+    def _setup(self) -> Setup:
+        rng, terms = self._rng, self._terms
+        kinds = [("pagerduty",), ("webhook",), ("alertmanager",), ("pagerduty", "webhook")]
+        receivers = rng.choice(kinds)
+        watched = rng.random() < 0.4 and (terms.has("N2") or "alertmanager" not in receivers)
+        return Setup(
+            receivers=receivers,
+            drivers=("d1", "d2") if terms.has("A8") and rng.random() < 0.2 else ("d1",),
+            spool=rng.random() < 0.6,
+            watched=watched,
+            attach_at=rng.choice([0.0, 0.0, 0.0, 15.0]),
+            mailbox=rng.choice(terms.mailboxes),
+            memory=3 if terms.has("A19") and rng.random() < 0.3 else 1000,
+        )
+
+    def _query(self, index: int, setup: Setup) -> QuerySpec:
+        rng, terms = self._rng, self._terms
+        kinds = ["ProcessingTime"] * 7 + ["Continuous"]
+        finite = rng.random() < terms.finite
+        name = NAMES[index] if rng.random() < 0.85 else None
+        kept = not (terms.has("A20") and terms.has("L23")) or rng.random() < 0.8
+        return QuerySpec(
+            key=f"q{index}",
+            name=name,
+            trigger=rng.choice(["AvailableNow", "Once"]) if finite else rng.choice(kinds),
+            every=rng.choice(terms.every),
+            takes=rng.choice(terms.takes),
+            driver=rng.choice(setup.drivers),
+            recovers=rng.choice([0.0, 0.0, 0.0, 2.0, 10.0, 40.0]) if self._may_recover(finite)
+            else 0.0,
+            loop=rng.choice([0.0, 5.0, 30.0]) if finite else 0.0,
+            checkpoint="kept" if kept else "new",
+            expected=name is not None and rng.random() < 0.3,
+        )  # fmt: skip
+
+    def _may_recover(self, finite: bool) -> bool:
+        return not finite or self._terms.has("A3")
+
+    def _to_query(self, query: QuerySpec) -> list[Step]:
+        """Something that happens to one query; now and then two things that belong together."""
+        kind = self._weighted(self._terms.to_query)
+        at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
+        if query.is_finite and not self._terms.has("A3") and kind in _FAILS:
+            kind = "dry"
+        if kind == "new":
+            return self._new(query, at)
+        if kind.startswith("die "):
+            return self._die(kind, query, at)
+        if kind == "late":
+            ago = self._rng.choice([1, 2, 5, 17, 25] if self._terms.has("L16") else [1, 2, 5, 12])
+            return [Step(at, "late", query.key, 0.0, str(ago))]
+        if kind == "crash_loop":
+            pause = self._rng.choice(["0.3", "2", "10", "40"])
+            return [Step(at, kind, query.key, self._lasts(10.0, 120.0), pause)]
+        if kind in ("stop", "die") and self._rng.random() < 0.5:
+            later = at + self._rng.choice([10.0, 50.0, 90.0, 150.0])
+            return [Step(at, kind, query.key), Step(round(later, 1), "restart", query.key)]
+        return [self._single(kind, query, at)]
+
+    def _single(self, kind: str, query: QuerySpec, at: float) -> Step:
+        seconds, arg = 0.0, ""
+        if kind in ("hang", "crawl", "ask", "dry"):
+            seconds = self._rng.choice([8.0, 20.0, 50.0, 90.0, 160.0, 250.0])
+        elif kind == "delay":
+            seconds, arg = self._rng.choice([2.0, 10.0, 40.0, 70.0]), "60"
+        elif kind in ("drop", "repeat", "probe_partial"):
+            seconds = self._rng.choice([5.0, 20.0, 45.0])
+        elif kind == "probe_misses":
+            seconds = 2.0
+        return Step(at, kind, query.key, seconds, arg)
+
+    def _die(self, kind: str, query: QuerySpec, at: float) -> list[Step]:
+        """A death, and what makes it hard to notice."""
+        key, later = query.key, round(at + 1.0, 1)
+        if kind == "die unheard":
+            return [Step(at, "drop", key, 3.0), Step(later, "die", key)]
+        if kind == "die unseen":
+            # Between two polls: only the start was heard.
+            drop, die = (
+                Step(round(at + 0.05, 2), "drop", key, 3.0),
+                Step(round(at + 0.4, 1), "die", key),
+            )
+            return [Step(at, "restart", key), drop, die]
+        if kind == "die in outage":
+            mode = self._rng.choice(self._terms.outages)
+            return [Step(at, "receiver", "", self._lasts(2.0, 60.0), mode), Step(later, "die", key)]
+        back = at + self._rng.choice([0.5, 3.0, 20.0, 70.0, 120.0])
+        return [Step(at, "die", key), Step(round(back, 1), "restart", key)]
+
+    def _new(self, query: QuerySpec, at: float) -> list[Step]:
+        if not self._terms.has("L3"):
+            return [Step(at, "restart", query.key)]
+        first = self._rng.choice(["die", "plan_stop"])
+        later = round(at + self._rng.choice([1.0, 30.0]), 1)
+        return [Step(at, first, query.key), Step(later, "restart", query.key, 0.0, "new")]
+
+    def _around(self, setup: Setup) -> list[Step]:
+        """Something that happens to a driver, a signal or a receiver."""
+        kind = self._weighted(self._terms.around)
+        at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
+        if kind == "context_dies" and not self._terms.has("A1"):
+            kind = "pause"
+        if kind in ("kill", "close", "jvm_crash", "context_dies", "app_stops"):
+            return self._end(kind, self._rng.choice(setup.drivers), at)
+        if kind == "receiver":
+            modes = ["down", "busy", "slow", "cut", "cut before", "wrong token"]
+            modes += ["gone"] if self._terms.has("A18") else []
+            return [Step(at, kind, "", self._lasts(2.0, 150.0), self._rng.choice(modes))]
+        if kind in ("delay all", "drop all"):
+            size = self._rng.choice([3.0, 30.0])
+            return [Step(at, kind.split()[0], "*", size, "40" if kind == "delay all" else "")]
+        longest = {"jvm_pause": 3.0, "probe_refused": 40.0, "pause": 120.0, "jump": 3600.0}
+        if self._terms.has("A5") and self._terms.has("A10"):
+            longest |= {"jvm_pause": 90.0, "probe_refused": 120.0}
+        return [Step(at, kind, "", self._lasts(1.0, longest.get(kind, 1.0)))]
+
+    def _end(self, kind: str, driver: str, at: float) -> list[Step]:
+        """A driver ends, and nearly always comes back."""
+        seconds = self._lasts(1.0, 30.0) if kind == "app_stops" else 0.0
+        steps = [Step(at, kind, driver, seconds)]
+        gone = at + seconds + 2.0
+        if kind in ("jvm_crash", "context_dies"):
+            gone += self._rng.choice([1.0, 20.0, 70.0])
+            steps.append(Step(round(gone, 1), "kill", driver))
+        if self._rng.random() < 0.85:
+            back = gone + self._rng.choice([1.0, 5.0, 30.0, 90.0])
+            steps.append(Step(round(back, 1), "boot", driver))
+        return steps
+
+    def _lasts(self, least: float, most: float) -> float:
+        return round(self._rng.uniform(least, max(least, most)), 1)
+
+    def _weighted(self, choices: tuple[tuple[str, float], ...]) -> str:
+        names, weights = zip(*choices, strict=True)
+        return str(self._rng.choices(names, weights)[0])
+
+
+_FAILS = frozenset(
+    {"die", "die and restart", "die unheard", "die unseen", "die in outage", "fail_first",
+     "crash_loop"}
+)  # fmt: skip
+_STUCK = frozenset({"hang", "crawl", "ask"})

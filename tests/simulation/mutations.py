@@ -1,0 +1,172 @@
+"""Small reverts of what was fixed once, each with the property that has to notice it.
+
+A property that no mutation breaks is worth nothing. Each entry replaces one attribute of the
+product, and names under which terms, and within how many seeds, the simulator must fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from querypulse.alerting.lifecycle import course, grouping, lifecycle
+from querypulse.alerting.lifecycle.health import Health
+from querypulse.alerting.outbox import outbox, pace
+from querypulse.listener import fold, query, reader, state
+from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.snapshot import Snapshot
+from querypulse.sidecar.watch.roll import Roll
+
+from .exclusions import EXCLUDED
+from .generate import Terms, generate
+from .world import Outcome, run
+
+FIRST_SEED = 1
+
+
+class Mutation(msgspec.Struct, frozen=True):
+    """``owner.name`` is replaced by ``by``; ``breaks`` within ``seeds`` histories of ``terms``."""
+
+    what: str
+    breaks: str
+    owner: Any
+    name: str
+    by: Any
+    terms: Terms
+    seeds: int = 25
+
+
+def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
+    """Short histories in which little else happens than what is named."""
+    return Terms(
+        **{
+            "minutes": (5.0,), "queries": (2,), "steps": (2, 3), "finite": 0.0,
+            "to_query": tuple((kind, 1.0) for kind in kinds or ("repeat",)),
+            "around": tuple((kind, 1.0) for kind in around or ("acknowledge",)),
+            "around_share": 0.5 if around else 0.0,
+            **other,
+        }
+    )  # fmt: skip
+
+
+@contextmanager
+def applied(mutation: Mutation) -> Iterator[None]:
+    """The product with the mutation."""
+    before = mutation.owner.__dict__[mutation.name]
+    setattr(mutation.owner, mutation.name, mutation.by)
+    try:
+        yield
+    finally:
+        setattr(mutation.owner, mutation.name, before)
+
+
+def caught(mutation: Mutation) -> Outcome | None:
+    """The first history that breaks the property; None when none does."""
+    with applied(mutation):
+        for seed in range(FIRST_SEED, FIRST_SEED + mutation.seeds):
+            outcome = run(generate(seed, mutation.terms))
+            if outcome.violation in mutation.breaks.split("|"):
+                return outcome
+    return None
+
+
+_route, _present, _look = state.State._route, state.State._present, state.State.look
+_succeed, _told, _failed = state.succeed, grouping._told, outbox.Outbox.failed
+
+
+def _route_any_run(self: state.State, event: Any, at: float) -> Any:
+    known = self._queries.get(event.query_id)
+    if known is not None and event.run_id in known.past_runs:
+        return _succeed(known, event.query_id, event.run_id, at)
+    return _route(self, event, at)
+
+
+def _present_living_only(self: state.State, run: Any, report: Any) -> Any:
+    return _present(self, run, report) if run.active else None
+
+
+def _recovered_by_start(old: Any, query_id: str, run_id: str, at: float) -> Any:
+    return replace(_succeed(old, query_id, run_id, at), unrecovered=None, unrecovered_deaths=0)
+
+
+def _counts_anew(old: Any, query_id: str, run_id: str, at: float) -> Any:
+    return replace(_succeed(old, query_id, run_id, at), totals=query.Totals())
+
+
+def _reminds_always(page: Any, now: float, repeat_after: float) -> Any:
+    return _told(page, now, min(repeat_after, 30.0))
+
+
+def _doubt_is_success(self: Any, sent: Any, error: Any, now: float, wall: float, _: int = 0) -> Any:
+    if not error.may_have_arrived:
+        return _failed(self, sent, error, now, wall)
+    self.delivered(sent, wall)
+    return None
+
+
+def _never_again(*_: Any) -> float:
+    return 3600.0
+
+
+def _resolve_at_once(self: Health, label: str, calm: Any, seconds: float) -> bool:
+    return self.lasted(calm) >= seconds / 10.0
+
+
+def _look_and_miss_nothing(self: state.State, report: Any) -> None:
+    _look(self, report)
+    for key, known in self._queries.items():
+        self._queries[key] = replace(known, vanished_at=None)
+
+
+MUTATIONS = (
+    Mutation("an event of a past run takes over the present one", "P1|P2|P3|P5|P8",
+             state.State, "_route", _route_any_run, only("late", "restart", "die and restart",
+                                                         steps=(8,))),
+    Mutation("a start alone cures a failure", "P3|P5",
+             state, "succeed", _recovered_by_start, only("die and restart", "hang")),
+    Mutation("what the probe says of ended runs is ignored", "P1",
+             state.State, "_present", _present_living_only, only("die unheard")),
+    Mutation("a run that the probe misses has not vanished", "P1",
+             state.State, "look", _look_and_miss_nothing, only("die unseen")),
+    Mutation("an event that comes twice is read twice", "P8",
+             reader.EventReader, "_is_known", lambda *_: False, only("repeat")),
+    Mutation("an incident ends at the first sign of health", "P3",
+             Health, "is_proven", _resolve_at_once, only("die and restart")),
+    Mutation("events that a full mailbox drops are not counted", "P8",
+             Mailbox, "drops", property(lambda _: {}), only("repeat", mailboxes=(1,))),
+    Mutation("idleness is no sign of life", "P2",
+             fold, "_idle", lambda query, _: query, only("dry")),
+    Mutation("time in which nobody watched counts", "P2",
+             Snapshot, "watched", lambda _, since, now: max(0.0, now - since),
+             only(around=("pause",), around_share=1.0, every=(20.0,), takes=(8.0,)), 40),
+    Mutation("a failure waits for thirty evaluations", "P1",
+             course.Course, "is_ripe", property(lambda one: not one.begun and one.looks >= 30),
+             only("die")),
+    Mutation("each run counts from zero", "P6",
+             state, "succeed", _counts_anew, only("restart")),
+    Mutation("nothing that ended is ever forgotten", "P7",
+             state.State, "forget", lambda *_: None,
+             only("repeat", finite=1.0, queries=(6,), without=frozenset(EXCLUDED) - {"A19"})),
+    Mutation("a cut connection counts as delivered", "P1",
+             outbox.Outbox, "failed", _doubt_is_success,
+             only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",))),
+    Mutation("what fires is told again twice a minute", "P5",
+             grouping, "_told", _reminds_always, only("die", "stop")),
+    Mutation("any alert of a query holds back all others", "P1",
+             lifecycle, "is_held_back",
+             lambda new, others, *_: any(o.begun and o.query == new.query for o in others),
+             only("crawl", "die", "hang", steps=(6,)), 60),
+    Mutation("after a failed attempt there is no other for an hour", "P1",
+             pace, "_pause", _never_again, only("die in outage", steps=(1,), minutes=(8.0,))),
+    Mutation("what an earlier driver left open is forgotten", "P3|P5",
+             lifecycle.Lifecycle, "inherit", lambda *_: None,
+             only("die", around=("kill",), steps=(4,)), 40),
+    Mutation("watch takes every silence for rest", "P1",
+             Roll, "is_gone", lambda *_: False, only(around=("kill",), around_share=1.0), 40),
+    Mutation("expect_stop is not heard", "P2",
+             state.State, "expect_stop", lambda *_: None, only("plan_stop")),
+)  # fmt: skip

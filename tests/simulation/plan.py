@@ -1,0 +1,119 @@
+"""A plan: which queries there are, and what happens when. Values only, so that it can be shrunk."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+STEPS = {
+    "start": "the application starts the query",
+    "die": "its run fails with an exception (arg: the error)",
+    "fail_first": "the next run fails in its first milliseconds",
+    "restart": "the application starts it again (arg 'new': with a new checkpoint)",
+    "stop": "it is stopped, and nobody announced it",
+    "plan_stop": "it is stopped after expect_stop",
+    "hang": "its batch hangs for so long, no task finishes",
+    "crawl": "its batch is slow for so long, tasks finish",
+    "ask": "it asks its source for offsets for so long",
+    "dry": "its source is empty for so long",
+    "crash_loop": "every new run fails at once for so long (arg: seconds between runs)",
+    "delay": "its events come late by so much (arg: for how long)",
+    "drop": "its events are lost for so long",
+    "repeat": "its events come twice for so long",
+    "probe_refused": "the probe gets no answer for so long",
+    "probe_partial": "the probe reports the query as last seen for so long",
+    "probe_misses": "one poll of the probe lacks the query",
+    "jvm_pause": "the JVM stands still for so long",
+    "pause": "JVM and Python stand still for so long (SIGSTOP)",
+    "receiver": "a receiver (who) misbehaves for so long (arg: how)",
+    "acknowledge": "somebody acknowledges what is open",
+    "silence": "alerts of a query are silenced for so long (arg: alert name)",
+    "jump": "the wall clock jumps by so much",
+    "kill": "the driver (who) is killed",
+    "close": "the driver's application ends in good order",
+    "jvm_crash": "the driver's JVM ends, Python stays",
+    "context_dies": "the SparkContext stops by itself",
+    "app_stops": "the application stops its SparkContext, which takes so long",
+    "boot": "the driver is started again",
+    "late": "an event of a run long ago comes (arg: how many runs ago)",
+}
+
+
+class QuerySpec(msgspec.Struct, frozen=True):
+    """One query as its owner sees it, whatever runs and checkpoints it goes through.
+
+    ``every`` is its trigger interval, ``takes`` the length of a batch, in seconds. ``recovers``
+    is after how many seconds a supervisor starts it again (0: nobody does); ``loop`` is after
+    how many seconds it is started again once it has completed.
+    """
+
+    key: str
+    name: str | None
+    trigger: str = "ProcessingTime"
+    every: float = 5.0
+    takes: float = 1.0
+    session: str = "s1"
+    driver: str = "d1"
+    recovers: float = 0.0
+    loop: float = 0.0
+    checkpoint: str = "kept"
+    expected: bool = False
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether its runs end by themselves."""
+        return self.trigger in ("AvailableNow", "Once")
+
+
+class Step(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that happens ``at`` so many seconds after the beginning."""
+
+    at: float
+    do: str
+    who: str = ""
+    seconds: float = 0.0
+    arg: str = ""
+
+    def __str__(self) -> str:
+        lasts = f" for {self.seconds:g} s" if self.seconds else ""
+        how = f" ({self.arg})" if self.arg else ""
+        return f"{self.at:7.1f} s  {self.do} {self.who}{lasts}{how}"
+
+
+class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What surrounds the queries; ``receivers`` are kinds of receivers, in order."""
+
+    receivers: tuple[str, ...] = ("pagerduty",)
+    drivers: tuple[str, ...] = ("d1",)
+    spool: bool = True
+    watched: bool = False
+    attach_at: float = 0.0
+    memory: int = 1000
+    """How many queries that are gone are remembered: small numbers bring the bound into reach."""
+    mailbox: int = 2000
+    """How many progress events may wait for the worker."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One history to be, complete: running it twice gives the same."""
+
+    seed: int
+    horizon: float
+    queries: tuple[QuerySpec, ...]
+    steps: tuple[Step, ...]
+    setup: Setup = Setup()
+    without: frozenset[str] = frozenset()
+    """Findings that are known, whose promises are not asked for; see ``exclusions``."""
+
+    def lacking(self, *, step: int | None = None, query: str | None = None) -> Plan:
+        """The plan without one of its steps, or without one of its queries."""
+        if query is not None:
+            kept = tuple(one for one in self.steps if one.who != query)
+            queries = tuple(one for one in self.queries if one.key != query)
+            return replace(self, queries=queries, steps=kept)
+        return replace(self, steps=tuple(s for i, s in enumerate(self.steps) if i != step))
+
+    def __str__(self) -> str:
+        lines = [f"seed {self.seed}, {self.horizon:g} s, {self.setup}"]
+        lines += [f"  {query}" for query in self.queries]
+        return "\n".join(lines + [f"  {step}" for step in self.steps])

@@ -1,0 +1,130 @@
+"""The probe of a simulated driver: what it would answer, when it answers."""
+
+from __future__ import annotations
+
+from querypulse.listener.commit_log import LoggedBatches, LogReport
+from querypulse.listener.ended_runs import EndedRuns
+from querypulse.listener.job_counts import JobCounts
+from querypulse.listener.probing import (
+    Context,
+    ListenerHealth,
+    ProbedRun,
+    ProbeReport,
+    RunFacts,
+    Work,
+    parse_trigger,
+)
+
+from .clock import Time
+from .run import Run
+from .signals import Bus, Faults
+from .spark import SimSpark, trigger_text
+
+CLOSER_AFTER_SECONDS = 10.0
+
+
+class SimProbe:
+    """Polls the simulated Spark; remembers runs that ended with the product's own memory."""
+
+    def __init__(self, time: Time, spark: SimSpark, bus: Bus, faults: Faults) -> None:
+        self.latest: ProbeReport | None = None
+        self.log: LogReport | None = None
+        self.answered: dict[str, float] = {}
+        """By query: when a poll last showed it as it was."""
+        self.ends: dict[str, float] = {}
+        """By query: when the last run ended whose end a poll has shown."""
+        self._time = time
+        self._spark = spark
+        self._bus = bus
+        self._faults = faults
+        self._ended = EndedRuns()
+        self._seen: dict[str, ProbedRun] = {}
+        self._facts: dict[str, RunFacts] = {}
+
+    @property
+    def answers(self) -> bool:
+        """Whether the JVM answers now."""
+        paused = self._time.now < self._spark.paused_until
+        return not paused and not self._faults.holds("probe_refused", "*")
+
+    def poll(self) -> None:
+        """Ask once; a JVM that does not answer leaves the newest report as it is."""
+        if not self.answers:
+            return
+        if not self._spark.alive:
+            self._publish((), Context.JVM_GONE)
+            return
+        runs = [self._living(run) for run in self._spark.living.values()]
+        for run in self._spark.ended_runs:
+            # The handle of a run that was born and died between two polls was never had.
+            if run.run_id in self._seen:
+                self._ended.add(self._last_words(run))
+                self._seen.pop(run.run_id)
+                self._facts.pop(run.run_id)
+                self.ends[run.spec.key] = run.ended_at
+        self._spark.ended_runs.clear()
+        present = tuple(run for run in runs if run is not None)
+        self._publish((*present, *self._ended.report()), self._spark.context)
+        self._read_logs()
+
+    def _publish(self, runs: tuple[ProbedRun, ...], context: Context) -> None:
+        now = self._time.now
+        listener = ListenerHealth(registered=True, dropped_events=self._bus.lost)
+        self.latest = ProbeReport(now, now, runs, context, listener)
+
+    def _living(self, run: Run) -> ProbedRun | None:
+        key = run.spec.key
+        if self._faults.holds("probe_misses", key):
+            return None
+        if self._faults.holds("probe_partial", key):
+            return self._seen.get(run.run_id)
+        self.answered[key] = self._time.now
+        continuous = run.spec.trigger == "Continuous"
+        probed = self._seen[run.run_id] = ProbedRun(
+            facts=self._facts_of(run),
+            active=True,
+            message=run.message,
+            trigger_active=run.busy,
+            data_available=run.data,
+            batch_id=None if continuous else run.batch_id,
+            work=self._work(run),
+        )
+        return probed
+
+    def _work(self, run: Run) -> Work | None:
+        before = self._seen.get(run.run_id)
+        if not run.busy or self._time.now - run.busy_since < CLOSER_AFTER_SECONDS:
+            return before.work if before is not None else None
+        return Work(own=JobCounts(run.jobs, 1, run.tasks), counted=True)
+
+    def _last_words(self, run: Run) -> ProbedRun:
+        return ProbedRun(
+            facts=self._facts_of(run),
+            active=False,
+            batch_id=None if run.spec.trigger == "Continuous" else run.batch_id,
+            exception=run.exception,
+        )
+
+    def _facts_of(self, run: Run) -> RunFacts:
+        known = self._facts.get(run.run_id)
+        if known is None:
+            known = self._facts[run.run_id] = RunFacts(
+                query_id=run.query_id,
+                run_id=run.run_id,
+                name=run.spec.name,
+                trigger=parse_trigger(trigger_text(run)),
+                sink="noop",
+                checkpoint=f"/checkpoints/{run.query_id[:8]}",
+                session=run.spec.session,
+            )
+        return known
+
+    def _read_logs(self) -> None:
+        """The checkpoint is read where nothing else tells of commits."""
+        logs = {
+            run.run_id: LoggedBatches(run.batch_id, run.committed if run.committed >= 0 else None)
+            for run in self._spark.living.values()
+            if run.spec.trigger == "Continuous"
+        }
+        if logs:
+            self.log = LogReport(self._time.now, logs)

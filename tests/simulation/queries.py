@@ -1,0 +1,58 @@
+"""A query as its owner sees it: the plan's wishes, its checkpoint, and the truth about it."""
+
+from __future__ import annotations
+
+from random import Random
+
+from .plan import QuerySpec
+from .truth import Truth
+
+
+class Checkpoint:
+    """Where a query stands on disk: it outlives runs and drivers."""
+
+    def __init__(self, rng: Random) -> None:
+        self.query_id = identity(rng)
+        self.batch = 0
+
+
+class SimQuery:
+    """Everything about one query that no run takes with it when it ends.
+
+    Times ``..._until`` are monotonic seconds until which something is so.
+    """
+
+    def __init__(self, spec: QuerySpec, rng: Random) -> None:
+        self.spec = spec
+        self.truth = Truth(spec.key)
+        self.checkpoint = Checkpoint(rng)
+        self.wanted = False
+        """Whether its application runs it: a driver that is started again starts it."""
+        self.hang_until = 0.0
+        self.crawl_until = 0.0
+        self.ask_until = 0.0
+        self.dry_until = 0.0
+        self.crash_until = 0.0
+        self.crash_pause = 1.0
+        self.fails_at_once = False
+        self.query_ids = {self.checkpoint.query_id}
+        self.started_at = float("-inf")
+        self.kept: list[tuple[float, str, str]] = []
+        """When all runs were started, with query and run ids: for events that come far too late."""
+        self._rng = rng
+
+    @property
+    def key(self) -> str:
+        """What the plan calls it."""
+        return self.spec.key
+
+    def new_checkpoint(self) -> None:
+        """Its checkpoint was deleted, or never kept."""
+        self.checkpoint = Checkpoint(self._rng)
+        self.query_ids.add(self.checkpoint.query_id)
+
+
+def identity(rng: Random) -> str:
+    """A UUID as Spark writes one."""
+    text = f"{rng.getrandbits(128):032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

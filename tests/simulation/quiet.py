@@ -1,0 +1,151 @@
+"""P2 and P5: nobody hears of a healthy query, and nobody hears twice without news."""
+
+from __future__ import annotations
+
+from querypulse.alerting.rules import (
+    commit_stalled,
+    driver_gone,
+    listener_deaf,
+    monitor_blind,
+    query_gone,
+    query_missing,
+)
+from querypulse.listener.probing import Context
+from querypulse.sidecar.worker import Judged
+
+from .driver import WHOLE_DRIVER, SimDriver
+from .queries import SimQuery
+from .receivers import Notification, SimReceiver
+from .truth import CALM, Health
+from .verdicts import TICK_SECONDS, Stage, Violation
+
+BEFORE_SECONDS = 75.0
+"""What was bad so long before a notification explains it."""
+BLIND_SECONDS = 50.0
+REMINDER_SECONDS = 4 * 3600.0
+SIGNALS = frozenset({listener_deaf.NAME, monitor_blind.NAME})
+SLOW_FLAPS = 3
+
+
+class Quiet:
+    """Looks at each notification once."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._checked: dict[str, int] = {}
+        self._heard: dict[tuple[str, str, str, int], Notification] = {}
+        self._blind_at = 0.0
+        self._away_at = float("-inf")
+        self._aways = 0
+        """How often a driver has gone away, for whatever reason."""
+
+    def judged(self, driver: SimDriver, judged: Judged) -> None:
+        """Nothing changes by an evaluation."""
+
+    def tick(self) -> None:
+        """Check what is new."""
+        self._watch_signals()
+        for receiver in self._stage.receivers:
+            done = self._checked.get(receiver.name, 0)
+            for one in receiver.notifications[done:]:
+                self._check_cause(receiver, one)
+                self._check_news(receiver, one)
+            self._checked[receiver.name] = len(receiver.notifications)
+            self._check_resolves(receiver)
+
+    def _check_cause(self, receiver: SimReceiver, one: Notification) -> None:
+        for key, name in one.named:
+            query = self._stage.queries.get(key)
+            if query is not None and not self._has_cause(receiver, query, name, one.at):
+                raise Violation(
+                    "P2",
+                    f"{receiver.name} notified of {name} of {key}, which was healthy "
+                    f"(now {query.truth.health.value})",
+                )
+            if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > self._blind_at:
+                raise Violation("P2", f"{receiver.name} notified of {name}; all signals were well")
+
+    def _has_cause(self, receiver: SimReceiver, query: SimQuery, name: str, at: float) -> bool:
+        late = BEFORE_SECONDS + self._stage.longest_delay
+        if receiver.trouble_ended_at > at - 400.0:
+            late += receiver.trouble_seconds + 400.0
+        found = query.truth.healths_between(at - late, at) - CALM
+        if found == {Health.DEAD} and name == query_gone.NAME:
+            # Another end than the one it met: right only where nobody could hear of that.
+            return self._is_unheard(query)
+        if found:
+            return True
+        if name == query_missing.NAME:
+            driver = self._stage.drivers[query.spec.driver]
+            return query.spec.expected and query.started_at < driver.attached_at
+        if name == driver_gone.NAME:
+            return at - late <= self._away_at
+        return name == commit_stalled.NAME and at <= self._blind_at
+
+    def _is_unheard(self, query: SimQuery) -> bool:
+        driver = self._stage.drivers[query.spec.driver]
+        unheard = query.key in driver.bus.lost_until or self._stage.longest_delay > 0
+        return unheard or driver.spark.context is not Context.RUNNING
+
+    def _check_news(self, receiver: SimReceiver, one: Notification) -> None:
+        """A trouble that goes on is told once, unless there is a reason to tell it again."""
+        fresh, again = False, []
+        for key, name in one.named:
+            query = self._stage.queries.get(key)
+            if query is None:
+                continue
+            began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
+            which = self._aways if name == driver_gone.NAME else began[-1] if began else -1
+            mark = (receiver.name, key, name, which)
+            before = self._heard.get(mark)
+            self._heard[mark] = one
+            if before is None or self._is_excused(before, one):
+                fresh = True
+            else:
+                again.append((key, name))
+        if again and not fresh:
+            raise Violation(
+                "P5", f"{receiver.name} notified again of the same trouble: {sorted(again)}"
+            )
+        self._check_slow_flapping(receiver, one)
+
+    def _is_excused(self, before: Notification, one: Notification) -> bool:
+        if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:
+            return True
+        if before.driver != one.driver and "watch" in (before.driver, one.driver):
+            # Two processes, which do not know of each other, say the same under the same key.
+            return True
+        boots = [at for at, name in self._stage.boots if before.at - 5.0 < at <= one.at]
+        return any(at - before.at < 10.0 for at in boots) or (
+            bool(boots) and not self._stage.plan.setup.spool
+        )
+
+    def _check_slow_flapping(self, receiver: SimReceiver, one: Notification) -> None:
+        """What heals by itself and comes back is one incident from the third time on (A11)."""
+        if "A11" in self._stage.plan.without:
+            return
+        same = [
+            other for other in receiver.notifications
+            if other.key == one.key and 0.0 <= one.at - other.at <= 24 * 3600.0
+        ]  # fmt: skip
+        if len(same) > SLOW_FLAPS:
+            raise Violation("P5", f"{one.key} was notified {len(same)} times within a day")
+
+    def _check_resolves(self, receiver: SimReceiver) -> None:
+        """What was never open is not resolved (B1)."""
+        if receiver.vain_resolves and "B1" not in self._stage.plan.without:
+            raise Violation(
+                "P5", f"{receiver.name} was told that {receiver.vain_resolves[0][1]} is over, "
+                "which was never open"
+            )  # fmt: skip
+
+    def _watch_signals(self) -> None:
+        """Remember until when the monitor has a reason to say that it cannot see."""
+        for driver in self._stage.drivers.values():
+            if not driver.attached or not driver.awake or not driver.spark.alive:
+                self._aways += self._stage.time.now - self._away_at > 2 * TICK_SECONDS
+                self._away_at = self._stage.time.now
+            late = self._stage.longest_delay >= BLIND_SECONDS
+            if driver.bus.lost or late or not driver.probe.answers or not driver.attached:
+                lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay
+                self._blind_at = self._stage.time.now + lasts

@@ -1,0 +1,195 @@
+"""P1 and P4: who is unhealthy is known to a person in time, whatever befalls the other queries."""
+
+from __future__ import annotations
+
+from querypulse.sidecar.worker import Judged
+
+from .driver import WHOLE_DRIVER, SimDriver
+from .outside import GONE_AFTER_SECONDS, LOOK_SECONDS
+from .queries import SimQuery
+from .receivers import SimReceiver
+from .truth import Episode, Health
+from .verdicts import (
+    SAYS,
+    SEEN_SECONDS,
+    TICK_SECONDS,
+    Stage,
+    Violation,
+    is_seen,
+    is_up,
+    recovery_seconds,
+)
+
+DEATH_SECONDS = 14.0
+GONE_SECONDS = 60.0 + 16.0
+BEYOND_WINDOW_SECONDS = 24.0
+START_GRACE_SECONDS = 120.0
+WINDOW_FACTOR = 30.0
+DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * LOOK_SECONDS + 5.0
+
+
+class Reaching:
+    """Counts, for each episode and receiver, the time in which it could have been notified."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._down: dict[str, float] = {}
+
+    def judged(self, driver: SimDriver, judged: Judged) -> None:
+        """Nothing changes by an evaluation."""
+
+    def tick(self) -> None:
+        """Whoever is unhealthy for longer than promised must be known."""
+        for query in self._stage.queries.values():
+            episode = query.truth.episode
+            if episode is not None:
+                for receiver in self._stage.receivers:
+                    self._check(query, episode, receiver)
+        self._check_drivers()
+        self._check_exits()
+
+    def _check(self, query: SimQuery, episode: Episode, receiver: SimReceiver) -> None:
+        if receiver.name in episode.answered:
+            return
+        if self._is_known(query, episode, receiver):
+            episode.answered.add(receiver.name)
+            return
+        driver = self._stage.drivers[query.spec.driver]
+        if not self._can_see(driver, query, episode):
+            return
+        which = receiver.name if is_up(receiver) else f"{receiver.name} is out"
+        waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
+        promised = self._promised(driver, query, episode)
+        if waited <= promised:
+            return
+        if which != receiver.name:
+            self._check_counted(driver, receiver, query)
+            return
+        raise Violation(
+            self._which(driver, query),
+            f"{query.key} is {episode.health.value} since {self._since(episode)}, "
+            f"promised within {promised:.0f} s, and {receiver.name} notified nobody",
+        )
+
+    def _can_see(self, driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+        """Whether any signal could have shown it."""
+        if not driver.attached or driver.attached_at > episode.began_at:
+            return False
+        if not driver.awake or driver.time.now - driver.awake_since < DEATH_SECONDS:
+            return False
+        if episode.health is not Health.DEAD:
+            known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
+            return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
+        return self._is_told(driver, query, episode) or self._is_missed(driver, query, episode)
+
+    @staticmethod
+    def _is_told(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+        """Whether an event, or the probe's last sight of the run, tells of the death."""
+        told = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+        return told or driver.probe.ends.get(query.key, 0.0) >= episode.began_at
+
+    @staticmethod
+    def _is_missed(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+        """Whether the run was known, and polls of all that lives lack it since."""
+        report = driver.probe.latest
+        fresh = report is not None and driver.time.now - report.at <= SEEN_SECONDS
+        known = query.key in driver.owners.values()
+        return fresh and known and driver.probe.answers and query.key not in driver.spark.living
+
+    def _is_known(self, query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
+        says = SAYS[episode.health]
+        for one in reversed(receiver.notifications):
+            if one.at < episode.began_at - 1.0:
+                break
+            if any(key == query.key and name in says for key, name in one.named):
+                return True
+        relapse = episode.previous < recovery_seconds(query) + self._stage.longest_delay
+        forgiven = "A7" in self._stage.plan.without
+        for one in receiver.open.values():
+            read = one.shown if forgiven else one.heard
+            # What is a warning's matter waits for a critical alert of the same query to end.
+            slow = episode.health is Health.SLOW
+            speaks = any(key == query.key and (slow or name in says) for key, name in read)
+            if speaks and (relapse or one.held or forgiven or slow):
+                return True
+        return False
+
+    def _promised(self, driver: SimDriver, query: SimQuery, episode: Episode) -> float:
+        if episode.health is Health.DEAD:
+            told = self._is_told(driver, query, episode)
+            return DEATH_SECONDS if told else GONE_SECONDS
+        if episode.health is Health.GONE:
+            return GONE_SECONDS
+        if episode.health is Health.SLOW and episode.first_batch and "A4" in self._without:
+            return float("inf")
+        most = max(START_GRACE_SECONDS, WINDOW_FACTOR * max(query.spec.every, query.spec.takes))
+        verdicts = driver.worker.judged.judgement.verdicts
+        shown = [
+            one.window_seconds or most
+            for label, one in verdicts.items()
+            if driver.owners.get(label) == query.key
+        ]
+        return min(most, max(shown, default=most)) + BEYOND_WINDOW_SECONDS
+
+    @property
+    def _without(self) -> frozenset[str]:
+        return self._stage.plan.without
+
+    def _which(self, driver: SimDriver, query: SimQuery) -> str:
+        """P4 where somebody else's trouble is open, or a query of the same name is there."""
+        alerts = driver.lifecycle.alerts
+        whole = any(
+            alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical"
+            for alert in alerts
+        )
+        same = [one for one in self._stage.queries.values() if one.spec.name == query.spec.name]
+        return "P4" if whole or (query.spec.name and len(same) > 1) else "P1"
+
+    def _check_counted(self, driver: SimDriver, receiver: SimReceiver, query: SimQuery) -> None:
+        """A receiver that is out excuses silence only when that is counted."""
+        courier = next(one for one in driver.couriers if one.receiver is receiver)
+        failed = sum(courier.outcomes.values()) - courier.outcomes["delivered"]
+        if not failed and not courier.losses.total() and courier.pending == 0:
+            raise Violation(
+                "P8", f"{receiver.name} is out, {query.key} is in trouble, and nothing counts it"
+            )
+
+    def _check_drivers(self) -> None:
+        """A driver that was killed, or whose JVM has ended, is known to somebody."""
+        now, watched = self._stage.time.now, self._stage.plan.setup.watched
+        for name, driver in self._stage.drivers.items():
+            down = [one for one in driver.queries if one.truth.health is Health.DOWN]
+            inside = driver.attached and driver.awake and not driver.spark.alive
+            seen = driver.attached_at < float("inf")
+            visible = inside or (watched and seen and not driver.attached)
+            if not down or not visible or not all(map(is_up, self._stage.receivers)):
+                self._down.pop(name, None)
+                continue
+            since = self._down.setdefault(name, now)
+            if now - since > DOWN_SECONDS and not self._knows_down(down[0], since):
+                raise Violation("P1", f"driver {name} is down, and nobody was notified")
+
+    def _check_exits(self) -> None:
+        """What was wrong when a driver closed is known: there is no later."""
+        for driver in self._stage.drivers.values():
+            if driver.closed_at is None or "A1" in self._without:
+                continue
+            late = self._stage.time.now - driver.closed_at
+            for query in driver.queries:
+                episode = query.truth.episode
+                if episode is None or episode.health is not Health.GONE or late < DOWN_SECONDS:
+                    continue
+                if not any(self._is_known(query, episode, one) for one in self._stage.receivers):
+                    raise Violation("P1", f"{query.key} was gone when its driver closed")
+
+    def _knows_down(self, query: SimQuery, since: float) -> bool:
+        return all(
+            any(one.at >= since - 1.0 and (query.key, name) in one.named
+                for one in receiver.notifications for name in SAYS[Health.DEAD])
+            or any((query.key, name) in one.heard
+                   for one in receiver.open.values() for name in SAYS[Health.DEAD])
+            for receiver in self._stage.receivers
+        )  # fmt: skip
+
+    def _since(self, episode: Episode) -> str:
+        return f"{episode.began_at - (self._stage.time.now - self._stage.time.passed):.1f} s"

@@ -1,0 +1,240 @@
+"""Receivers as they really behave, and whom they notify of what."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.receivers.alertmanager import Alertmanager
+from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
+from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.pagerduty import PagerDuty
+from querypulse.alerting.receivers.pagerduty_event import resolve_event, trigger_event
+from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.alerting.receivers.standard_webhooks import message_id
+from querypulse.alerting.receivers.webhook import Webhook
+
+from .clock import Time
+
+KEY = "0" * 32
+HABITS = {
+    "pagerduty": PagerDuty.habits,
+    "alertmanager": Alertmanager.habits,
+    "webhook": Webhook.habits,
+}
+PER_MINUTE = 120
+PENALTIES = {"wrong token": 320.0, "slow": 60.0, "gone": math.inf, "poison": math.inf}
+"""How long after a trouble the delivery may wait: a fault of the configuration is tried again
+after 300 s, an outage after pauses of up to 300 s; some are never tried again.
+"""
+
+Named = frozenset[tuple[str, str]]
+"""What somebody reads in a message: the queries that fire, and of what."""
+About = Callable[[Alert], Named]
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """A person heard of something: the first time, or once more."""
+
+    at: float
+    key: str
+    driver: str
+    named: Named
+    severity: str
+    starts_at: float
+    revision: int
+    doubted: bool
+
+
+class Open(msgspec.Struct):
+    """An incident that is open at a receiver.
+
+    ``heard`` is what the last message that a person was notified by had in it, ``shown`` what
+    the incident shows now.
+    """
+
+    key: str
+    driver: str
+    opened_at: float
+    heard: Named
+    shown: Named
+    held: bool
+    severity: str
+    acknowledged: bool = False
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """An incident that ended, and what it had shown."""
+
+    at: float
+    incident: Open
+
+
+class SimReceiver:
+    """One receiver. ``mode`` is how it misbehaves now, until ``until``."""
+
+    def __init__(self, name: str, kind: str, time: Time, rng: Random) -> None:
+        self.name = name
+        self.kind = kind
+        self.habits = HABITS[kind]
+        self.mode = "up"
+        self.until = 0.0
+        self.trouble_ended_at = float("-inf")
+        self.trouble_seconds = 0.0
+        self.is_up_from = float("-inf")
+        """From when on whoever was told to wait has tried again."""
+        self.open: dict[str, Open] = {}
+        self.notifications: list[Notification] = []
+        self.closed: list[Closed] = []
+        self.vain_resolves: list[tuple[float, str]] = []
+        """Resolves of what was never open here."""
+        self._time = time
+        self._rng = rng
+        self._known: set[str] = set()
+        self._doubted: set[str] = set()
+        self._posted: set[str] = set()
+        self._lapses: dict[str, float] = {}
+        self._recent: list[float] = []
+
+    def misbehave(self, mode: str, seconds: float) -> None:
+        """From now on, for so long."""
+        self.mode, self.until = mode, self._time.now + seconds
+        self.trouble_ended_at, self.trouble_seconds = self.until, seconds
+        usual = min(330.0, max(70.0, seconds))
+        self.is_up_from = max(self.is_up_from, self.until + PENALTIES.get(mode, usual))
+
+    @property
+    def now(self) -> float:
+        """The moment."""
+        return self._time.now
+
+    @property
+    def present_mode(self) -> str:
+        """How it behaves now."""
+        return self.mode if self._time.now < self.until else "up"
+
+    @property
+    def latency(self) -> float:
+        """Seconds until it answers."""
+        return {"slow": 8.0, "cut": 5.0, "cut before": 5.0}.get(self.present_mode, 0.2)
+
+    def refusal(self) -> DeliveryError | None:
+        """What a request that leaves now will be answered with, None for acceptance."""
+        known = {
+            "down": DeliveryError("down", Answer.TRANSIENT),
+            "busy": DeliveryError("answered 429", Answer.TRANSIENT, retry_after=5.0),
+            "cut": DeliveryError("cut", Answer.TRANSIENT, may_have_arrived=True),
+            "cut before": DeliveryError("cut", Answer.TRANSIENT, may_have_arrived=True),
+            "wrong token": DeliveryError("answered 401", Answer.CONFIG_FAULT),
+            "gone": DeliveryError("answered 410", Answer.GONE),
+            "poison": DeliveryError("answered 400", Answer.POISON),
+        }
+        if self.present_mode == "up" and self.kind == "pagerduty":
+            self._recent = [at for at in self._recent if self._time.now - at < 60.0]
+            if len(self._recent) >= PER_MINUTE:
+                return known["busy"]
+            self._recent.append(self._time.now)
+        return known.get(self.present_mode)
+
+    @property
+    def takes(self) -> bool:
+        """Whether a request that leaves now arrives, whatever is answered."""
+        return self.present_mode in ("up", "slow", "cut")
+
+    def accept(self, incident: Incident, driver: str, about: About, *, doubted: bool) -> None:
+        """A message arrived; ``doubted`` when its sender will not learn of it."""
+        if self.kind == "alertmanager":
+            self._alerts(incident, driver, about, doubted=doubted)
+            return
+        firing = [about(alert) for alert in incident.alerts if alert.ends_at is None]
+        named = frozenset[tuple[str, str]]().union(*firing)
+        take = self._page if self.kind == "pagerduty" else self._post
+        take(incident, driver, named, doubted=doubted)
+
+    def acknowledge(self) -> None:
+        """Somebody takes on everything that is open."""
+        for one in self.open.values():
+            one.acknowledged = True
+
+    def lapse(self) -> None:
+        """Alertmanager ends by itself what was not posted for long."""
+        for key, ends_at in list(self._lapses.items()):
+            if ends_at <= self._time.now:
+                del self._lapses[key]
+                self._close(key)
+
+    def _page(self, incident: Incident, driver: str, named: Named, *, doubted: bool) -> None:
+        """Events API v2: a trigger on a key that is open, acknowledged or not, notifies nobody."""
+        if incident.ends_at is not None:
+            self._close(resolve_event(incident, KEY)["dedup_key"])
+            return
+        event = trigger_event(incident, KEY, "host", "")
+        key = event["dedup_key"]
+        if key not in self.open:
+            self._open(key, incident, driver, named)
+            self._notify(key, incident, driver, named, doubted=doubted)
+        self.open[key].shown = named
+        self.open[key].held |= _is_held(incident)
+
+    def _post(self, incident: Incident, driver: str, named: Named, *, doubted: bool) -> None:
+        """A webhook: each new message notifies; one with a known ``Idempotency-Key`` does not."""
+        key, identity = incident.key, message_id(incident)
+        if incident.ends_at is not None:
+            self._close(key)
+        elif identity not in self._posted:
+            if key not in self.open:
+                self._open(key, incident, driver, named)
+            self.open[key].shown = self.open[key].heard = named
+            self._notify(key, incident, driver, named, doubted=doubted)
+        self._posted.add(identity)
+
+    def _alerts(self, incident: Incident, driver: str, about: About, *, doubted: bool) -> None:
+        """API v2: known by its labels; what is posted again while it fires is no news."""
+        now_wall = self._time.wall()
+        for alert, posted in zip(incident.alerts, api_alerts(incident, now_wall), strict=True):
+            key = json.dumps(posted["labels"], sort_keys=True)
+            if alert.ends_at is not None:
+                self._lapses.pop(key, None)
+                self._close(key)
+                continue
+            mine = about(alert)
+            if key not in self.open:
+                self._open(key, incident, driver, mine)
+                self._notify(key, incident, driver, mine, doubted=doubted)
+            self.open[key].shown = mine
+            critical = alert.labels["severity"] == "critical"
+            self._lapses[key] = self._time.now + (24 * 3600.0 if critical else 240.0)
+
+    def _open(self, key: str, incident: Incident, driver: str, named: Named) -> None:
+        now, held = self._time.now, _is_held(incident)
+        self.open[key] = Open(key, driver, now, named, named, held, incident.severity)
+        self._known.add(key)
+
+    def _notify(
+        self, key: str, incident: Incident, driver: str, named: Named, *, doubted: bool
+    ) -> None:
+        again = key in self._doubted
+        (self._doubted.add if doubted else self._doubted.discard)(key)
+        self.notifications.append(
+            Notification(
+                self._time.now, key, driver, named, incident.severity,
+                incident.starts_at, incident.revision, doubted or again,
+            )
+        )  # fmt: skip
+
+    def _close(self, key: str) -> None:
+        one = self.open.pop(key, None)
+        if one is not None:
+            self.closed.append(Closed(self._time.now, one))
+        elif key not in self._known:
+            self.vain_resolves.append((self._time.now, key))
+
+
+def _is_held(incident: Incident) -> bool:
+    """Whether it says that it is held open, for it came too often."""
+    return any("flapping" in alert.annotations for alert in incident.alerts)

@@ -1,0 +1,32 @@
+"""Seeds and plans that failed once; each line is a test for ever."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .generate import Terms, generate
+from .plan import Plan
+
+
+class Seed(msgspec.Struct, frozen=True):
+    """A seed, what it once broke, and under which terms; without terms, the usual ones."""
+
+    number: int
+    what: str
+    terms: Terms = Terms()
+
+    @property
+    def plan(self) -> Plan:
+        """What the seed means under its terms."""
+        return generate(self.number, self.terms)
+
+
+SEEDS = (
+    Seed(113, "a slow query in a crash loop, in a driver that is closed and started again"),
+    Seed(3403, "a JVM that ends while no query runs"),
+    Seed(5420, "a query that is stopped, and comes back within its grace to hang"),
+    Seed(5602, "a death that nobody heard of, while the alert of a slow batch is open"),
+    Seed(5703, "a slow receiver while a query is stopped and started again"),
+    Seed(5716, "a wrong token, and then another trouble of the same receiver"),
+    Seed(175117727, "a failed query whose first batch hangs over a restart of its driver"),
+)

@@ -1,0 +1,191 @@
+"""P3: an incident ends in time once its queries are healthy, and not before."""
+
+from __future__ import annotations
+
+from querypulse.alerting.lifecycle.reconciliation import LEFT_OPEN
+from querypulse.alerting.rules import driver_gone, query_flapping, query_missing
+from querypulse.sidecar.worker import Judged
+
+from .driver import WHOLE_DRIVER, SimDriver
+from .queries import SimQuery
+from .receivers import Closed, Open, SimReceiver
+from .truth import Episode, Health
+from .verdicts import (
+    RESOLVE_SECONDS,
+    TICK_SECONDS,
+    Stage,
+    Violation,
+    is_seen,
+    is_up,
+    recovery_seconds,
+)
+
+FLAPPING_SECONDS = 600.0 + 15 * 60.0
+"""The restart window, and the calm that is asked of what comes again and again."""
+SLACK_SECONDS = 12.0
+"""By how much the monitor may know of something later than it happened."""
+WINDOW_SECONDS = 150.0
+PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
+SEVERE = frozenset({Health.DEAD, Health.GONE})
+"""What is known at once; that a query does nothing is known after its stall window."""
+
+
+class Resolving:
+    """Looks at what is open for too long, and at each incident that ends."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._calm: dict[tuple[str, str, float], float] = {}
+        self._checked: dict[str, int] = {}
+
+    def judged(self, driver: SimDriver, judged: Judged) -> None:
+        """Nothing changes by an evaluation."""
+
+    def tick(self) -> None:
+        """Check both ends of every incident."""
+        for receiver in self._stage.receivers:
+            done = self._checked.get(receiver.name, 0)
+            for closed in receiver.closed[done:]:
+                self._check_end(receiver, closed)
+            self._checked[receiver.name] = len(receiver.closed)
+            for one in receiver.open.values():
+                self._check_open(receiver, one)
+
+    def _check_open(self, receiver: SimReceiver, one: Open) -> None:
+        keys = [key for key, _ in one.shown if key != WHOLE_DRIVER]
+        place = (receiver.name, one.key, one.opened_at)
+        names = {name for _, name in one.shown}
+        absent = query_missing.NAME in names
+        down = driver_gone.NAME in names and not all(
+            driver.attached and driver.spark.alive for driver in self._stage.drivers.values()
+        )
+        if down or not keys or not all(self._is_well(key, expected=absent) for key in keys):
+            self._calm.pop(place, None)
+            return
+        if not is_up(receiver) or not all(self._is_seen(key) for key in keys):
+            return
+        if self._is_forgiven(receiver, one):
+            return
+        calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
+        bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
+        bound += self._stage.longest_delay
+        if one.held or any(name == query_flapping.NAME for _, name in one.shown):
+            bound += FLAPPING_SECONDS
+        if calm > bound:
+            raise Violation(
+                "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
+                f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
+            )  # fmt: skip
+
+    def _check_end(self, receiver: SimReceiver, closed: Closed) -> None:
+        one = closed.incident
+        for key, name in one.shown:
+            query = self._stage.queries.get(key)
+            if query is None:
+                continue
+            driver = self._stage.drivers[query.spec.driver]
+            if name == driver_gone.NAME and not driver.alive and driver.closed_at is None:
+                raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
+            if name == driver_gone.NAME or not driver.attached:
+                continue
+            why = self._too_early(receiver, query, closed)
+            if why and not self._is_named_elsewhere(receiver, key, one, name):
+                text = f"{one.key} ended at {receiver.name}, and {key} {why} ({name})"
+                raise Violation(self._which(key), text)
+
+    def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
+        """Why the incident of a query should not have ended at that moment; empty if it should."""
+        truth, at = query.truth, closed.at
+        late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
+        short = truth.health in (Health.STUCK, Health.SLOW)
+        if truth.health.is_bad:
+            known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
+            return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
+        known_ends = [
+            one.ended_at
+            for one in truth.episodes
+            if one.ended_at is not None
+            and (one.answered or self._could_be_known(query, one))
+            # A warning's matter does not keep a critical alert open (``Health.calm``).
+            and (one.health is not Health.SLOW or closed.incident.severity != "critical")
+            and not self._was_starting(query, one)
+        ]
+        calm = at - max(known_ends, default=0.0)
+        return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""
+
+    def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
+        """Whether it is known at once, and what tells of it was not lost on the way."""
+        bus = self._stage.drivers[query.spec.driver].bus
+        heard = bus.lost_until.get(query.key, 0.0) < episode.began_at
+        return episode.health in SEVERE and heard
+
+    def _was_starting(self, query: SimQuery, episode: Episode) -> bool:
+        """N1: the time in which a restarted query is only starting counts as health."""
+        if "N1" not in self._stage.plan.without:
+            return False
+        if episode.health is Health.DEAD:
+            # A failure stands until a sign of life, but no longer than its process.
+            return any(at > episode.began_at for at, _ in self._stage.boots)
+        if episode.health is Health.GONE:
+            return True
+        began = episode.began_at - WINDOW_SECONDS
+        starts = [at for at, one in query.truth.timeline if one is Health.STARTING]
+        return any(at >= began for at in starts)
+
+    def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open, name: str) -> bool:
+        """Whether something else speaks of it: then one alert has replaced another."""
+        for other in receiver.open.values():
+            if other.key != ended.key and any(named == key for named, _ in other.shown):
+                return True
+        return any(
+            any(named == key and other != name for named, other in driver.about(alert))
+            for driver in self._stage.drivers.values()
+            if driver.attached
+            for alert in driver.lifecycle.alerts
+        )
+
+    def _which(self, key: str) -> str:
+        """P4 where a query of the same name is there: its fate has hidden this one's."""
+        name = self._stage.queries[key].spec.name
+        same = [one for one in self._stage.queries.values() if name and one.spec.name == name]
+        return "P4" if len(same) > 1 else "P3"
+
+    def _is_well(self, key: str, *, expected: bool) -> bool:
+        query = self._stage.queries.get(key)
+        if query is None or query.truth.health is Health.STARTING:
+            return False
+        if expected and query.started_at < self._stage.drivers[query.spec.driver].attached_at:
+            return False
+        return query.truth.well_since is not None
+
+    def _is_seen(self, key: str) -> bool:
+        query = self._stage.queries[key]
+        driver = self._stage.drivers[query.spec.driver]
+        if query.truth.health is Health.STOPPED:
+            return driver.attached and driver.awake
+        return is_seen(driver, key)
+
+    def _is_forgiven(self, receiver: SimReceiver, one: Open) -> bool:
+        """What an earlier process without a spool has left open."""
+        driver = self._stage.drivers.get(one.driver)
+        if driver is None or one.opened_at >= driver.born_at or driver.inherits:
+            return False
+        # Only what forgets, or takes a resolve of what it does not know, can be told.
+        if not receiver.habits.reconciles:
+            return True
+        names = {name for _, name in one.shown}
+        return "A21" in self._stage.plan.without and (
+            not names <= set(LEFT_OPEN) or len(one.shown) > 1 or self._has_had_another(driver, one)
+        )
+
+    def _has_had_another(self, driver: SimDriver, one: Open) -> bool:
+        keys = {key for key, _ in one.shown}
+        return any(
+            other.at >= driver.born_at and keys & {key for key, _ in other.named}
+            for receiver in self._stage.receivers
+            for other in receiver.notifications
+        )
+
+    @staticmethod
+    def _lateness(receiver: SimReceiver) -> float:
+        return 0.0 if is_up(receiver) else 330.0 + receiver.trouble_seconds

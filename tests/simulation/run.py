@@ -1,0 +1,188 @@
+"""One run of a query in the simulated Spark: triggers, batches, and how it ends."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .plan import QuerySpec
+from .queries import SimQuery, identity
+from .truth import Health
+
+if TYPE_CHECKING:
+    from .spark import SimSpark
+
+IDLE_SECONDS = 10.0
+"""Spark's ``noDataProgressEventInterval``."""
+NOTABLE_SECONDS = 30.0
+"""What lasts for less is no trouble that anybody has to know of."""
+BATCHES_AVAILABLE = 3
+POLL_SECONDS = 1.0
+"""How often a query without an interval asks its source (Spark: 10 ms, which costs too much)."""
+
+
+class Run:
+    """A stream execution; what the probe may see of it are its plain attributes."""
+
+    def __init__(self, query: SimQuery, spark: SimSpark) -> None:
+        self.query = query
+        self.run_id = identity(spark.rng)
+        self.query_id = query.checkpoint.query_id
+        self.started_at = spark.time.now
+        self.ended = False
+        self.ended_at = float("inf")
+        self.exception: str | None = None
+        self.message = "Initializing sources"
+        self.busy = False
+        self.data = False
+        self.committed = -1
+        self.batches = 0
+        self.jobs = 0
+        self.tasks = 0
+        self.busy_since = spark.time.now
+        self._spark = spark
+        self._idle_at: float | None = None
+        query.kept.append((self.started_at, self.query_id, self.run_id))
+
+    @property
+    def spec(self) -> QuerySpec:
+        """What the plan says of its query."""
+        return self.query.spec
+
+    @property
+    def batch_id(self) -> int:
+        """The batch in flight, or the next one."""
+        return self.query.checkpoint.batch
+
+    def begin(self) -> None:
+        """The start event is posted; the first trigger follows."""
+        self._spark.post_started(self)
+        if self.query.fails_at_once:
+            self.query.fails_at_once = False
+            self._spark.later(self, 0.005, lambda: self.fail("Cannot find the checkpoint"))
+        else:
+            self._spark.later(self, 0.2, self.trigger)
+
+    def trigger(self) -> None:
+        """Ask the source; plan a batch if there is something to read."""
+        query, now = self.query, self._spark.time.now
+        self._set(busy=True)
+        if now < query.crash_until:
+            self.fail("Files were added by a concurrent update")
+        elif now < query.ask_until:
+            self.message = "Getting offsets from KafkaV2[Subscribe[t]]"
+            self._suffer(query.ask_until - now, Health.STUCK)
+            self._spark.later(self, query.ask_until - now, self.trigger)
+        elif now < query.dry_until:
+            if self.spec.is_finite:
+                # Nothing to read: such a run ends without any progress.
+                self.stop(Health.STOPPED)
+            else:
+                self._rest()
+        elif self.spec.trigger == "Continuous":
+            self._epoch()
+        else:
+            self._plan()
+
+    def trouble(self) -> None:
+        """Something has begun that concerns the batch in flight, if there is one."""
+        if not self.ended and self.busy and self.message == "Processing new data":
+            now, query = self._spark.time.now, self.query
+            self._suffer(query.hang_until - now, Health.STUCK)
+            self._suffer(query.crawl_until - now, Health.SLOW)
+
+    def fail(self, text: str) -> None:
+        """The run ends with an exception."""
+        java = "io.delta.exceptions.ConcurrentAppendException"
+        self._end(f"{java}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
+
+    def die_of_context(self, health: Health) -> None:
+        """The run ends as busy ones do when their SparkContext goes away."""
+        self._end("org.apache.spark.SparkException: Job 1 cancelled because SparkContext was "
+                  "shut down", health)  # fmt: skip
+
+    def stop(self, health: Health) -> None:
+        """The run ends without an exception."""
+        self._end(None, health)
+
+    def _plan(self) -> None:
+        truth = self.query.truth
+        if truth.health in (Health.STUCK, Health.SLOW):
+            # The source has answered: that is a move, and what follows is another trouble.
+            truth.becomes(Health.STARTING, self._spark.time.now)
+        self.message, self.data = "Processing new data", True
+        self.jobs += 1
+        self.trouble()
+        self._spark.later(self, self.spec.takes, self._finish)
+
+    def _finish(self) -> None:
+        """The batch is done, unless something holds it up."""
+        query, now = self.query, self._spark.time.now
+        if now < query.hang_until:
+            self._spark.later(self, query.hang_until - now + 0.5, self._finish)
+        elif now < query.crawl_until:
+            self.tasks += 1
+            self._spark.later(self, min(5.0, query.crawl_until - now + 0.5), self._finish)
+        else:
+            self._commit()
+
+    def _commit(self) -> None:
+        self.committed, self.batches = self.query.checkpoint.batch, self.batches + 1
+        self.query.checkpoint.batch += 1
+        self.tasks += 4
+        self._spark.post_progress(self, self._spark.time.now - self.busy_since)
+        self._set(busy=False)
+        self.message = "Waiting for next trigger"
+        self._shows_life()
+        if self.spec.is_finite and self._is_done():
+            self._spark.later(self, 0.02, lambda: self.stop(Health.STOPPED))
+        else:
+            rest = self.busy_since + self.spec.every - self._spark.time.now
+            self._spark.later(self, max(0.05, rest), self.trigger)
+
+    def _is_done(self) -> bool:
+        return self.batches >= (1 if self.spec.trigger == "Once" else BATCHES_AVAILABLE)
+
+    def _epoch(self) -> None:
+        """Continuous: no batch and no event; only the commit log moves."""
+        now, query = self._spark.time.now, self.query
+        self.message = "Running"
+        self._suffer(query.hang_until - now, Health.STUCK)
+        if now >= query.hang_until:
+            self.committed = query.checkpoint.batch
+            query.checkpoint.batch += 1
+            self._shows_life()
+        self._spark.later(self, max(1.0, self.spec.every), self.trigger)
+
+    def _rest(self) -> None:
+        """Nothing to read: that is told at most every ten seconds, the first time not at all."""
+        now = self._spark.time.now
+        self._set(busy=False)
+        self.message, self.data = "Waiting for data to arrive", False
+        self._shows_life()
+        if self._idle_at is None or now - self._idle_at >= IDLE_SECONDS:
+            if self._idle_at is not None or self.batches:
+                self._spark.post_idle(self)
+            self._idle_at = now
+        self._spark.later(self, max(POLL_SECONDS, self.spec.every), self.trigger)
+
+    def _set(self, *, busy: bool) -> None:
+        if busy and not self.busy:
+            self.busy_since = self._spark.time.now
+        self.busy = busy
+
+    def _suffer(self, seconds: float, health: Health) -> None:
+        truth = self.query.truth
+        if seconds >= NOTABLE_SECONDS and truth.health in (Health.HEALTHY, Health.STARTING):
+            first = self.batches == 0
+            truth.becomes(health, self._spark.time.now, first_batch=first)
+
+    def _shows_life(self) -> None:
+        self.query.truth.becomes(Health.HEALTHY, self._spark.time.now)
+
+    def _end(self, exception: str | None, health: Health) -> None:
+        if self.ended:
+            return
+        self.ended, self.exception = True, exception
+        self.ended_at = self._spark.time.now
+        self.busy = False
+        self._spark.ended(self, health)

@@ -1,0 +1,153 @@
+"""Known findings as plans, each with the property that breaks; each is a test until it is fixed.
+
+A finding that is fixed makes its test pass: take its mark away there, and its name out of
+``exclusions``, so that random plans hold it too.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec.structs import replace
+
+from .plan import Plan, QuerySpec, Setup, Step
+
+A = QuerySpec("a", "a")
+B = QuerySpec("b", "b")
+C = QuerySpec("c", "c")
+D = QuerySpec("d", "d")
+UNNAMED = QuerySpec("u", None)
+TWIN = replace(A, key="twin", session="s2")
+LOOP = QuerySpec("a", "a", trigger="AvailableNow", loop=20.0)
+ONCE = QuerySpec("a", "a", trigger="Once")
+UNKEPT = replace(A, checkpoint="new")
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """A finding, the plan that shows it, and the property that it breaks."""
+
+    finding: str
+    breaks: str
+    what: str
+    plan: Plan
+
+
+def _scenario(
+    finding: str,
+    breaks: str,
+    what: str,
+    queries: tuple[QuerySpec, ...],
+    *steps: Step,
+    horizon: float = 420.0,
+    setup: Setup | None = None,
+    without: frozenset[str] = frozenset({"B1"}),
+) -> Scenario:
+    """Resolves of what was never open (B1) come with each start: only its own scenario asks."""
+    starts = tuple(Step(1.0, "start", one.key) for one in queries)
+    plan = Plan(1, horizon, queries, starts + steps, setup or Setup(), without - {finding})
+    return Scenario(finding, breaks, what, plan)
+
+
+SCENARIOS = (
+    _scenario(
+        "L3", "P1|P2|P3|P4|P5|P6", "a new checkpoint after a failure while the probe remembers the old run",
+        (A, B), Step(100, "die", "a"), Step(130, "restart", "a", arg="new"),
+    ),
+    _scenario(
+        "L3", "P2", "expect_stop, stop, and a start with a new checkpoint",
+        (A, B), Step(100, "plan_stop", "a"), Step(110, "restart", "a", arg="new"),
+    ),
+    _scenario(
+        "L15", "P4|P6", "two sessions with a query of one name: one dies, the other goes on",
+        (A, TWIN), Step(100, "die", "a"), Step(101, "restart", "a", arg="new"),
+        Step(160, "die", "twin"), Step(190, "restart", "twin", arg="new"),
+    ),
+    _scenario(
+        "L16", "P2|P3", "a late event of a run more than sixteen runs ago takes the place of a failure",
+        (A,), *(Step(20.0 + 6 * n, "restart", "a") for n in range(18)),
+        Step(150, "die", "a"), Step(160, "late", "a", arg="18"),
+    ),
+    _scenario(
+        "L23", "P5|P7", "a crash loop of a named query without a fixed checkpoint",
+        (UNKEPT, B), Step(100, "crash_loop", "a", 60.0, "2"),
+    ),
+    _scenario(
+        "A2", "P2|P5|P6", "an availableNow loop: a recovered failure comes back after 15 minutes",
+        (LOOP, B), Step(100, "die", "a"), Step(160, "plan_stop", "a"), horizon=2400.0,
+    ),
+    _scenario(
+        "A3", "P3", "a once run that completes without any batch does not resolve the failure before",
+        (ONCE, B), Step(1.05, "hang", "a", 20.0), Step(8, "die", "a"),
+        Step(50, "dry", "a", 60.0), Step(60, "restart", "a"),
+    ),
+    _scenario(
+        "A19", "P2|P6", "an expected query that completed is reported as never seen",
+        (replace(ONCE, expected=True),
+         *(QuerySpec(f"z{n}", f"z{n}", trigger="Once") for n in range(6))),
+        horizon=600.0, setup=Setup(memory=3),
+    ),
+    _scenario(
+        "A20", "P5|P7", "an unnamed query without a checkpoint: one page for each restart",
+        (replace(UNNAMED, checkpoint="new"), B), Step(100, "crash_loop", "u", 60.0, "2"),
+    ),
+    _scenario(
+        "A1", "P1", "the SparkContext stops by itself, and the script ends within the grace",
+        (A, B), Step(100, "context_dies"), Step(110, "close"), setup=Setup(watched=True),
+    ),
+    _scenario(
+        "A4", "P1", "a run's first batch is retried for ever",
+        (A, B), Step(1.05, "crawl", "a", 900.0), horizon=900.0,
+    ),
+    _scenario(
+        "A5", "P4", "one query that is stuck while the probe is silent hides the death of another",
+        (A, B), Step(90, "probe_refused", "", 300.0), Step(95, "hang", "a", 400.0),
+        Step(220, "die", "b"),
+    ),
+    _scenario(
+        "A6", "P1|P4", "a silenced alert of the whole driver suppresses what is under it",
+        (A, B), Step(90, "silence", "*", 600.0, "CommitStalled"),
+        Step(90, "probe_refused", "", 300.0), Step(95, "hang", "a", 400.0),
+        Step(220, "die", "b"),
+    ),
+    _scenario(
+        "A7", "P1|P4", "a member of a group recovers and fails again: nobody is paged",
+        (A, B, C, D), *(Step(100, "die", key) for key in "abc"),
+        Step(102, "restart", "a"), Step(200, "die", "a"),
+    ),
+    _scenario(
+        "A7", "P1|P4", "one more member joins a group whose key is open: nobody is paged",
+        (A, B, C, D), *(Step(100, "die", key) for key in "abc"), Step(104, "die", "d"),
+    ),
+    _scenario(
+        "A8", "P3|P4", "a second driver of one app name resolves the first one's page",
+        (A, replace(A, key="a2", driver="d2")), Step(12, "die", "a"),
+        setup=Setup(drivers=("d1", "d2"), spool=False),
+    ),
+    _scenario(
+        "A10", "P5", "a stalled query, and JVM pauses of some seconds: a page for each",
+        (A, B), Step(100, "hang", "a", 400.0), Step(200, "jvm_pause", "", 12.0),
+        Step(260, "jvm_pause", "", 12.0),
+    ),
+    _scenario(
+        "A11", "P5", "a failure that heals itself, three times an hour: a page each time",
+        (replace(A, recovers=2.0),), *(Step(100.0 + 1200 * n, "die", "a") for n in range(4)),
+        horizon=4200.0,
+    ),
+    _scenario(
+        "A21", "P3", "without a spool, a slow batch's warning stays open for ever",
+        (A, B), Step(100, "crawl", "a", 150.0), Step(200, "kill"), Step(205, "boot"),
+        horizon=700.0, setup=Setup(spool=False),
+    ),
+    _scenario(
+        "B1", "P5", "a start resolves what was never open",
+        (A, B),
+    ),
+    _scenario(
+        "N1", "P3", "a stalled query is started again, stalls, and commits: resolved at once",
+        (A, B), Step(100, "ask", "a", 210.0), Step(220, "restart", "a"),
+    ),
+    _scenario(
+        "N2", "P5", "watch repeats its start-up resolve, and ends what the driver itself reports",
+        (A, B), Step(150, "jvm_crash"),
+        setup=Setup(receivers=("alertmanager",), watched=True),
+    ),
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""The simulated Spark of one driver process: it starts runs, posts events, and knows the truth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from random import Random
+
+import msgspec
+
+from querypulse.listener.events import EventKind
+from querypulse.listener.probing import Context
+
+from .clock import Time
+from .queries import SimQuery
+from .run import NOTABLE_SECONDS, Run
+from .signals import Bus
+from .truth import Health
+
+_encode = msgspec.json.encode
+_LIVES = (Health.HEALTHY, Health.STARTING, Health.SLOW)
+
+
+class SimSpark:
+    """All runs of one SparkContext, of whatever session."""
+
+    def __init__(
+        self, time: Time, rng: Random, bus: Bus, restart: Callable[[SimQuery, float], None]
+    ) -> None:
+        self.time = time
+        self.rng = rng
+        self.context = Context.RUNNING
+        self.alive = True
+        self.paused_from = self.paused_until = 0.0
+        self.living: dict[str, Run] = {}
+        """By what the plan calls the query."""
+        self.ended_runs: list[Run] = []
+        """Those that ended since the probe last asked."""
+        self._bus = bus
+        self._restart = restart
+
+    def later(self, run: Run, seconds: float, action: Callable[[], None]) -> None:
+        """Do this in so many seconds, if the run is still there; a JVM that is paused waits."""
+
+        def due() -> None:
+            if run.ended or not self.alive or self.context is not Context.RUNNING:
+                return
+            if self.time.now < self.paused_until:
+                # What had so long to go when the pause began has as long to go when it ends.
+                self.time.at(self.paused_until + self.time.now - self.paused_from, due)
+            else:
+                action()
+
+        self.time.after(seconds, due)
+
+    def start(self, query: SimQuery) -> None:
+        """Start a run; one of the same checkpoint is stopped by that, as Spark does."""
+        if not self.alive or self.context is not Context.RUNNING:
+            return
+        old = self.living.get(query.key)
+        if old is not None:
+            old.stop(Health.HEALTHY)
+        query.started_at = self.time.now
+        if query.truth.health is not Health.DEAD:
+            # It is back; a failure stands until the query shows life.
+            query.truth.becomes(Health.STARTING, self.time.now)
+        run = self.living[query.key] = Run(query, self)
+        run.begin()
+
+    def ended(self, run: Run, health: Health) -> None:
+        """A run has ended; the event goes out, and the truth changes."""
+        del self.living[run.spec.key]
+        self.ended_runs.append(run)
+        text = {"id": run.query_id, "runId": run.run_id, "exception": run.exception}
+        self._bus.post(run.spec.key, EventKind.TERMINATED, _encode(text).decode())
+        dead = run.query.truth.health in (Health.DEAD, Health.GONE)
+        if health.is_bad or run.spec.is_finite or not dead:
+            # A stop before the first sign of life does not make up for an earlier failure.
+            run.query.truth.becomes(health, self.time.now)
+        self._restart_if_wanted(run.query, health)
+
+    def pause(self, seconds: float, *, watched: bool) -> None:
+        """The JVM stands still; time in which the monitor stands still too counts for nobody."""
+        self.paused_from = self.time.now
+        self.paused_until = max(self.paused_until, self.time.now + seconds)
+        if watched and seconds >= NOTABLE_SECONDS:
+            for run in self.living.values():
+                if run.query.truth.health in _LIVES:
+                    run.query.truth.becomes(Health.STUCK, self.time.now)
+
+    def die(self, health: Health) -> None:
+        """The process ends, and says nothing of it."""
+        self.alive = False
+        self._all_become(health)
+
+    def context_ends(self, context: Context, health: Health) -> None:
+        """The SparkContext stops: busy runs die of it, the others never notice."""
+        self.context = context
+        for run in list(self.living.values()):
+            if run.busy:
+                run.die_of_context(health)
+        self._all_become(health)
+
+    def post_started(self, run: Run) -> None:
+        """Every session's starts pass here."""
+        text = _encode({"id": run.query_id, "runId": run.run_id, "name": run.spec.name}).decode()
+        self._bus.post(run.spec.key, EventKind.STARTED, text, run.spec.session, trigger_text(run))
+
+    def post_progress(self, run: Run, seconds: float) -> None:
+        """A batch was committed."""
+        self._bus.post(run.spec.key, EventKind.PROGRESS, _progress(run, seconds))
+
+    def post_idle(self, run: Run) -> None:
+        """A trigger found nothing."""
+        stamp = f"{self.time.now:.3f}"
+        text = {"id": run.query_id, "runId": run.run_id, "timestamp": stamp}
+        self._bus.post(run.spec.key, EventKind.IDLE, _encode(text).decode())
+
+    def post_late(self, query: SimQuery, runs_ago: int) -> None:
+        """An event of a run long ago comes only now."""
+        known = [one for one in query.kept if one[0] >= self._bus.listens_since]
+        if len(known) > runs_ago:
+            _, query_id, run_id = known[-1 - runs_ago]
+            text = {"id": query_id, "runId": run_id, "timestamp": f"late {self.time.now:.3f}"}
+            self._bus.post(query.key, EventKind.IDLE, _encode(text).decode())
+
+    def _all_become(self, health: Health) -> None:
+        for run in self.living.values():
+            truth = run.query.truth
+            if truth.health not in (Health.DEAD, Health.GONE, Health.STOPPED):
+                finite = health is Health.GONE and run.spec.is_finite
+                truth.becomes(Health.STOPPED if finite else health, self.time.now)
+
+    def _restart_if_wanted(self, query: SimQuery, health: Health) -> None:
+        spec, now = query.spec, self.time.now
+        if not query.wanted or self.context is not Context.RUNNING:
+            return
+        if health is Health.STOPPED and spec.loop:
+            self._restart(query, spec.loop)
+        elif health is Health.DEAD and now < query.crash_until:
+            self._restart(query, query.crash_pause)
+        elif health is Health.DEAD and (spec.recovers or spec.loop):
+            self._restart(query, spec.recovers or spec.loop)
+
+
+def trigger_text(run: Run) -> str:
+    """As Spark prints it."""
+    spec = run.spec
+    if spec.is_finite:
+        return "AvailableNowTrigger" if spec.trigger == "AvailableNow" else "OneTimeTrigger"
+    return f"{spec.trigger}Trigger({spec.every * 1000:.0f})"
+
+
+def _progress(run: Run, seconds: float) -> str:
+    millis = int(seconds * 1000)
+    progress = {
+        "id": run.query_id,
+        "runId": run.run_id,
+        "name": run.spec.name,
+        "batchId": run.committed,
+        "batchDuration": millis,
+        "numInputRows": 10,
+        "durationMs": {"addBatch": millis, "triggerExecution": millis},
+    }
+    return _encode({"progress": progress}).decode()
+
+
+def names_of(queries: Iterable[SimQuery]) -> dict[str, str]:
+    """Which query, by what the plan calls it, each query id ever given belongs to."""
+    return {query_id: query.key for query in queries for query_id in query.query_ids}

@@ -1,0 +1,185 @@
+"""What each step of a plan does to the simulated world."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.listener.probing import Context
+from querypulse.listener.reader import ExpectStop
+
+from .plan import Step
+from .queries import SimQuery
+from .run import Run
+from .truth import Health
+
+if TYPE_CHECKING:
+    from .driver import SimDriver
+    from .world import World
+
+
+def take(world: World, step: Step) -> None:
+    """Let one step happen; what cannot happen now does not."""
+    if step.do in _OF_QUERY:
+        query = world.queries.get(step.who)
+        driver = world.drivers.get(query.spec.driver) if query is not None else None
+        if query is not None and driver is not None and driver.alive:
+            _OF_QUERY[step.do](driver, query, step)
+    elif step.do in _OF_DRIVER:
+        driver = world.drivers.get(step.who or world.plan.setup.drivers[0])
+        if driver is not None and driver.alive:
+            _OF_DRIVER[step.do](driver, step)
+    else:
+        _OF_WORLD[step.do](world, step)
+
+
+def _start(driver: SimDriver, query: SimQuery, _: Step) -> None:
+    if not query.wanted:
+        query.wanted = True
+        driver.spark.start(query)
+
+
+def _restart(driver: SimDriver, query: SimQuery, step: Step) -> None:
+    if step.arg == "new":
+        run = _run(driver, query)
+        if run is not None:
+            run.stop(Health.STOPPED)
+        query.new_checkpoint()
+    query.wanted = True
+    driver.spark.start(query)
+
+
+def _run(driver: SimDriver, query: SimQuery) -> Run | None:
+    """Its living run; a JVM that is paused or a SparkContext that has ended has none."""
+    spark = driver.spark
+    if spark.context is not Context.RUNNING or spark.time.now < spark.paused_until:
+        return None
+    return spark.living.get(query.key)
+
+
+def _die(driver: SimDriver, query: SimQuery, step: Step) -> None:
+    run = _run(driver, query)
+    if run is not None:
+        run.fail(step.arg or "Files were added")
+
+
+def _fail_first(_: SimDriver, query: SimQuery, __: Step) -> None:
+    query.fails_at_once = True
+
+
+def _stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
+    run = _run(driver, query)
+    if run is not None:
+        query.wanted = False
+        run.stop(Health.STOPPED if run.spec.is_finite else Health.GONE)
+
+
+def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
+    run = _run(driver, query)
+    if run is not None and run.spec.name is not None and driver.awake:
+        query.wanted = False
+        driver.inbox.put(ExpectStop(run.spec.name), lifecycle=True)
+        # The application may call both within a millisecond; the worker takes them in order.
+        driver.step()
+        run.stop(Health.STOPPED)
+
+
+def _until(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
+    def happen(driver: SimDriver, query: SimQuery, step: Step) -> None:
+        setattr(query, name, driver.time.now + step.seconds)
+        run = driver.spark.living.get(query.key)
+        if run is not None:
+            run.trouble()
+
+    return happen
+
+
+def _crash_loop(driver: SimDriver, query: SimQuery, step: Step) -> None:
+    query.crash_until = driver.time.now + step.seconds
+    query.crash_pause = float(step.arg or 1.0)
+    _die(driver, query, step)
+
+
+def _late(driver: SimDriver, query: SimQuery, step: Step) -> None:
+    driver.spark.post_late(query, int(step.arg))
+
+
+def _fault(world: World, step: Step) -> None:
+    if step.do == "delay":
+        world.faults.begin("delay", step.who, float(step.arg or 30.0), step.seconds)
+    else:
+        world.faults.begin(step.do, step.who or "*", step.seconds)
+
+
+def _receiver(world: World, step: Step) -> None:
+    for receiver in world.receivers:
+        if step.who in ("", receiver.name):
+            receiver.misbehave(step.arg, step.seconds)
+
+
+def _acknowledge(world: World, _: Step) -> None:
+    for receiver in world.receivers:
+        receiver.acknowledge()
+
+
+def _silence(world: World, step: Step) -> None:
+    until = world.time.wall() + step.seconds
+    world.silences.append(Silence(step.who, until, step.arg or "*", "planned"))
+
+
+def _jump(world: World, step: Step) -> None:
+    world.time.jump += step.seconds
+
+
+def _boot(world: World, step: Step) -> None:
+    driver = world.drivers.get(step.who or world.plan.setup.drivers[0])
+    if driver is not None and not driver.alive:
+        world.boot(driver.name)
+
+
+def _app_stops(driver: SimDriver, step: Step) -> None:
+    driver.spark.context_ends(Context.STOPPED_BY_APPLICATION, Health.STOPPED)
+    driver.time.after(step.seconds, driver.close)
+
+
+def _jvm_crash(driver: SimDriver, _: Step) -> None:
+    driver.spark.die(Health.DOWN)
+
+
+_OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
+    "start": _start,
+    "restart": _restart,
+    "die": _die,
+    "fail_first": _fail_first,
+    "stop": _stop,
+    "plan_stop": _plan_stop,
+    "hang": _until("hang_until"),
+    "crawl": _until("crawl_until"),
+    "ask": _until("ask_until"),
+    "dry": _until("dry_until"),
+    "crash_loop": _crash_loop,
+    "late": _late,
+}
+_OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
+    "jvm_pause": lambda driver, step: driver.spark.pause(step.seconds, watched=True),
+    "pause": lambda driver, step: driver.pause(step.seconds),
+    "kill": lambda driver, _: driver.kill(),
+    "close": lambda driver, _: driver.close(),
+    "jvm_crash": _jvm_crash,
+    "context_dies": lambda driver, _: driver.spark.context_ends(Context.STOPPED, Health.GONE),
+    "app_stops": _app_stops,
+}
+_OF_WORLD: dict[str, Callable[[World, Step], None]] = {
+    "delay": _fault,
+    "drop": _fault,
+    "repeat": _fault,
+    "probe_refused": _fault,
+    "probe_partial": _fault,
+    "probe_misses": _fault,
+    "receiver": _receiver,
+    "acknowledge": _acknowledge,
+    "silence": _silence,
+    "jump": _jump,
+    "boot": _boot,
+}

@@ -1,0 +1,97 @@
+"""What is true of each query at each moment; only the simulated Spark writes it."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import msgspec
+
+
+class Health(str, Enum):
+    """How one query fares."""
+
+    ABSENT = "absent"
+    STARTING = "starting"
+    HEALTHY = "healthy"
+    DEAD = "dead"
+    STUCK = "stuck"
+    SLOW = "slow"
+    GONE = "gone"
+    """Stopped, and nobody announced it."""
+    STOPPED = "stopped"
+    """Stopped as planned, or completed."""
+    DOWN = "down"
+    """Its driver has ended with it."""
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a person has to know, sooner or later."""
+        return self in BAD
+
+
+CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING})
+"""Who was dead before it was started again is dead until it shows life, not starting."""
+BAD = frozenset({Health.DEAD, Health.STUCK, Health.SLOW, Health.GONE})
+
+
+class Episode(msgspec.Struct):
+    """A time in which a query was unhealthy in one way; ``waited`` is what the monitor could see.
+
+    ``previous`` is how long the query had been healthy before.
+    """
+
+    query: str
+    health: Health
+    began_at: float
+    previous: float
+    ended_at: float | None = None
+    waited: dict[str, float] = {}
+    answered: set[str] = set()
+    first_batch: bool = False
+
+
+class Truth:
+    """The timeline of one query, and the episodes that came of it."""
+
+    def __init__(self, query: str) -> None:
+        self.query = query
+        self.health = Health.ABSENT
+        self.since = 0.0
+        self.timeline: list[tuple[float, Health]] = [(0.0, Health.ABSENT)]
+        self.episodes: list[Episode] = []
+        self.well_since: float | None = None
+        """Since when it has been healthy, completed, stopped as planned, or started again."""
+
+    @property
+    def episode(self) -> Episode | None:
+        """The one that lasts."""
+        last = self.episodes[-1] if self.episodes else None
+        return last if last is not None and last.ended_at is None else None
+
+    def becomes(self, health: Health, at: float, *, first_batch: bool = False) -> None:
+        """From ``at`` on it is so."""
+        if health is self.health:
+            return
+        if self.episode is not None:
+            self.episode.ended_at = at
+        self.health, self.since = health, at
+        self.timeline.append((at, health))
+        if health.is_bad:
+            self._begin(health, at, first_batch=first_batch)
+        if health.is_bad or health is Health.DOWN:
+            self.well_since = None
+        elif health is not Health.STARTING and self.well_since is None:
+            self.well_since = at
+
+    def _begin(self, health: Health, at: float, *, first_batch: bool) -> None:
+        ended = [one.ended_at for one in self.episodes if one.ended_at is not None]
+        previous = at - max(ended) if ended else at
+        self.episodes.append(
+            Episode(self.query, health, at, previous, None, {}, set(), first_batch)
+        )
+
+    def healths_between(self, begin: float, end: float) -> set[Health]:
+        """All that it was at some time between the two."""
+        held = [(at, one) for at, one in self.timeline if at <= end]
+        ends = [*(at for at, _ in held[1:]), end]
+        return {one for (_, one), until in zip(held, ends, strict=True) if until >= begin}

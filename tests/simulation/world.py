@@ -1,0 +1,145 @@
+"""Runs a plan: everything simulated, wired together, and the properties that watch it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import msgspec
+
+from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.listener import state as product_state
+from querypulse.sidecar.worker import Judged
+
+from .bookkeeping import Bookkeeping
+from .clock import BEGIN, Time
+from .courier import SimSpool
+from .driver import SimDriver, SimGuard
+from .outside import SimWatch
+from .plan import Plan, Step
+from .queries import SimQuery
+from .quiet import Quiet
+from .reaching import Reaching
+from .receivers import SimReceiver
+from .resolving import Resolving
+from .signals import Faults
+from .steps import take
+from .verdicts import TICK_SECONDS, Property, Violation
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a plan. ``at`` is when a property broke, in seconds since the beginning."""
+
+    plan: Plan
+    violation: str = ""
+    text: str = ""
+    at: float = 0.0
+    seconds: float = 0.0
+    query_seconds: float = 0.0
+    notified: int = 0
+
+
+class World:
+    """One history. ``drivers`` are the newest process of each name."""
+
+    def __init__(self, plan: Plan, log: Callable[[str], None] | None = None) -> None:
+        self.plan = plan
+        self.time = Time()
+        self.faults = Faults(self.time)
+        self.silences: list[Silence] = []
+        self.boots: list[tuple[float, str]] = []
+        self.rng = Random(plan.seed)
+        self.queries = {spec.key: SimQuery(spec, self._rng(spec.key)) for spec in plan.queries}
+        kinds = enumerate(plan.setup.receivers)
+        self.receivers = [
+            SimReceiver(f"{kind}{index or ''}", kind, self.time, self._rng(kind))
+            for index, kind in kinds
+        ]
+        self.longest_delay = max((s.seconds for s in plan.steps if s.do == "delay"), default=0.0)
+        self.drivers: dict[str, SimDriver] = {}
+        self._spools = {name: SimSpool(self.time) for name in plan.setup.drivers}
+        self._log = log
+        self._properties: list[Property] = [
+            Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self)
+        ]  # fmt: skip
+        self._watch = SimWatch(
+            self.time, SimGuard(), lambda: self.drivers,
+            list(self.queries.values()), self.receivers,
+        )  # fmt: skip
+
+    def run(self) -> Outcome:
+        """From the first step to the horizon, or to the first broken property."""
+        for name in self.plan.setup.drivers:
+            self.boot(name)
+        if self.plan.setup.watched:
+            self._watch.begin()
+        for step in sorted(self.plan.steps, key=lambda one: one.at):
+            self.time.at(BEGIN + step.at, lambda step=step: self._take(step))  # type: ignore[misc]
+        self.time.after(TICK_SECONDS + 0.5, self._tick)
+        kept = product_state.MAX_GONE_QUERIES
+        product_state.MAX_GONE_QUERIES = self.plan.setup.memory
+        try:
+            self.time.run(BEGIN + self.plan.horizon)
+        except Violation as broken:
+            return self._outcome(broken.name, broken.text)
+        finally:
+            product_state.MAX_GONE_QUERIES = kept
+        return self._outcome()
+
+    def boot(self, name: str) -> None:
+        """Start a process; the queries that ran in the last one are started again."""
+        mine = [one for one in self.queries.values() if one.spec.driver == name]
+        first = name not in self.drivers
+        self.boots.append((self.time.now, name))
+        driver = self.drivers[name] = SimDriver(
+            name,
+            time=self.time,
+            rng=self._rng(f"{name}{len(self.boots)}"),
+            faults=self.faults,
+            queries=mine,
+            receivers=self.receivers,
+            spool=self._spools[name] if self.plan.setup.spool else None,
+            setup=self.plan.setup if first else msgspec.structs.replace(
+                self.plan.setup, attach_at=0.0),
+            silences=self.silences,
+            on_judged=self._judged,
+        )  # fmt: skip
+        for query in mine:
+            if query.wanted:
+                self.time.after(0.5, lambda query=query: driver.spark.start(query))  # type: ignore[misc]
+
+    def note(self, text: str) -> None:
+        """A line of the history, for who reads it."""
+        if self._log is not None:
+            self._log(f"{self.time.passed:7.1f} s  {text}")
+
+    def _take(self, step: Step) -> None:
+        self.note(f"{step.do} {step.who} {step.seconds:g} {step.arg}".rstrip())
+        take(self, step)
+
+    def _tick(self) -> None:
+        for receiver in self.receivers:
+            receiver.lapse()
+        for one in self._properties:
+            one.tick()
+        self.time.after(TICK_SECONDS, self._tick)
+
+    def _judged(self, driver: SimDriver, judged: Judged) -> None:
+        for one in self._properties:
+            one.judged(driver, judged)
+
+    def _rng(self, what: str) -> Random:
+        """A source of chance of its own: what the shrinker drops changes no other's."""
+        return Random(f"{self.plan.seed} {what}")
+
+    def _outcome(self, violation: str = "", text: str = "") -> Outcome:
+        seconds = self.time.passed
+        return Outcome(
+            self.plan, violation, text, seconds, seconds, seconds * len(self.queries),
+            sum(len(one.notifications) for one in self.receivers),
+        )  # fmt: skip
+
+
+def run(plan: Plan, log: Callable[[str], None] | None = None) -> Outcome:
+    """Run a plan once."""
+    return World(plan, log).run()

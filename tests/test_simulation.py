@@ -1,0 +1,115 @@
+"""The simulator in `make test`: seeds that failed once, known findings, and new seeds each time.
+
+`docs/simulation.md` says what is simulated, and what to do with a seed that fails.
+"""
+
+import logging
+import time
+from random import SystemRandom
+
+import pytest
+from simulation.exclusions import EXCLUDED
+from simulation.generate import Terms, generate
+from simulation.history import tell
+from simulation.regressions import SEEDS
+from simulation.scenarios import SCENARIOS
+from simulation.shrink import shrink
+from simulation.world import run
+
+FIXED_SEEDS = 40
+RANDOM_SECONDS = 30.0
+FIRST = SystemRandom().randrange(10**9)
+
+
+@pytest.fixture(autouse=True)
+def no_log():
+    """Thousands of outages would else be logged."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def holds(outcome):
+    """Every property held; else a person gets the shortest history that shows it."""
+    if outcome.violation:
+        again = f"again: python -m tests.simulation --seed {outcome.plan.seed}"
+        pytest.fail(f"{tell(shrink(outcome))}\n{again}", pytrace=False)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_handful_of_histories_breaks_no_property(seed):
+    holds(run(generate(seed)))
+
+
+def test_a_plan_runs_alike_each_time():
+    plan = generate(3)
+
+    assert generate(3) == plan
+    assert run(plan) == run(plan)
+
+
+@pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{seed.number}: {seed.what}")
+def test_what_failed_once_holds(seed):
+    holds(run(seed.plan))
+
+
+@pytest.mark.slow
+def test_fixed_seeds_break_no_property():
+    for seed in range(100, 100 + FIXED_SEEDS):
+        holds(run(generate(seed)))
+
+
+@pytest.mark.slow
+def test_new_seeds_break_no_property():
+    until, count = time.monotonic() + RANDOM_SECONDS, 0
+    while time.monotonic() < until:
+        holds(run(generate(FIRST + count)))
+        count += 1
+    print(f"{count} histories of seeds from {FIRST} on")
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(
+            one,
+            id=f"{one.finding}: {one.what}",
+            marks=pytest.mark.xfail(
+                raises=AssertionError, strict=True, reason=f"finding {one.finding}"
+            ),
+        )
+        for one in SCENARIOS
+    ],
+)
+def test_a_finding_is_fixed(scenario):
+    outcome = run(scenario.plan)
+
+    assert outcome.violation == "", tell(outcome)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: f"{one.finding}: {one.what}")
+def test_a_finding_breaks_the_property_it_is_about(scenario):
+    """Else its scenario would pass, or fail, for another reason."""
+    assert run(scenario.plan).violation in {"", *scenario.breaks.split("|")}
+
+
+def test_every_exclusion_has_a_scenario():
+    assert {one.finding for one in SCENARIOS} >= EXCLUDED.keys() - {"A18"}
+
+
+def test_every_exclusion_can_be_taken_out():
+    """Without exclusions, plans are made all the same."""
+    assert {generate(seed, Terms(without=frozenset())).without for seed in range(50)} == {
+        frozenset()
+    }
+
+
+def test_a_history_is_told_and_shrunk():
+    scenario = next(one for one in SCENARIOS if one.finding == "A4")
+    outcome = run(scenario.plan)
+    smaller = shrink(outcome)
+
+    assert smaller.violation == outcome.violation
+    assert len(smaller.plan.queries) == 1
+    assert len(smaller.plan.steps) <= 2
+    assert "a is slow" in tell(smaller)
