@@ -96,6 +96,10 @@ sidecar.close()
 while beside and [t for t in threading.enumerate() if t.name.startswith("querypulse")]:
     time.sleep(0.05)
 report("close")
+# Py4J's threads in the JVM remember methods until they see that ours have ended.
+patience = time.monotonic() + 30
+while classes.size() and time.monotonic() < patience:
+    measured()
 say(json.dumps({{"classes": classes.size()}}))
 began = time.monotonic()
 spark.sparkContext._gateway.shutdown_callback_server()
