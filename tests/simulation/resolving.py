@@ -69,13 +69,22 @@ class Resolving:
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
         bound += self._stage.longest_delay
-        if one.held or any(name == query_flapping.NAME for _, name in one.shown):
+        if one.held or self._flaps(receiver, keys):
             bound += FLAPPING_SECONDS
         if calm > bound:
             raise Violation(
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
+
+    @staticmethod
+    def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:
+        """Who fails again and again is not healthy before its restart window has passed."""
+        return any(
+            name == query_flapping.NAME and key in keys
+            for one in receiver.open.values()
+            for key, name in one.shown
+        )
 
     def _check_end(self, receiver: SimReceiver, closed: Closed) -> None:
         one = closed.incident
