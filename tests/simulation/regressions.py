@@ -30,5 +30,6 @@ SEEDS = (
     Seed(5716, "a wrong token, and then another trouble of the same receiver"),
     Seed(313106863, "a slow batch's warning while the query flaps"),
     Seed(391022539, "a message that an outage held up until the next trouble had begun"),
+    Seed(486835918, "a first batch that hangs, and then only crawls"),
     Seed(175117727, "a failed query whose first batch hangs over a restart of its driver"),
 )
