@@ -113,7 +113,7 @@ def _never_again(*_: Any) -> float:
 
 
 def _resolve_at_once(self: Health, label: str, calm: Any, seconds: float) -> bool:
-    return self.lasted(calm) >= seconds / 10.0
+    return bool(self.lasted(calm) >= seconds / 10.0)
 
 
 def _look_and_miss_nothing(self: state.State, report: Any) -> None:

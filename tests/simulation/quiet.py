@@ -99,7 +99,9 @@ class Quiet:
             mark = (receiver.name, key, name, which)
             before = self._heard.get(mark)
             self._heard[mark] = one
-            if before is None or self._is_excused(before, one):
+            late = which > 0 and before is not None and before.at < receiver.is_up_from
+            # What an outage held up speaks of the trouble before this one.
+            if before is None or late or self._is_excused(before, one):
                 fresh = True
             else:
                 again.append((key, name))

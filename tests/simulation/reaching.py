@@ -105,12 +105,12 @@ class Reaching:
                 return True
         relapse = episode.previous < recovery_seconds(query) + self._stage.longest_delay
         forgiven = "A7" in self._stage.plan.without
-        for one in receiver.open.values():
-            read = one.shown if forgiven else one.heard
+        for held in receiver.open.values():
+            read = held.shown if forgiven else held.heard
             # What is a warning's matter waits for a critical alert of the same query to end.
             slow = episode.health is Health.SLOW
             speaks = any(key == query.key and (slow or name in says) for key, name in read)
-            if speaks and (relapse or one.held or forgiven or slow):
+            if speaks and (relapse or held.held or forgiven or slow):
                 return True
         return False
 

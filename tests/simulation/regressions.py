@@ -28,5 +28,9 @@ SEEDS = (
     Seed(5602, "a death that nobody heard of, while the alert of a slow batch is open"),
     Seed(5703, "a slow receiver while a query is stopped and started again"),
     Seed(5716, "a wrong token, and then another trouble of the same receiver"),
+    Seed(313106863, "a slow batch's warning while the query flaps"),
+    Seed(391022539, "a message that an outage held up until the next trouble had begun"),
+    Seed(486835918, "a first batch that hangs, and then only crawls"),
+    Seed(344622265, "a query that was dead before anybody attached"),
     Seed(175117727, "a failed query whose first batch hangs over a restart of its driver"),
 )

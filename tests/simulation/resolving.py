@@ -69,13 +69,22 @@ class Resolving:
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
         bound += self._stage.longest_delay
-        if one.held or any(name == query_flapping.NAME for _, name in one.shown):
+        if one.held or self._flaps(receiver, keys):
             bound += FLAPPING_SECONDS
         if calm > bound:
             raise Violation(
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
+
+    @staticmethod
+    def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:
+        """Who fails again and again is not healthy before its restart window has passed."""
+        return any(
+            name == query_flapping.NAME and key in keys
+            for one in receiver.open.values()
+            for key, name in one.shown
+        )
 
     def _check_end(self, receiver: SimReceiver, closed: Closed) -> None:
         one = closed.incident
@@ -115,9 +124,9 @@ class Resolving:
 
     def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
         """Whether it is known at once, and what tells of it was not lost on the way."""
-        bus = self._stage.drivers[query.spec.driver].bus
-        heard = bus.lost_until.get(query.key, 0.0) < episode.began_at
-        return episode.health in SEVERE and heard
+        driver = self._stage.drivers[query.spec.driver]
+        heard = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+        return episode.health in SEVERE and heard and driver.attached_at <= episode.began_at
 
     def _was_starting(self, query: SimQuery, episode: Episode) -> bool:
         """N1: the time in which a restarted query is only starting counts as health."""
@@ -154,7 +163,10 @@ class Resolving:
         query = self._stage.queries.get(key)
         if query is None or query.truth.health is Health.STARTING:
             return False
-        if expected and query.started_at < self._stage.drivers[query.spec.driver].attached_at:
+        driver = self._stage.drivers[query.spec.driver]
+        unseen = query.truth.health is Health.STOPPED and query.started_at < driver.born_at
+        if unseen or (expected and query.started_at < driver.attached_at):
+            # Nothing shows that it is well: what an earlier driver left open waits for a day.
             return False
         return query.truth.well_since is not None
 

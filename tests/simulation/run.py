@@ -121,6 +121,9 @@ class Run:
             self._spark.later(self, query.hang_until - now + 0.5, self._finish)
         elif now < query.crawl_until:
             self.tasks += 1
+            if query.truth.health is Health.STUCK:
+                # It moves again: from now on it is only slow.
+                query.truth.becomes(Health.SLOW, now, first_batch=self.batches == 0)
             self._spark.later(self, min(5.0, query.crawl_until - now + 0.5), self._finish)
         else:
             self._commit()
