@@ -9,7 +9,7 @@ from .query import Outcome, Query
 
 KEEP_COMPLETED_SECONDS = 15 * 60.0
 MAX_GONE_QUERIES = 1000
-MAX_GONE_UNNAMED = 100
+MAX_GONE_UNNAMED = 20
 """Each restart of a query without a name and a checkpoint leaves another of them behind."""
 
 

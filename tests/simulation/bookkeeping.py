@@ -12,7 +12,7 @@ from .spark import names_of
 from .verdicts import Stage, Violation
 
 COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
-LISTS = ("past_runs", "unended_runs", "deaths", "baseline", "recent_batches")
+LISTS = ("unended_runs", "deaths", "baseline", "recent_batches")
 LONGEST_LIST = 50
 MOST_ROWS = 1000
 FORGET_SECONDS = 65.0
@@ -51,7 +51,10 @@ class Bookkeeping:
             self._check_counters(driver, label, query)
         living = sum(query.alive for query in judged.snapshot.queries)
         gone = len(judged.snapshot.queries) - living
-        if gone <= self._stage.plan.setup.memory:
+        plan = self._stage.plan
+        # What is expected is never forgotten.
+        expected = sum(one.expected for one in plan.queries)
+        if gone <= plan.setup.memory + expected:
             self._within_at = driver.time.now
         elif driver.time.now - self._within_at > FORGET_SECONDS:
             raise Violation("P7", f"{gone} queries that are gone are remembered")

@@ -6,18 +6,6 @@ makes such plans, and the properties ask for what they forgave.
 
 from __future__ import annotations
 
-IDENTITY = {
-    "L3": "a query started again with a new checkpoint",
-    "L15": "two queries of one name in two sessions",
-    "L16": "events of a run more than sixteen runs ago",
-    "L23": "crash loops of queries without a fixed checkpoint",
-    "A2": "availableNow in a loop that goes on for 15 minutes after a failure",
-    "A3": "availableNow and once that fail and are started again",
-    "A19": "so many ended queries that expected ones are forgotten",
-    "A20": "unnamed queries without a checkpoint that are started again",
-}
-"""Issue 15, part 1."""
-
 ALERTING = {
     "A1": "a SparkContext that stops by itself just before its driver ends",
     "A4": "a batch of a run's beginning that is slow, and slow batches that become critical",
@@ -38,4 +26,4 @@ NEW = {
 }
 """What the simulator has found itself; `docs/simulation.md` tells each."""
 
-EXCLUDED = IDENTITY | ALERTING | NEW
+EXCLUDED = ALERTING | NEW

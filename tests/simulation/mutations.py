@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from querypulse.alerting.lifecycle import course, grouping, lifecycle
 from querypulse.alerting.lifecycle.health import Health
 from querypulse.alerting.outbox import outbox, pace
-from querypulse.listener import fold, query, reader, state
+from querypulse.listener import fold, identity, query, reader, state
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.snapshot import Snapshot
 from querypulse.sidecar.watch.roll import Roll
@@ -74,19 +74,17 @@ def caught(mutation: Mutation) -> Outcome | None:
     return None
 
 
-_route, _present, _look = state.State._route, state.State._present, state.State.look
-_succeed, _told, _failed = state.succeed, grouping._told, outbox.Outbox.failed
+_look, _look_at_known = state.State.look, state.State._look_at_known
+_succeed, _told, _failed = identity.succeed, grouping._told, outbox.Outbox.failed
 
 
-def _route_any_run(self: state.State, event: Any, at: float) -> Any:
-    known = self._queries.get(event.query_id)
-    if known is not None and event.run_id in known.past_runs:
-        return _succeed(known, event.query_id, event.run_id, at)
-    return _route(self, event, at)
+def _any_run_is_new(_: Any, event: Any, at: float, __: Any) -> Any:
+    return identity.Newcomer(event.query_id, event.run_id, at)
 
 
-def _present_living_only(self: state.State, run: Any, report: Any) -> Any:
-    return _present(self, run, report) if run.active else None
+def _look_at_living_only(self: state.State, run: Any, report: Any) -> None:
+    if run.active:
+        _look_at_known(self, run, report)
 
 
 def _recovered_by_start(old: Any, query_id: str, run_id: str, at: float) -> Any:
@@ -124,12 +122,12 @@ def _look_and_miss_nothing(self: state.State, report: Any) -> None:
 
 MUTATIONS = (
     Mutation("an event of a past run takes over the present one", "P1|P2|P3|P5|P8",
-             state.State, "_route", _route_any_run, only("late", "restart", "die and restart",
+             identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
                                                          steps=(8,))),
     Mutation("a start alone cures a failure", "P3|P5",
-             state, "succeed", _recovered_by_start, only("die and restart", "hang")),
+             identity, "succeed", _recovered_by_start, only("die and restart", "hang")),
     Mutation("what the probe says of ended runs is ignored", "P1",
-             state.State, "_present", _present_living_only, only("die unheard")),
+             state.State, "_look_at_known", _look_at_living_only, only("die unheard")),
     Mutation("a run that the probe misses has not vanished", "P1",
              state.State, "look", _look_and_miss_nothing, only("die unseen")),
     Mutation("an event that comes twice is read twice", "P8",
@@ -147,7 +145,7 @@ MUTATIONS = (
              course.Course, "is_ripe", property(lambda one: not one.begun and one.looks >= 30),
              only("die")),
     Mutation("each run counts from zero", "P6",
-             state, "succeed", _counts_anew, only("restart")),
+             identity, "succeed", _counts_anew, only("restart")),
     Mutation("nothing that ended is ever forgotten", "P7",
              state.State, "forget", lambda *_: None,
              only("repeat", finite=1.0, queries=(6,), without=frozenset(EXCLUDED) - {"A19"})),

@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 
 from querypulse.alerting.lifecycle.silences import Silence
-from querypulse.listener import state as product_state
+from querypulse.listener import forgetting
 from querypulse.sidecar.worker import Judged
 
 from .bookkeeping import Bookkeeping
@@ -76,14 +76,14 @@ class World:
         for step in sorted(self.plan.steps, key=lambda one: one.at):
             self.time.at(BEGIN + step.at, lambda step=step: self._take(step))  # type: ignore[misc]
         self.time.after(TICK_SECONDS + 0.5, self._tick)
-        kept = product_state.MAX_GONE_QUERIES
-        product_state.MAX_GONE_QUERIES = self.plan.setup.memory
+        kept = forgetting.MAX_GONE_QUERIES
+        forgetting.MAX_GONE_QUERIES = self.plan.setup.memory
         try:
             self.time.run(BEGIN + self.plan.horizon)
         except Violation as broken:
             return self._outcome(broken.name, broken.text)
         finally:
-            product_state.MAX_GONE_QUERIES = kept
+            forgetting.MAX_GONE_QUERIES = kept
         return self._outcome()
 
     def boot(self, name: str) -> None:
