@@ -157,7 +157,8 @@ class SimDriver:
     def pause(self, seconds: float) -> None:
         """The whole process stands still."""
         self.spark.pause(seconds, watched=False)
-        self.asleep_until = self.awake_since = self.time.now + seconds
+        self.asleep_until = max(self.asleep_until, self.time.now + seconds)
+        self.awake_since = self.asleep_until
 
     def kill(self, health: Health = Health.DOWN) -> None:
         """The process ends; nothing runs any more."""
