@@ -119,5 +119,13 @@ def test_a_calm_that_lasts_keeps_its_beginning_and_what_it_began_with():
     assert health(commits(5, 15)(20), 20).calm("a", "critical", calm) == calm
 
 
+def test_the_time_that_a_query_takes_to_start_is_no_calm():
+    """N1 of the simulator: a stalled query that was started again resolved with its second commit."""
+    starting, committed = started(), started().commit(batch=0, at=50)
+
+    assert health(starting, 40).calm("a", "critical", Calm(2.0, 0)) == Calm(40, 0)
+    assert health(committed, 50).calm("a", "critical", Calm(40.0, 0)) == Calm(40.0, 0)
+
+
 def test_another_query_of_the_same_name_begins_its_calm_anew():
     assert health(commits(5)(20), 20).calm("a", "critical", Calm(10, 7)) == Calm(20, 1)

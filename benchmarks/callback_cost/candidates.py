@@ -35,7 +35,7 @@ MEANING = {
 }
 """Those whose callback runs on the one thread that all streaming listeners share."""
 SHARED = tuple(MEANING)
-OWN = f"{OURS}, own queue's thread"
+OWN = f"{OURS}, CPU of its own queue's thread"
 """The normal way: its callback runs on a thread of its own."""
 NAMES = (*SHARED, OWN)
 JOIN_SECONDS = 10.0

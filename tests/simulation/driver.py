@@ -14,6 +14,7 @@ from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.policy import Policy
 from querypulse.alerting.rules import driver_gone
 from querypulse.listener.guard import Guard
+from querypulse.listener.identity import UNNAMED
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import EventReader, Item
@@ -145,6 +146,11 @@ class SimDriver:
     def about(self, alert: Alert) -> Named:
         """Whom an alert speaks of: of the whole driver, the queries that it names."""
         label, name = alert.labels["query"], alert.name
+        if label == UNNAMED:
+            # The queries without a name that it lists, or the only one.
+            listed = alert.annotations.get("queries", alert.annotations["reason"]).splitlines()
+            keys = {self.owners.get(line.partition(": ")[0], "") for line in listed}
+            return frozenset((key, name) for key in keys if key)
         if label != WHOLE_DRIVER:
             return frozenset({(self.owners.get(label) or self._expected.get(label, label), name)})
         if name == driver_gone.NAME:

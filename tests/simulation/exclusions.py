@@ -21,7 +21,6 @@ ALERTING = {
 """Issue 16."""
 
 NEW = {
-    "N1": "a stalled query that is started again: what it takes to start counts as health",
     "N2": "watch beside Alertmanager: its start-up resolves end what the driver itself reports",
 }
 """What the simulator has found itself; `docs/simulation.md` tells each."""

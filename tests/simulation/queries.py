@@ -46,6 +46,11 @@ class SimQuery:
         """What the plan calls it."""
         return self.spec.key
 
+    @property
+    def is_lost(self) -> bool:
+        """Whether nobody can know that it is back: it has no name, and another id each time."""
+        return self.spec.name is None and len(self.query_ids) > 1
+
     def new_checkpoint(self) -> None:
         """Its checkpoint was deleted, or never kept."""
         self.checkpoint = Checkpoint(self._rng)

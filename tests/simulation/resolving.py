@@ -59,6 +59,8 @@ class Resolving:
         down = driver_gone.NAME in names and not all(
             driver.attached and driver.spark.alive for driver in self._stage.drivers.values()
         )
+        if any(key in self._stage.queries and self._stage.queries[key].is_lost for key in keys):
+            return
         if down or not keys or not all(self._is_well(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
             return

@@ -1,0 +1,146 @@
+"""What the monitor observes of a history, in a form that a simulated and a real Spark share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from querypulse.listener.events import Event, Idle, Progress, Started, Terminated
+from querypulse.listener.probing import Context, ProbedRun, ProbeReport
+from querypulse.listener.state import State
+
+from .plan import Plan, QuerySpec, Step
+
+HANGS_SECONDS = 4.0
+"""A batch in flight for so long: twice the trigger interval of the plan."""
+SHORT_SECONDS = 3.0
+"""Of a shorter run nobody can say whether a poll has met it."""
+
+_EVERY = {"every": 2.0, "takes": 0.3}
+PLAN = Plan(
+    seed=1,
+    horizon=22.0,
+    queries=(
+        QuerySpec("well", "well", **_EVERY),
+        QuerySpec("dies", "dies", **_EVERY),
+        QuerySpec("first", "first", **_EVERY),
+        QuerySpec("stops", "stops", **_EVERY),
+        QuerySpec("planned", "planned", **_EVERY),
+        QuerySpec("again", "again", **_EVERY),
+        QuerySpec("moved", "moved", **_EVERY),
+        QuerySpec("hangs", "hangs", **_EVERY),
+        QuerySpec("dry", "dry", **_EVERY),
+        QuerySpec("once", "once", trigger="Once", **_EVERY),
+        QuerySpec("now", "now", trigger="AvailableNow", **_EVERY),
+    ),
+    steps=(
+        Step(0.5, "fail_first", "first"),
+        *(
+            Step(1.0, "start", key)
+            for key in ("well", "dies", "stops", "planned", "again", "moved", "hangs", "dry")
+        ),
+        Step(2.0, "start", "first"),
+        Step(8.0, "die", "dies"),
+        Step(8.0, "die", "again"),
+        Step(8.0, "die", "moved"),
+        Step(8.0, "hang", "hangs", 60.0),
+        Step(8.0, "stop", "stops"),
+        Step(8.0, "plan_stop", "planned"),
+        Step(8.0, "dry", "dry", 60.0),
+        Step(9.0, "start", "once"),
+        Step(9.0, "start", "now"),
+        Step(12.0, "restart", "again"),
+        Step(12.0, "restart", "moved", arg="new"),
+    ),
+)
+"""One query for each way to live and to end, all in one driver."""
+
+
+class Recording:
+    """What came in, by the query's name and run, in order."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._events: dict[str, list[tuple[float, str]]] = {}
+        self._polls: dict[str, list[tuple[float, str]]] = {}
+        self._runs: dict[str, list[str]] = {}
+        self._since: dict[str, tuple[int | None, float]] = {}
+
+    def event(self, event: Event, at: float) -> None:
+        """Take in an event, as ``State`` is given it."""
+        if isinstance(event, Started):
+            self._know(event.query_id, event.run_id, event.name)
+        self._events.setdefault(event.run_id, []).append((at, _token(event)))
+
+    def report(self, report: ProbeReport) -> None:
+        """Take in a poll."""
+        for run in report.runs:
+            self._know(run.facts.query_id, run.facts.run_id, run.facts.name)
+            token = self._phase(run, report.at)
+            self._polls.setdefault(run.facts.run_id, []).append((report.at, token))
+
+    def by_name(self) -> dict[str, list[tuple[list[str], list[str] | None]]]:
+        """Each query's runs: its events, and what polls showed, None for a short run."""
+        return {name: [self._run(run_id) for run_id in runs] for name, runs in self._runs.items()}
+
+    def _run(self, run_id: str) -> tuple[list[str], list[str] | None]:
+        events, polls = self._events.get(run_id, []), self._polls.get(run_id, [])
+        times = [at for at, _ in (*events, *polls)]
+        is_short = _collapsed(events)[-1:] in (["failed"], ["ended"]) and (
+            events[-1][0] - times[0] < SHORT_SECONDS
+        )
+        return _collapsed(events), None if is_short else _collapsed(polls)
+
+    def _know(self, query_id: str, run_id: str, name: str | None) -> None:
+        self._names.setdefault(query_id, name or query_id)
+        runs = self._runs.setdefault(self._names[query_id], [])
+        if run_id not in runs:
+            runs.append(run_id)
+
+    def _phase(self, run: ProbedRun, at: float) -> str:
+        if not run.active:
+            return "failed" if run.exception is not None else "ended"
+        batch = run.batch_id if run.processing else None
+        before = self._since.get(run.facts.run_id)
+        if batch is None or before is None or before[0] != batch:
+            self._since[run.facts.run_id] = (batch, at)
+            return "alive"
+        return "hangs" if at - before[1] >= HANGS_SECONDS else "alive"
+
+
+@contextmanager
+def recording() -> Iterator[Recording]:
+    """Record what every ``State`` is given within the block."""
+    found, hear, look = Recording(), State.hear, State.look
+
+    def hears(self: Any, event: Event, at: float, context: Context = Context.RUNNING) -> None:
+        found.event(event, at)
+        hear(self, event, at, context)
+
+    def looks(self: Any, report: ProbeReport) -> None:
+        found.report(report)
+        look(self, report)
+
+    State.hear, State.look = hears, looks  # type: ignore[method-assign] # for the block only
+    try:
+        yield found
+    finally:
+        State.hear, State.look = hear, look  # type: ignore[method-assign]
+
+
+def _token(event: Event) -> str:
+    if isinstance(event, Started):
+        return "started"
+    if isinstance(event, Progress):
+        return "progress" if event.committed else "no data"
+    if isinstance(event, Idle):
+        return "idle"
+    assert isinstance(event, Terminated)
+    return "ended" if event.exception is None else "failed"
+
+
+def _collapsed(tokens: list[tuple[float, str]]) -> list[str]:
+    """Without what follows its like."""
+    texts = [text for _, text in tokens]
+    return [text for place, text in enumerate(texts) if place == 0 or texts[place - 1] != text]
