@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..listener.identity import UNNAMED
 from .finding import WHOLE_DRIVER, Finding, Severity
 
-MAX_LISTED = 20
+MAX_LISTED = 10
 """So many queries without a name are listed in one alert, the newest first."""
 
 

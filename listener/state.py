@@ -93,9 +93,10 @@ class State:
 
     def expect_stop(self, name: str) -> None:
         """Take note that the present run of ``name`` is going to be stopped, or just was."""
-        for query in self._queries.values():
-            if name in (query.name, query.label):
-                self._put(replace(query, stop_expected=True))
+        called = [one for one in self._queries.values() if name in (one.name, one.label)]
+        # Of namesakes, one that has ended before is not meant.
+        for query in [one for one in called if one.alive] or called:
+            self._put(replace(query, stop_expected=True))
 
     def pause(self, at: float, seconds: float) -> None:
         """Record that nobody watched for ``seconds`` before ``at`` (GC, SIGSTOP, a full CPU)."""

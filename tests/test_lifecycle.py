@@ -172,7 +172,7 @@ def test_an_inherited_alert_fires_from_the_start_with_its_own_words_and_beginnin
 def test_an_inherited_alert_ends_once_its_query_is_well():
     ward = heir(left()).play([(10, "a", "starts"), (20, "a", "commits")], 100)
 
-    assert (ward.told, ward.incidents) == (["0 + QueryFailed a", "40 - QueryFailed a"], ())
+    assert (ward.told, ward.incidents) == (["0 + QueryFailed a", "50 - QueryFailed a"], ())
 
 
 def test_an_inherited_alert_outlasts_a_query_that_is_not_seen():
@@ -321,10 +321,10 @@ def test_a_query_of_which_an_alert_was_inherited_is_never_closed():
     assert (len(ward.told), ward.closed) == (2, [])
 
 
-def test_a_query_that_needs_long_to_begin_is_closed_at_its_first_proof_of_health():
+def test_a_query_that_needs_long_to_begin_is_closed_when_it_has_been_well_long_enough():
     ward = Ward().play([*all_of(0, "starts", "ab"), (100, "a", "idle")], 600)
 
-    assert ward.closed == [f"100 querypulse/etl/{key}" for key in (*CLOSED, *DRIVER_CLOSED)]
+    assert ward.closed == [f"130 querypulse/etl/{key}" for key in (*CLOSED, *DRIVER_CLOSED)]
 
 
 @pytest.mark.parametrize("glitch", ["CommitStalled", "BatchSlow"])

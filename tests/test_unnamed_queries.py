@@ -57,7 +57,7 @@ def test_those_of_one_alert_name_share_one_finding_that_lists_them():
 
 def test_a_long_list_says_how_many_more_there_are():
     story = IdStory()
-    for number in range(25):
+    for number in range(15):
         failed(number, story)
     (finding,) = findings(story, 5)
 

@@ -54,17 +54,18 @@ class Health:
     def calm(self, label: str, severity: str, before: Calm | None) -> Calm | None:
         """The calm that lasts, or begins now; None while the query is as sick as ``severity``.
 
-        A warning's matter does not keep a critical alert open: it is told by itself. While a
-        query is starting, nothing shows that it is healthy: the calm begins when it has started.
+        A warning's matter does not keep a critical alert open: it is told by itself. No calm
+        begins while a query is starting: nothing shows yet that it is healthy.
         """
         query, verdict = self.queries.get(label), self._verdicts.get(label)
         if verdict is not None and _is_sick(query, verdict, severity, self._snapshot.context):
             return None
         commits = 0 if query is None else query.totals.commits
-        starting = verdict is not None and verdict.state is State.STARTING
         # Fewer commits than before: another query goes by this name now.
-        lasts = before is not None and before.commits <= commits and not starting
-        return before if lasts else Calm(self.now, commits)
+        if before is not None and before.commits <= commits:
+            return before
+        starting = verdict is not None and verdict.state is State.STARTING
+        return None if starting else Calm(self.now, commits)
 
     def is_proven(self, label: str, calm: Calm, seconds: float) -> bool:
         """Whether ``calm`` has lasted for ``seconds`` and is real.

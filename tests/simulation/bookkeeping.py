@@ -50,12 +50,12 @@ class Bookkeeping:
         for label, query in labels.items():
             self._check_label(driver, label, query)
             self._check_counters(driver, label, query)
-        living = sum(query.alive for query in judged.snapshot.queries)
-        gone = len(judged.snapshot.queries) - living
-        plan = self._stage.plan
         # What is expected is never forgotten.
-        expected = sum(one.expected for one in plan.queries)
-        if gone <= plan.setup.memory + expected:
+        expected = {one.name for one in self._stage.plan.queries if one.expected}
+        gone = sum(
+            not query.alive and query.name not in expected for query in judged.snapshot.queries
+        )
+        if gone <= self._stage.plan.setup.memory:
             self._within_at = driver.time.now
         elif driver.time.now - self._within_at > FORGET_SECONDS:
             raise Violation("P7", f"{gone} queries that are gone are remembered")

@@ -60,10 +60,11 @@ class _Maker:
     def make(self, seed: int) -> Plan:
         setup = self._setup()
         queries = tuple(self._query(index, setup) for index in range(self._chosen("queries")))
-        if self._terms.has("L15") and self._rng.random() < 0.15:
-            twin = replace(queries[0], key="twin", session="s2")
-            queries = (*queries, twin)
         steps = [Step(round(self._rng.uniform(0.0, 20.0), 1), "start", one.key) for one in queries]
+        if self._terms.has("L15") and self._rng.random() < 0.15 and _can_have_a_twin(queries[0]):
+            queries = (*queries, replace(queries[0], key="twin", session="s2"))
+            # Started while the first one lives: otherwise it would succeed it.
+            steps.append(replace(steps[0], who="twin"))
         for _ in range(self._chosen("steps")):
             if self._rng.random() < self._terms.around_share:
                 steps += self._around(setup)
@@ -220,3 +221,7 @@ _FAILS = frozenset(
      "crash_loop"}
 )  # fmt: skip
 _STUCK = frozenset({"hang", "crawl", "ask"})
+
+
+def _can_have_a_twin(query: QuerySpec) -> bool:
+    return query.name is not None and not query.is_finite and query.checkpoint == "kept"

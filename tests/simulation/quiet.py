@@ -70,6 +70,9 @@ class Quiet:
         if receiver.trouble_ended_at > at - 400.0:
             late += receiver.trouble_seconds + 400.0
         found = query.truth.healths_between(at - late, at) - CALM
+        if name == query_gone.NAME and query.is_lost:
+            # Its run with another id was stopped, and nothing says that this one is the same.
+            return True
         if found == {Health.DEAD} and name == query_gone.NAME:
             # Another end than the one it met: right only where nobody could hear of that.
             return self._is_unheard(query)

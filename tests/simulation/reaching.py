@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querypulse.listener.identity import UNNAMED
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -80,7 +81,12 @@ class Reaching:
         if episode.health is not Health.DEAD:
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
             return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
-        return self._is_told(driver, query, episode) or self._is_missed(driver, query, episode)
+        if self._is_told(driver, query, episode):
+            return True
+        # A finite run that is not there any more may have completed, and each start is waited for.
+        waits = driver.time.now - query.started_at < GONE_SECONDS
+        unknown = query.spec.is_finite or waits
+        return not unknown and self._is_missed(driver, query, episode)
 
     @staticmethod
     def _is_told(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
@@ -110,6 +116,10 @@ class Reaching:
             # What is a warning's matter waits for a critical alert of the same query to end.
             slow = episode.health is Health.SLOW
             speaks = any(key == query.key and (slow or name in says) for key, name in read)
+            if query.spec.name is None and f"/{UNNAMED}/" in held.key:
+                # They share one incident, and nobody is notified of each that joins it.
+                speaks |= any(name in says for _, name in read)
+                relapse = True
             if speaks and (relapse or held.held or forgiven or slow):
                 return True
         return False

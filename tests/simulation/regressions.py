@@ -32,5 +32,8 @@ SEEDS = (
     Seed(391022539, "a message that an outage held up until the next trouble had begun"),
     Seed(486835918, "a first batch that hangs, and then only crawls"),
     Seed(344622265, "a query that was dead before anybody attached"),
+    Seed(1183, "an availableNow loop whose failure nobody heard of"),
+    Seed(1273, "a planned stop of one of two living namesakes, after the other has stopped"),
+    Seed(500157, "an availableNow loop that recovers, run by run"),
     Seed(175117727, "a failed query whose first batch hangs over a restart of its driver"),
 )

@@ -59,7 +59,7 @@ class Resolving:
         down = driver_gone.NAME in names and not all(
             driver.attached and driver.spark.alive for driver in self._stage.drivers.values()
         )
-        if any(key in self._stage.queries and self._stage.queries[key].is_lost for key in keys):
+        if any(self._cannot_be_known(key) for key in keys):
             return
         if down or not keys or not all(self._is_well(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
@@ -78,6 +78,15 @@ class Resolving:
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
+
+    def _cannot_be_known(self, key: str) -> bool:
+        """Whether no signal can show that it is healthy: what it did last was lost on the way."""
+        query = self._stage.queries.get(key)
+        if query is None:
+            return False
+        bus = self._stage.drivers[query.spec.driver].bus
+        unheard = bus.lost_until.get(key, float("-inf")) >= query.started_at
+        return query.is_lost or (query.spec.is_finite and unheard)
 
     @staticmethod
     def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:
@@ -107,6 +116,9 @@ class Resolving:
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query should not have ended at that moment; empty if it should."""
         truth, at = query.truth, closed.at
+        if query.spec.name is None and not truth.health.is_bad:
+            # An alert of queries without a name ends by time.
+            return ""
         late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
         short = truth.health in (Health.STUCK, Health.SLOW)
         if truth.health.is_bad:
@@ -116,13 +128,20 @@ class Resolving:
             one.ended_at
             for one in truth.episodes
             if one.ended_at is not None
-            and (one.answered or self._could_be_known(query, one))
+            and (self._could_be_known(query, one) or (one.answered and not query.spec.is_finite))
             # A warning's matter does not keep a critical alert open (``Health.calm``).
             and (one.health is not Health.SLOW or closed.incident.severity != "critical")
             and not self._was_starting(query, one)
+            and not self._was_short(one)
         ]
         calm = at - max(known_ends, default=0.0)
         return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""
+
+    @staticmethod
+    def _was_short(episode: Episode) -> bool:
+        """Whether it was over before its window was."""
+        lasted = (episode.ended_at or episode.began_at) - episode.began_at
+        return episode.health in (Health.STUCK, Health.SLOW) and lasted < WINDOW_SECONDS
 
     def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
         """Whether it is known at once, and what tells of it was not lost on the way."""

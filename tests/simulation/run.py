@@ -139,7 +139,9 @@ class Run:
         if self.spec.is_finite and self._is_done():
             self._spark.later(self, 0.02, lambda: self.stop(Health.STOPPED))
         else:
-            rest = self.busy_since + self.spec.every - self._spark.time.now
+            # Batches of a finite trigger follow each other at once.
+            every = 0.0 if self.spec.is_finite else self.spec.every
+            rest = self.busy_since + every - self._spark.time.now
             self._spark.later(self, max(0.05, rest), self.trigger)
 
     def _is_done(self) -> bool:

@@ -77,7 +77,8 @@ def _stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
 
 def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
     run = _run(driver, query)
-    if run is not None and run.spec.name is not None and driver.awake:
+    dead = query.truth.health is Health.DEAD
+    if run is not None and run.spec.name is not None and driver.awake and not dead:
         query.wanted = False
         driver.inbox.put(ExpectStop(run.spec.name), lifecycle=True)
         # The application may call both within a millisecond; the worker takes them in order.

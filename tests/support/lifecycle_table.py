@@ -86,7 +86,7 @@ TELLING = [
     ("a stall is told at the second look", [WELL, (10, A, "CommitStalled")], 60, ["11 + CommitStalled a"]),
     ("well for 30 s with commits", [WELL, (10, A, "QueryFailed"), (20, A, "commits")], 300, ["10 + QueryFailed a", "50 - QueryFailed a"]),
     ("well for 30 s and idle", [WELL, (10, A, "CommitStalled"), (20, A, "idle")], 300, ["11 + CommitStalled a", "50 - CommitStalled a"]),
-    ("late commits are health too", [WELL, (10, A, "QueryFailed"), (20, A, "starts"), (200, A, "commits")], 300, ["10 + QueryFailed a", "205 - QueryFailed a"]),
+    ("late commits are health too", [WELL, (10, A, "QueryFailed"), (20, A, "starts"), (200, A, "commits")], 300, ["10 + QueryFailed a", "230 - QueryFailed a"]),
     ("stopped as announced while it stalled", [WELL, (10, A, "CommitStalled"), (20, A, "stopped")], 300, ["11 + CommitStalled a", "50 - CommitStalled a"]),
     ("completed while it recovers", [WELL, (10, A, "QueryFailed"), (20, A, "completed")], 300, ["10 + QueryFailed a", "50 - QueryFailed a"]),
     ("forgotten while it recovers", [WELL, (10, A, "QueryFailed"), (20, A, "forgotten")], 300, ["10 + QueryFailed a", "50 - QueryFailed a"]),
