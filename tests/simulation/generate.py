@@ -61,7 +61,8 @@ class _Maker:
         setup = self._setup()
         queries = tuple(self._query(index, setup) for index in range(self._chosen("queries")))
         steps = [Step(round(self._rng.uniform(0.0, 20.0), 1), "start", one.key) for one in queries]
-        if self._terms.has("L15") and self._rng.random() < 0.15 and _can_have_a_twin(queries[0]):
+        has_twin = self._terms.has("L15") and self._rng.random() < 0.15 and not setup.attach_at
+        if has_twin and _can_have_a_twin(queries[0]):
             queries = (*queries, replace(queries[0], key="twin", session="s2"))
             # Started while the first one lives: otherwise it would succeed it.
             steps.append(replace(steps[0], who="twin"))
@@ -73,6 +74,9 @@ class _Maker:
         if not self._terms.has("A10") and any(one.do in _STUCK for one in steps):
             steps = [replace(one, seconds=min(one.seconds, SHORT_SECONDS))
                      if one.do == "probe_refused" else one for one in steps]  # fmt: skip
+        if any(one.key == "twin" for one in queries):
+            # A new process gives the name to the first that it meets.
+            steps = [one for one in steps if one.do not in ("kill", "close", "boot")]
         steps.sort(key=lambda one: one.at)
         return Plan(seed, self._horizon, queries, tuple(steps), setup, self._terms.without)
 

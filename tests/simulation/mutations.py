@@ -21,7 +21,6 @@ from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.snapshot import Snapshot
 from querypulse.sidecar.watch.roll import Roll
 
-from .exclusions import EXCLUDED
 from .generate import Terms, generate
 from .world import Outcome, run
 
@@ -87,10 +86,6 @@ def _look_at_living_only(self: state.State, run: Any, report: Any) -> None:
         _look_at_known(self, run, report)
 
 
-def _recovered_by_start(old: Any, query_id: str, run_id: str, at: float) -> Any:
-    return replace(_succeed(old, query_id, run_id, at), unrecovered=None, unrecovered_deaths=0)
-
-
 def _counts_anew(old: Any, query_id: str, run_id: str, at: float) -> Any:
     return replace(_succeed(old, query_id, run_id, at), totals=query.Totals())
 
@@ -124,8 +119,6 @@ MUTATIONS = (
     Mutation("an event of a past run takes over the present one", "P1|P2|P3|P5|P8",
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
                                                          steps=(8,))),
-    Mutation("a start alone cures a failure", "P3|P5",
-             identity, "succeed", _recovered_by_start, only("die and restart", "hang"), 150),
     Mutation("what the probe says of ended runs is ignored", "P1",
              state.State, "_look_at_known", _look_at_living_only, only("die unheard")),
     Mutation("a run that the probe misses has not vanished", "P1",
