@@ -16,6 +16,7 @@ from .run import NOTABLE_SECONDS, Run
 from .signals import Bus
 from .truth import Health
 
+ROUNDING_SECONDS = 1e-6
 _encode = msgspec.json.encode
 _LIVES = (Health.HEALTHY, Health.STARTING, Health.SLOW)
 
@@ -44,7 +45,7 @@ class SimSpark:
         def due() -> None:
             if run.ended or not self.alive or self.context is not Context.RUNNING:
                 return
-            if self.time.now < self.paused_until:
+            if self.paused_until - self.time.now > ROUNDING_SECONDS:
                 # What had so long to go when the pause began has as long to go when it ends.
                 self.time.at(self.paused_until + self.time.now - self.paused_from, due)
             else:
