@@ -191,7 +191,6 @@ def test_settings_that_are_given_whole_are_taken_as_they_are(monkeypatch):
     [
         ({"webhok_url": HOOK}, {}, "argument webhok_url.*did you mean 'webhook_url'"),
         ({"http_port": "x"}, {}, "argument http_port"),
-        ({}, {"QUERYPULSE_HTTP_PROT": "1"}, "environment variable QUERYPULSE_HTTP_PROT"),
         ({}, {"QUERYPULSE_CONFIG": "/nowhere.toml"}, "QUERYPULSE_CONFIG"),
     ],
 )

@@ -88,7 +88,9 @@ class _Tally:
             self._histories += 1
             self._query_seconds += outcome.query_seconds
             self._notified += outcome.notified
-            self.failed += [outcome] if outcome.violation else []
+            if outcome.violation:
+                self.failed.append(outcome)
+                sys.stdout.write(f"seed {outcome.plan.seed}: {outcome.violation}\n")
         if time.monotonic() - self._shown_at >= PROGRESS_SECONDS:
             self._shown_at = time.monotonic()
             self.show()
