@@ -414,9 +414,10 @@ class QuerypulseListener extends SparkListener {
   }
 
   public void onOtherEvent(SparkListenerEvent event) {
-    gather();
     if (event instanceof StreamingQueryListener.Event) {
       queue.receive(event);
+    } else {
+      gather();
     }
   }
 

@@ -23,6 +23,7 @@ class Watchers {
   private final long since = System.nanoTime();
   private final Set sessions = new LinkedHashSet();
   private String known = "";
+  private boolean hasLeft;
   private long graceUntil = since;
   private long knownAt = since - REFRESH_NANOS;
 
@@ -35,7 +36,7 @@ class Watchers {
 
   /** Shows that we are here; since when we and each other are, and whose sessions; ours first. */
   synchronized String beat(long now) {
-    if (now - knownAt >= REFRESH_NANOS) {
+    if (!hasLeft && now - knownAt >= REFRESH_NANOS) {
       if (now - knownAt >= 3 * REFRESH_NANOS) {
         // After a pause of the JVM nobody has been here for long.
         graceUntil = now + STALE_NANOS;
@@ -51,6 +52,7 @@ class Watchers {
   /** Says that we have closed, and have reported what our queries have failed of. */
   synchronized void leave() {
     long now = System.nanoTime();
+    hasLeft = true;
     System.setProperty(name, now + " " + LEFT + String.join(",", sessions));
     knownAt = now - REFRESH_NANOS;
   }
@@ -72,7 +74,7 @@ class Watchers {
           String about = parts.group(2);
           long age = now - Long.parseLong(parts.group(1));
           if (about.startsWith(LEFT) ? age < REMEMBERED_NANOS : isHere(age, now)) {
-            found.append(' ').append(about);
+            found.append(' ').append(shown(parts.group(1), about));
           } else if (about.startsWith(LEFT)) {
             System.clearProperty(other);
           }
@@ -80,6 +82,11 @@ class Watchers {
       }
     }
     return found.toString();
+  }
+
+  /** Of one that has closed, since when. */
+  private static String shown(String at, String about) {
+    return about.startsWith(LEFT) ? LEFT + at + ":" + about.substring(LEFT.length()) : about;
   }
 
   private boolean isHere(long age, long now) {

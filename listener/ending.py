@@ -47,8 +47,7 @@ def end_past_run(
 ) -> Query:
     """Record the end of an earlier run, told late: Spark tells a start at once, an end by queue.
 
-    A failure stands until the present run shows life, as if it had come in time. A run that
-    completed recovers from those that failed before it.
+    A failure stands until the present run shows life, as if it had come in time.
     """
     outcome, failure = _outcome(query, event.exception, event.error_class, context)
     query = replace(
@@ -56,8 +55,6 @@ def end_past_run(
         unended_runs=tuple(run for run in query.unended_runs if run != event.run_id),
         totals=_count_end(query.totals, outcome),
     )
-    if outcome is Outcome.COMPLETED and query.ended is None:
-        return recovered(query)
     if failure is None:
         return query
     if query.first_sign_seen or _completed(query):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from .driver_class import compile_in_driver
 from .events import EventKind
@@ -17,6 +18,8 @@ from .received import Received
 PROGRESS_CAPACITY = 2000
 LIFECYCLE_CAPACITY = 10_000
 NANOS = 1e9
+MAX_LEFT = 1000
+"""So many sessions of processes that have closed are remembered."""
 _SOURCES = ("EventQueue", "JobCounter", "Watchers")
 _FIELD = "\x1f"
 _RECORD = "\x1e"
@@ -78,10 +81,10 @@ class EventQueue:
             # An answer that got lost on the way took its events with it.
             "connection_lost": answer.given - self._taken,
         }
+        offset = self._clock_offset(received_at, answer.now)
         if answer.watchers and answer.watchers != self._watchers:
             self._watchers = answer.watchers
-            self.ownership = parse_watchers(answer.watchers)
-        offset = self._clock_offset(received_at, answer.now)
+            self._own(parse_watchers(answer.watchers, lambda nanos: nanos / NANOS + offset))
         return [_received(fields, offset) for fields in answer.events]
 
     def wake(self) -> None:
@@ -92,8 +95,7 @@ class EventQueue:
 
     def claim(self, session: str) -> None:
         """Say that the queries of a session belong to this process; learn of the others."""
-        self._watchers = str(self.java.claim(session))
-        self.ownership = parse_watchers(self._watchers)
+        self._own(parse_watchers(str(self.java.claim(session))))
 
     def job_counts(self) -> dict[str, JobCounts]:
         """What has run for each query since we listen."""
@@ -104,6 +106,12 @@ class EventQueue:
         java, self.java = self.java, None
         if java is not None:
             java.close()
+
+    def _own(self, ownership: Ownership) -> None:
+        """The JVM forgets who has closed after a minute; what was theirs stays theirs."""
+        left = {**self.ownership.left, **ownership.left}
+        surplus = len(left) - MAX_LEFT
+        self.ownership = replace(ownership, left=dict(list(left.items())[max(0, surplus) :]))
 
     def _clock_offset(self, received_at: float, jvm_now: int) -> float:
         """Seconds from the JVM's clock to ours; the fastest answer so far knows it best."""

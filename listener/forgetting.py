@@ -20,7 +20,7 @@ def to_forget(queries: Iterable[Query], now: float, expected: Collection[str]) -
     one is never forgotten.
     """
     gone = [one for one in queries if one.gone_at is not None and one.name not in expected]
-    gone.sort(key=lambda query: (not _completed(query), query.gone_at))
+    gone.sort(key=lambda query: (_worth(query), query.gone_at))
     unnamed = [query for query in gone if query.is_unnamed]
     surplus = {query.label for query in unnamed[: max(0, len(unnamed) - MAX_GONE_UNNAMED)]}
     named = [query for query in gone if query.label not in surplus]
@@ -35,6 +35,13 @@ def to_forget(queries: Iterable[Query], now: float, expected: Collection[str]) -
 def is_called(query: Query, name: str) -> bool:
     """Whether a person who says ``name`` means this query."""
     return name in (query.name, query.label) or (name == UNNAMED and query.is_unnamed)
+
+
+def _worth(query: Query) -> int:
+    """What has failed is forgotten last: somebody may not have fixed it yet."""
+    if query.failure is not None:
+        return 2
+    return 0 if _completed(query) or query.stop_expected else 1
 
 
 def _completed(query: Query) -> bool:

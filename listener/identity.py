@@ -187,7 +187,9 @@ class Identity:
             return max(dead, key=_gone_at, default=None)
         if wait and not (new.session and all(one.session for one in living)):
             raise UndecidedError
-        return None
+        # One of which nobody knows the session either may be the one that ended.
+        unknown = [one for one in dead if not one.session and not new.session]
+        return max(unknown, key=_gone_at, default=None)
 
     def _bearers(self, name: str, queries: Mapping[str, Query]) -> Iterator[Query]:
         for query in (*queries.values(), *self._past.forgotten):

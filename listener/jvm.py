@@ -83,6 +83,7 @@ class ProbeOfLivingJvm:
 
     def _how(self) -> Context:
         try:
-            return self._context()
+            stopped = self._context() is Context.STOPPED_BY_APPLICATION
         except NETWORK_ERRORS:
-            return Context.JVM_GONE
+            stopped = False
+        return Context.STOPPED_BY_APPLICATION if stopped else Context.JVM_GONE

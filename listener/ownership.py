@@ -7,6 +7,8 @@ the process that came first.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import msgspec
 
 LEFT = "left:"
@@ -16,8 +18,8 @@ class Ownership(msgspec.Struct, frozen=True):
     """What this process and the others that watch the same JVM have claimed.
 
     ``elders`` are the sessions of processes that came before this one, ``others`` those of all
-    other processes. ``is_eldest`` is true where none came before. ``left`` are the sessions of
-    processes that have closed lately, and have reported what had failed by then.
+    other processes. ``is_eldest`` is true where none came before. ``left`` says of each session
+    when the process closed that had claimed it, and had reported what had ended by then.
     """
 
     own: frozenset[str] = frozenset()
@@ -25,7 +27,7 @@ class Ownership(msgspec.Struct, frozen=True):
     elders: frozenset[str] = frozenset()
     is_eldest: bool = True
     has_others: bool = False
-    left: frozenset[str] = frozenset()
+    left: Mapping[str, float] = {}
 
     @property
     def is_alone(self) -> bool:
@@ -33,8 +35,13 @@ class Ownership(msgspec.Struct, frozen=True):
         return self.is_eldest and not self.has_others and not self.others
 
     def is_own(self, session: str) -> bool:
-        """Whether the queries of a session are this process's own; alone, all are."""
-        return session in self.own or self.is_alone
+        """Whether the queries of a session are this process's own; alone, all but those left."""
+        return session in self.own or (self.is_alone and session not in self.left)
+
+    def was_reported(self, session: str, ended_at: float | None) -> bool:
+        """Whether a process that has closed since answered for a query that ended then."""
+        left_at = None if session in self.own else self.left.get(session)
+        return left_at is not None and ended_at is not None and ended_at <= left_at
 
     def covers(self, session: str) -> bool:
         """Whether this process answers for the queries of a session; "" is an unknown one."""
@@ -46,10 +53,11 @@ class Ownership(msgspec.Struct, frozen=True):
 ALONE = Ownership()
 
 
-def parse_watchers(text: str) -> Ownership:
+def parse_watchers(text: str, clock: Callable[[int], float] = float) -> Ownership:
     """Read what ``Watchers.beat`` writes: ``SINCE:SESSION,SESSION``, ours first, with spaces.
 
-    A process that has closed is ``left:SESSION,SESSION``.
+    A process that has closed is ``left:WHEN:SESSION,SESSION``; ``clock`` makes monotonic seconds
+    of such a time.
 
     Raises:
         ValueError: it is no such text.
@@ -67,15 +75,21 @@ def parse_watchers(text: str) -> Ownership:
         elders=frozenset[str]().union(*elders),
         is_eldest=not elders,
         has_others=bool(others),
-        left=frozenset[str]().union(
-            *(_sessions(one.removeprefix(LEFT)) for one in rest if one.startswith(LEFT))
-        ),
+        left=_left([one.removeprefix(LEFT) for one in rest if one.startswith(LEFT)], clock),
     )
 
 
 def _parsed(text: str) -> tuple[int, frozenset[str]]:
     since, _, sessions = text.partition(":")
     return int(since), _sessions(sessions)
+
+
+def _left(texts: list[str], clock: Callable[[int], float]) -> dict[str, float]:
+    left: dict[str, float] = {}
+    for when, sessions in map(_parsed, texts):
+        for session in sessions:
+            left[session] = max(clock(when), left.get(session, float("-inf")))
+    return left
 
 
 def _sessions(text: str) -> frozenset[str]:

@@ -7,7 +7,7 @@ from enum import Enum
 
 import msgspec
 
-from .events import Progress
+from .events import Progress, Terminated
 from .job_counts import JobCounts
 
 UNKNOWN_TRIGGER = "Unknown"
@@ -131,6 +131,11 @@ class ProbedRun(msgspec.Struct, frozen=True):
     work: Work | None = None
     exception: str | None = None
     error_class: str | None = None
+
+    @property
+    def end_event(self) -> Terminated:
+        """The end of this run, as an event would report it."""
+        return Terminated(self.facts.query_id, self.facts.run_id, self.exception, self.error_class)
 
     @property
     def planning(self) -> bool:

@@ -36,9 +36,10 @@ class State:
     def __init__(self, began_at: float, expected: Iterable[str] = ()) -> None:
         self.began_at = began_at
         self.events: Counter[str] = Counter()
-        self._expected = frozenset(expected)
+        self.expected = frozenset(expected)
         self._identity = Identity()
         self._undecided = Undecided()
+        self._has_ended = False
         self._queries: dict[str, Query] = {}
         self._probe: ProbeReport | None = None
         self._log: LogReport | None = None
@@ -51,6 +52,7 @@ class State:
         """Take in one event that arrived at ``at``; ``context`` as seen when it was read."""
         self.events[_KINDS[type(event)]] += 1
         self._apply(Observed(event, at, context), wait=True)
+        self._settle()
 
     def look(self, report: ProbeReport) -> None:
         """Take in a probe report: complete, so a living run it does not name has vanished.
@@ -71,6 +73,7 @@ class State:
             self._look_at_new(run, report)
         for query_id in self._undecided.since(report.began_at):
             self._decide(query_id, wait=False)
+        self._settle()
 
     def read(self, report: LogReport) -> None:
         """Take in a round of reading checkpoints; what names no present run is let go."""
@@ -93,7 +96,7 @@ class State:
 
     def expect_stop(self, name: str) -> None:
         """Take note that the present run of ``name`` is going to be stopped, or just was."""
-        called = [one for one in self._queries.values() if name in (one.name, one.label)]
+        called = [one for one in self._queries.values() if is_called(one, name)]
         # Of namesakes, one that has ended before is not meant.
         for query in [one for one in called if one.alive] or called:
             self._put(replace(query, stop_expected=True))
@@ -107,28 +110,29 @@ class State:
 
         A process that closes has reported what had ended by then; the rest becomes another's.
         """
-        just_left = ownership.left - self._ownership.left
         self._ownership = ownership
-        for key, query in self._queries.items():
-            if query.session in just_left and not query.alive:
-                self._queries[key] = replace(query, reported_elsewhere=True)
+        for one in self._queries.values():
+            if not one.reported_elsewhere and ownership.was_reported(one.session, one.gone_at):
+                self._put(replace(one, reported_elsewhere=True))
 
     def forget(self, now: float) -> None:
         """Drop queries that completed a while ago, and the oldest of too many that are gone."""
-        for query in to_forget(self._queries.values(), now, self._expected):
+        for query in to_forget(self._queries.values(), now, self.expected):
             self._drop(query)
 
     def forget_name(self, name: str) -> None:
         """Drop the queries of this name that are gone: they will not come back."""
-        self._expected -= {name}
-        for query in list(self._queries.values()):
-            if not query.alive and is_called(query, name):
-                self._drop(query)
+        called = [one for one in self._queries.values() if is_called(one, name)]
+        if not any(one.alive for one in called):
+            self.expected -= {name, *(one.name for one in called)}
+        for query in [one for one in called if not one.alive]:
+            self._drop(query)
 
     def snapshot(self, now: float) -> Snapshot:
         """Everything known, frozen."""
         for query_id in self._undecided.since(now - UNDECIDED_SECONDS):
             self._decide(query_id, wait=False)
+        self._settle()
         return Snapshot(
             at=now,
             began_at=self.began_at,
@@ -152,7 +156,7 @@ class State:
 
     def _look_at_known(self, run: ProbedRun, report: ProbeReport) -> None:
         if not run.active:
-            self._end_past_run(_as_event(run), report.at, "probe", report.context)
+            self._end_past_run(run.end_event, report.at, "probe", report.context)
         query = self.query(run.facts.query_id)
         # A run whose turn it was not is reported as it was last seen: no news.
         if query is not None and query.run_id == run.facts.run_id and query.probed is not run:
@@ -162,11 +166,9 @@ class State:
         new = self._identity.met_by_probe(run, report, self._queries)
         if new is None:
             return
-        unseen = any(
-            query.name == new.name and query.started_at >= report.began_at
-            for query in self._queries.values()
-        )
+        namesakes = [one for one in self._queries.values() if one.name == new.name]
         try:
+            unseen = any(one.started_at >= report.began_at for one in namesakes)
             self._introduce(new, wait=unseen)
         except UndecidedError:
             return
@@ -188,7 +190,12 @@ class State:
         if query is not None:
             self._put(fold_event(query, event, seen.at, context=seen.context))
         if isinstance(event, Terminated):
-            # A run that waits may be its successor.
+            self._has_ended = True
+
+    def _settle(self) -> None:
+        """After an end: the run that waits may be the successor of the one that has ended."""
+        while self._has_ended:
+            self._has_ended = False
             for query_id in self._undecided.all():
                 self._decide(query_id, wait=True)
 
@@ -241,7 +248,3 @@ class State:
 
 
 _KINDS = {Started: "started", Progress: "progress", Idle: "idle", Terminated: "terminated"}
-
-
-def _as_event(run: ProbedRun) -> Terminated:
-    return Terminated(run.facts.query_id, run.facts.run_id, run.exception, run.error_class)

@@ -8,8 +8,11 @@ from support.desk import Desk
 from support.id_story import IdStory
 from support.story import CONFLICT
 
+from querypulse.listener.events import Started, Terminated
+from querypulse.listener.forgetting import MAX_GONE_UNNAMED
 from querypulse.listener.past_queries import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
 from querypulse.listener.reader import Forget
+from querypulse.listener.state import State
 from querypulse.sidecar import Settings, Sidecar, announcing
 
 
@@ -40,6 +43,7 @@ def test_the_alerts_of_a_forgotten_query_resolve_and_its_series_end():
 def test_a_forgotten_query_is_expected_no_more():
     desk = Desk(start_grace_seconds=1.0)
     desk.worker.policy = replace(desk.worker.policy, expected=("a", "b"))
+    desk.worker.state.expected = frozenset("ab")
     for _ in range(4):
         desk.step()
     assert {one.query for one in desk.worker.judged.judgement.findings} == {"a", "b"}
@@ -156,3 +160,35 @@ def test_a_query_restarted_for_ever_under_new_ids_takes_bounded_memory():
     assert len(query.unended_runs) == 0
     assert len(query.deaths) <= 16
     assert story.state.query("id-0") is query
+
+
+def test_a_query_forgotten_by_its_label_is_expected_no_more_by_its_name():
+    name = "n" * 150
+    state = State(0.0, [name])
+    state.hear(Started("id-0", "run-0", name), 1.0)
+    state.hear(Terminated("id-0", "run-0", None, None), 2.0)
+    (label,) = state.snapshot(3.0).labels()
+    state.forget_name(label)
+
+    assert (label != name, state.expected) == (True, frozenset())
+
+
+def test_a_living_namesake_stays_expected():
+    state = State(0.0, ["twin"])
+    state.hear(Started("id-0", "run-0", "twin", session="s1"), 1.0)
+    state.hear(Started("id-1", "run-1", "twin", session="s2"), 1.0)
+    state.hear(Terminated("id-0", "run-0", None, None), 2.0)
+    state.forget_name("twin")
+
+    assert [query.query_id for query in state.snapshot(3.0).queries] == ["id-1"]
+    assert state.expected == {"twin"}
+
+
+def test_of_queries_without_a_name_one_that_has_failed_is_forgotten_last():
+    state = State(0.0)
+    for number in range(MAX_GONE_UNNAMED + 10):
+        ids = f"{number:08}-id", f"run-{number}"
+        state.hear(Started(*ids, None), number + 1.0)
+        state.hear(Terminated(*ids, None if number else CONFLICT, None), number + 1.5)
+
+    assert "00000000" in state.snapshot(99.0).labels()

@@ -113,13 +113,13 @@ def test_the_order_of_the_others_says_nothing(processes, random):
 
 
 def test_the_sessions_of_each_process_are_read():
-    assert parse_watchers("5:a,b 9:c left:e,f 2:d,b left:") == Ownership(
+    assert parse_watchers("5:a,b 9:c left:70:e,f 2:d,b left:60:f left:1:") == Ownership(
         own=frozenset("ab"),
         others=frozenset("cdb"),
         elders=frozenset("db"),
         is_eldest=False,
         has_others=True,
-        left=frozenset("ef"),
+        left={"e": 70.0, "f": 70.0},
     )
 
 
@@ -177,7 +177,7 @@ def reported(state, at=9.0):
 
 def test_what_had_failed_when_its_process_closed_is_reported_once():
     state = failed_in_each(["s2"])
-    for seen in ("5:s1 9:s2", "5:s1 left:s2", "5:s1", "5:s1 left:s2"):
+    for seen in ("5:s1 9:s2", "5:s1 left:6:s2", "5:s1", "5:s1 left:6:s2"):
         state.own(parse_watchers(seen))
         assert reported(state) == []
 
@@ -186,19 +186,47 @@ def test_what_fails_after_its_process_has_closed_is_reported_by_the_next():
     state = State(0.0)
     state.hear(Started("id-0", "run-0", "q0", session="s2"), 1.0)
     state.own(parse_watchers("5:s1 9:s2"))
-    state.own(parse_watchers("5:s1 left:s2"))
-    state.hear(Terminated("id-0", "run-0", CONFLICT, None), 2.0)
-    state.own(parse_watchers("5:s1 left:s2"))
+    state.own(parse_watchers("5:s1 left:6:s2"))
+    state.hear(Terminated("id-0", "run-0", CONFLICT, None), 6.5)
+    state.own(parse_watchers("5:s1 left:6:s2"))
 
     assert reported(state) == ["q0"]
+
+
+def test_what_had_failed_is_reported_once_though_its_end_arrives_after_the_close():
+    state = State(0.0)
+    state.hear(Started("id-0", "run-0", "q0", session="s2"), 1.0)
+    state.own(parse_watchers("5:s1 left:6:s2"))
+    state.hear(Terminated("id-0", "run-0", CONFLICT, None), 5.9)
+    state.own(parse_watchers("5:s1 left:6:s2"))
+
+    assert reported(state) == []
+
+
+def test_a_process_that_attaches_again_answers_for_its_session():
+    state = failed_in_each(["s2"])
+    state.own(parse_watchers("7:s2 left:6:s2"))
+
+    assert reported(state) == ["q0"]
+
+
+def test_a_process_left_alone_does_not_end_for_what_another_has_left_behind():
+    state = State(0.0)
+    state.hear(Started("id-0", "run-0", "q0", session="s2"), 1.0)
+    state.own(parse_watchers("5:s1 left:6:s2"))
+    state.hear(Terminated("id-0", "run-0", CONFLICT, None), 8.0)
+    snapshot = state.snapshot(9.0)
+
+    assert reported(state) == ["q0"]
+    assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())) is None
 
 
 def test_a_failure_of_the_next_run_is_reported_too():
     state = failed_in_each(["s2"])
     state.own(parse_watchers("5:s1 9:s2"))
-    state.own(parse_watchers("5:s1 left:s2"))
-    state.hear(Started("id-0", "run-1", "q0", session="s2"), 3.0)
-    state.hear(Terminated("id-0", "run-1", CONFLICT, None), 4.0)
+    state.own(parse_watchers("5:s1 left:6:s2"))
+    state.hear(Started("id-0", "run-1", "q0", session="s2"), 7.0)
+    state.hear(Terminated("id-0", "run-1", CONFLICT, None), 8.0)
 
     assert reported(state) == ["q0"]
 
@@ -214,7 +242,7 @@ def test_what_had_failed_when_its_process_was_killed_is_reported_by_the_next():
 def test_a_process_that_closes_takes_no_failure_of_another_session_with_it():
     state = failed_in_each(["s1", "s2", "s3"])
     state.own(parse_watchers("5:s1 9:s2"))
-    state.own(parse_watchers("5:s1 left:s2"))
+    state.own(parse_watchers("5:s1 left:6:s2"))
 
     assert reported(state) == ["q0", "q2"]
 
@@ -222,17 +250,7 @@ def test_a_process_that_closes_takes_no_failure_of_another_session_with_it():
 def test_what_had_failed_when_its_process_closed_ends_no_other_process():
     state = failed_in_each(["s2"])
     state.own(parse_watchers("5:s1 9:s2"))
-    state.own(parse_watchers("5:s1 left:s2"))
+    state.own(parse_watchers("5:s1 left:6:s2"))
     snapshot = state.snapshot(9.0)
 
     assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())) is None
-
-
-def test_a_failure_ends_the_process_that_has_taken_the_query_over():
-    state = failed_in_each(["s2"])
-    state.own(parse_watchers("5:s1 left:s2"))
-    state.hear(Started("id-0", "run-1", "q0", session="s2"), 3.0)
-    state.hear(Terminated("id-0", "run-1", CONFLICT, None), 4.0)
-    snapshot = state.snapshot(9.0)
-
-    assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())).query == "q0"

@@ -6,6 +6,7 @@ A proxy stands for the receivers behind it, also where the environment names it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -32,8 +33,9 @@ def _urls(settings: Settings) -> Iterator[str]:
     for one in configured(settings):
         options = http_options(one.given, settings)
         for url in _urls_of(one.given):
-            proxy = select_proxy(url, options.proxies(url))
-            yield url if proxy is None else _with_scheme(proxy)
+            with suppress(ValueError):  # No URL at all; for the receiver to say.
+                proxy = select_proxy(url, options.proxies(url))
+                yield url if proxy is None else _with_scheme(proxy)
 
 
 def _with_scheme(proxy: str) -> str:
