@@ -38,6 +38,7 @@ class Health:
         self.now = now
         self.queries = snapshot.labels()
         self._verdicts = judgement.verdicts
+        self._reported = {label for one in judgement.findings for label in one.members}
         self._snapshot = snapshot
 
     def knows(self, label: str) -> bool:
@@ -57,8 +58,10 @@ class Health:
         A warning's matter does not keep a critical alert open: it is told by itself. No calm
         begins while a query is starting: nothing shows yet that it is healthy.
         """
+        if label == UNNAMED:
+            return self._calm_of_unnamed(severity, before)
         query, verdict = self.queries.get(label), self._verdicts.get(label)
-        if verdict is not None and _is_sick(query, verdict, severity, self._snapshot.context):
+        if self._is_sick(label, severity):
             return None
         commits = 0 if query is None else query.totals.commits
         # Fewer commits than before: another query goes by this name now.
@@ -82,6 +85,18 @@ class Health:
             return True
         idle = query.last_idle_at is not None and query.last_idle_at > calm.since
         return idle or query.totals.commits - calm.commits >= COMMITS_OF_HEALTH
+
+    def _calm_of_unnamed(self, severity: str, before: Calm | None) -> Calm | None:
+        """None while one is unhealthy without being reported by another alert of theirs."""
+        own = [label for label in self.queries if self.is_unnamed(label)]
+        if any(label not in self._reported and self._is_sick(label, severity) for label in own):
+            return None
+        states = {self._verdicts[label].state for label in own if label in self._verdicts}
+        return before if before is not None or State.STARTING in states else Calm(self.now, 0)
+
+    def _is_sick(self, label: str, severity: str) -> bool:
+        query, verdict = self.queries.get(label), self._verdicts.get(label)
+        return verdict is not None and _is_sick(query, verdict, severity, self._snapshot.context)
 
     def lasted(self, calm: Calm) -> float:
         """Seconds of ``calm`` in which we were awake to watch."""

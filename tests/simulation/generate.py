@@ -64,7 +64,8 @@ class _Maker:
         has_twin = self._terms.has("L15") and self._rng.random() < 0.15 and not setup.attach_at
         if has_twin and _can_have_a_twin(queries[0]):
             queries = (*queries, replace(queries[0], key="twin", session="s2"))
-            # Started while the first one lives: otherwise it would succeed it.
+            # Both live before anything happens to one: otherwise the other would succeed it.
+            steps[0] = replace(steps[0], at=1.0)
             steps.append(replace(steps[0], who="twin"))
         for _ in range(self._chosen("steps")):
             if self._rng.random() < self._terms.around_share:

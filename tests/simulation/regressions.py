@@ -35,5 +35,7 @@ SEEDS = (
     Seed(1183, "an availableNow loop whose failure nobody heard of"),
     Seed(1273, "a planned stop of one of two living namesakes, after the other has stopped"),
     Seed(500157, "an availableNow loop that recovers, run by run"),
+    Seed(869342383, "a stalled query without a name that is stopped"),
+    Seed(869342679, "a failed query without a name whose next process only starts it"),
     Seed(175117727, "a failed query whose first batch hangs over a restart of its driver"),
 )

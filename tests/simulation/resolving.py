@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from querypulse.alerting.lifecycle.reconciliation import LEFT_OPEN
 from querypulse.alerting.rules import driver_gone, query_flapping, query_missing
+from querypulse.listener.identity import UNNAMED
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -59,7 +60,7 @@ class Resolving:
         down = driver_gone.NAME in names and not all(
             driver.attached and driver.spark.alive for driver in self._stage.drivers.values()
         )
-        if any(self._cannot_be_known(key) for key in keys):
+        if any(self._cannot_be_known(key) for key in keys) or self._is_of_others(one):
             return
         if down or not keys or not all(self._is_well(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
@@ -78,6 +79,12 @@ class Resolving:
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
+
+    def _is_of_others(self, one: Open) -> bool:
+        """Whether it is the alert that queries without a name share, and one of them needs it."""
+        unnamed = [query for query in self._stage.queries.values() if query.spec.name is None]
+        needed = any(query.truth.health.is_bad or query.is_lost for query in unnamed)
+        return f"/{UNNAMED}/" in one.key and needed
 
     def _cannot_be_known(self, key: str) -> bool:
         """Whether no signal can show that it is healthy: what it did last was lost on the way."""
