@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from querypulse.listener.identity import UNNAMED
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -16,6 +15,7 @@ from .verdicts import (
     TICK_SECONDS,
     Stage,
     Violation,
+    is_of_unnamed,
     is_seen,
     is_up,
     recovery_seconds,
@@ -116,7 +116,7 @@ class Reaching:
             # What is a warning's matter waits for a critical alert of the same query to end.
             slow = episode.health is Health.SLOW
             speaks = any(key == query.key and (slow or name in says) for key, name in read)
-            if query.spec.name is None and f"/{UNNAMED}/" in held.key:
+            if query.spec.name is None and is_of_unnamed(held.key):
                 # They share one incident, and nobody is notified of each that joins it.
                 speaks |= any(name in says for _, name in read)
                 relapse = True

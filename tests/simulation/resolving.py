@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from querypulse.alerting.lifecycle.reconciliation import LEFT_OPEN
 from querypulse.alerting.rules import driver_gone, query_flapping, query_missing
-from querypulse.listener.identity import UNNAMED
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -16,6 +15,7 @@ from .verdicts import (
     TICK_SECONDS,
     Stage,
     Violation,
+    is_of_unnamed,
     is_seen,
     is_up,
     recovery_seconds,
@@ -84,7 +84,7 @@ class Resolving:
         """Whether it is the alert that queries without a name share, and one of them needs it."""
         unnamed = [query for query in self._stage.queries.values() if query.spec.name is None]
         needed = any(query.truth.health.is_bad or query.is_lost for query in unnamed)
-        return f"/{UNNAMED}/" in one.key and needed
+        return is_of_unnamed(one.key) and needed
 
     def _cannot_be_known(self, key: str) -> bool:
         """Whether no signal can show that it is healthy: what it did last was lost on the way."""

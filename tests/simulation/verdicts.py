@@ -14,6 +14,7 @@ from querypulse.alerting.rules import (
     query_gone,
     query_missing,
 )
+from querypulse.listener.identity import UNNAMED
 from querypulse.sidecar.worker import Judged
 
 from .clock import Time
@@ -85,6 +86,11 @@ def is_seen(driver: SimDriver, key: str) -> bool:
     if now - driver.attached_at < SEEN_SECONDS:
         return False
     return now - driver.probe.answered.get(key, float("-inf")) <= SEEN_SECONDS
+
+
+def is_of_unnamed(key: str) -> bool:
+    """Whether it is the key of an alert that queries without a name share, at any receiver."""
+    return f"/{UNNAMED}/" in key or f'"query": "{UNNAMED}"' in key
 
 
 def is_up(receiver: SimReceiver) -> bool:
