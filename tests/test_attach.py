@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import signal
 import socket
+import sys
 import threading
+from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
 
@@ -312,7 +314,14 @@ def test_an_interrupt_is_passed_on_and_leaves_nothing_behind(driver):
 
 
 def test_an_interrupt_while_the_listener_is_added_leaves_none_behind(driver, monkeypatch):
+    def waits():
+        frame = sys._current_frames()[threading.main_thread().ident]
+        while frame is not None and frame.f_code is not Future.result.__code__:
+            frame = frame.f_back
+        return frame is not None
+
     def interrupted(*arguments, **options):
+        until(waits, "the application waits for it")
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         return open_path(*arguments, **options)
 
