@@ -85,8 +85,10 @@ class PolledJobs:
         return self._ask("unowned_jobs", self._tracked_unowned, NONE)
 
     def _tracked(self, run_id: str) -> JobCounts:
+        # Active jobs first: one that began after its query's jobs were asked would be nobody's.
+        active = self._active
         group = self._group(run_id)
-        return self._tracker.counts(group, self._active & group)
+        return self._tracker.counts(group, active & group)
 
     def _tracked_unowned(self) -> JobCounts:
         """Active jobs that are in the group of no living run."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -28,8 +30,11 @@ class Batch:
         poll(self.probe)
 
     def poll(self):
+        return self.poll_of("query 1")
+
+    def poll_of(self, name):
         self.at += CLOSER_AFTER
-        return poll(self.probe, self.at)["query 1"].work
+        return poll(self.probe, self.at)[name].work
 
     def moves(self, change):
         """Whether it is seen to move by what ``change`` does."""
@@ -124,6 +129,22 @@ def test_where_a_runs_own_jobs_are_not_told_jobs_of_nobody_prove_nothing(odd):
     tracker.answers["getJobIdsForGroup"] = odd
 
     assert not batch.moves(lambda: work_for(batch, UNOWNED, jobs=1, active=[70]))
+
+
+def test_a_siblings_job_that_begins_during_the_poll_is_not_taken_for_nobodys():
+    batch = Batch(counted=False)
+    tracker = batch.spark.sparkContext._jsc.answers["statusTracker"]
+
+    def and_then_a_job_begins(group):
+        jobs = list(batch.spark.jobs.get(group, []))
+        if group == "run-1-1":
+            work_for(batch, OWN, jobs=1, active=[100 + len(jobs)])
+        return jobs
+
+    tracker.answers["getJobIdsForGroup"] = and_then_a_job_begins
+    seen = [batch.poll_of("query 2") for _ in range(4)]
+
+    assert not any(after.moved_since(before) for before, after in pairwise(seen))
 
 
 def test_a_channel_that_refuses_to_count_leaves_the_status_tracker():
