@@ -9,7 +9,9 @@ What introduces a run, where the run was not met before:
 observation                                     what it does
 ==============================================  ================================================
 start event                                     introduces the run, unless it is older than the
-                                                present run by its own timestamp
+                                                present run by its own timestamp; where the
+                                                start event of that one is missing: unless the
+                                                next poll sees it still alive
 the probe sees the run alive                    introduces it, even if it was taken for a past run
 end with an exception (event)                   introduces a failed run; while another run of the
                                                 query lives, it is a death of an earlier run
@@ -105,15 +107,20 @@ class Identity:
         return queries.get(label) if label is not None else None
 
     def met_by_event(
-        self, event: Event, at: float, queries: Mapping[str, Query]
+        self, event: Event, at: float, queries: Mapping[str, Query], *, wait: bool
     ) -> Newcomer | None:
-        """The run that an event introduces, which is no present run; None if it does not."""
+        """The run that an event introduces, which is no present run; None if it does not.
+
+        Raises:
+            UndecidedError: nobody knows yet which run is the older one, and it can wait.
+
+        """
         if self._past.label_of_run(event.run_id) is not None:
             return None
         new = Newcomer(event.query_id, event.run_id, at)
         if isinstance(event, Started):
             known = self.present(event.query_id, queries)
-            if known is not None and _is_older(event, known):
+            if known is not None and _is_older(event, at, known, wait=wait):
                 return None
             return replace(new, name=event.name, session=event.session)
         if isinstance(event, Terminated):
@@ -220,10 +227,16 @@ def base_label(name: str | None, query_id: str = "") -> str:
     return f"{text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]}-{digest}"
 
 
-def _is_older(event: Started, present: Query) -> bool:
-    """Whether a start event is of an earlier run than the present one, as far as Spark says."""
-    known = present.start.timestamp if present.start is not None else None
-    return known is not None and event.timestamp is not None and event.timestamp < known
+def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
+    """Whether a start event that arrived at ``at`` is of an earlier run than the present one."""
+    if present.start is not None:
+        known = present.start.timestamp
+        return known is not None and event.timestamp is not None and event.timestamp < known
+    if not present.alive:
+        return False
+    if wait:
+        raise UndecidedError
+    return present.probed_at is not None and present.probed_at > at
 
 
 def _gone_at(query: Query) -> float:

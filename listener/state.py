@@ -177,7 +177,9 @@ class State:
 
     def _apply(self, seen: Observed, *, wait: bool) -> None:
         event = seen.event
-        if event.query_id in self._undecided:
+        known = self.query(event.query_id)
+        is_present = known is not None and known.run_id == event.run_id
+        if event.query_id in self._undecided and not is_present:
             self._hold(seen)
             return
         if isinstance(event, Terminated):
@@ -189,8 +191,7 @@ class State:
             return
         if query is not None:
             self._put(fold_event(query, event, seen.at, context=seen.context))
-        if isinstance(event, Terminated):
-            self._has_ended = True
+        self._has_ended |= isinstance(event, Terminated)
 
     def _settle(self) -> None:
         """After an end: the run that waits may be the successor of the one that has ended."""
@@ -215,7 +216,7 @@ class State:
         known = self.query(event.query_id)
         if known is not None and known.run_id == event.run_id:
             return known
-        new = self._identity.met_by_event(event, seen.at, self._queries)
+        new = self._identity.met_by_event(event, seen.at, self._queries, wait=wait)
         if new is None:
             return None
         if isinstance(event, Terminated) and known is not None and known.alive:
@@ -226,8 +227,7 @@ class State:
         return self._introduce(new, wait=wait)
 
     def _end_past_run(self, event: Terminated, at: float, witness: str, context: Context) -> None:
-        label = self._identity.label_of_past_run(event.run_id)
-        known = self._queries.get(label) if label is not None else None
+        known = self._queries.get(self._identity.label_of_past_run(event.run_id) or "")
         if known is not None and event.run_id in known.unended_runs:
             self._put(end_past_run(known, event, at, witness=witness, context=context))
 

@@ -107,6 +107,36 @@ def test_a_poll_that_began_before_the_present_run_brings_no_other_back():
     assert story.state.query("id").run_id == "b"
 
 
+@pytest.mark.parametrize(
+    ("polls", "present"),
+    [([("living", 3)], "living"), ([("other", 3)], "other"), ([], "other")],
+    ids=["the poll sees the first", "the poll sees the second", "no poll comes"],
+)
+def test_the_next_poll_decides_which_run_is_newer_where_a_start_was_never_heard(polls, present):
+    story = IdStory().probe(polled("id", "living"), at=1).start("id", "other", at=2)
+    for run, at in polls:
+        story.probe(polled("id", run), at=at)
+    story.state.snapshot(2 + UNDECIDED_SECONDS + 0.1)
+
+    assert story.state.query("id").run_id == present
+
+
+def test_the_late_failure_of_a_run_before_the_living_one_does_not_stand():
+    story = IdStory().probe(polled("id", "living"), at=1).commits("id", "living", at=1.5, batch=3)
+    story.start("id", "other", at=2).fails("id", "other", at=2.1)
+    story.probe(polled("id", "living"), at=3)
+
+    query = story.state.query("id")
+    assert (query.run_id, query.failure, query.totals.failed) == ("living", None, 1)
+
+
+def test_a_start_that_overtakes_the_end_of_a_run_whose_start_was_never_heard_begins_the_next():
+    story = IdStory().probe(polled("id", "a"), at=1).start("id", "b", at=2)
+    story.ends("id", "a", at=2.1)
+
+    assert story.state.query("id").run_id == "b"
+
+
 # -- no death is lost -----------------------------------------------------------------------------
 
 

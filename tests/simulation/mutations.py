@@ -77,7 +77,7 @@ _look, _look_at_known = state.State.look, state.State._look_at_known
 _succeed, _told, _failed = identity.succeed, grouping._told, outbox.Outbox.failed
 
 
-def _any_run_is_new(_: Any, event: Any, at: float, __: Any) -> Any:
+def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
     return identity.Newcomer(event.query_id, event.run_id, at)
 
 
