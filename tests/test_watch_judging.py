@@ -350,6 +350,14 @@ def test_nothing_is_closed_for_a_driver_that_was_told_here():
     assert lookout.ever_told == {"a:9719"}
 
 
+def test_a_driver_that_reports_the_end_of_its_jvm_closes_and_ends_nothing():
+    lookout = Lookout()
+    lookout.judge.inherit([left_open("etl")], lookout.now)
+    lookout.looks(Said.WELL, 60, reports_gone=True)
+    assert (lookout.closings, lookout.told) == ([], ["etl"])
+    assert lookout.look().ended == ["etl"]
+
+
 # -- the log ----------------------------------------------------------------------------------
 
 

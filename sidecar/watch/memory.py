@@ -87,7 +87,10 @@ class Subject(msgspec.Struct):
         self.place, self.last = place, look
         self.bad_since, self.bad_looks, self.stopped = None, 0, False
         self.seen = True
-        if self.well_since is None:
+        if look.reports_gone:
+            # It has nothing to run queries any more: no time of health.
+            self.well_since = None
+        elif self.well_since is None:
             self.well_since = look.at
         if look.said is Said.WELL:
             self.last_seen = look

@@ -79,7 +79,10 @@ class SimWatch:
         if not driver.awake:
             return Look(began_at=now, at=now, said=Said.SILENT, detail="no answer")
         beat = driver.worker.beat_at + self._time.wall() - now
-        return Look(began_at=now, at=now, said=Said.WELL, app=driver.app, heartbeat=beat)
+        gone = any(one.labels["alertname"] == driver_gone.NAME for one in driver.lifecycle.alerts)
+        return Look(
+            began_at=now, at=now, said=Said.WELL, app=driver.app, heartbeat=beat, reports_gone=gone
+        )
 
     def _about(self, alert: Alert) -> Named:
         del alert

@@ -17,7 +17,7 @@ from .driver import WHOLE_DRIVER, SimDriver
 from .queries import SimQuery
 from .receivers import Notification, SimReceiver
 from .truth import CALM, Health
-from .verdicts import TICK_SECONDS, Stage, Violation
+from .verdicts import TICK_SECONDS, Stage, Violation, is_end_unheard, is_of_unnamed
 
 BEFORE_SECONDS = 75.0
 """What was bad so long before a notification explains it."""
@@ -70,8 +70,9 @@ class Quiet:
         if receiver.trouble_ended_at > at - 400.0:
             late += receiver.trouble_seconds + 400.0
         found = query.truth.healths_between(at - late, at) - CALM
-        if name == query_gone.NAME and query.is_lost:
-            # Its run with another id was stopped, and nothing says that this one is the same.
+        if name == query_gone.NAME and (query.is_lost or is_end_unheard(self._stage, query)):
+            # Its run with another id was stopped, and nothing says that this one is the same; or
+            # nothing says that a run which ends by itself has completed.
             return True
         if found == {Health.DEAD} and name == query_gone.NAME:
             # Another end than the one it met: right only where nobody could hear of that.
@@ -104,7 +105,9 @@ class Quiet:
             self._heard[mark] = one
             late = which > 0 and before is not None and before.at < receiver.is_up_from
             # What an outage held up speaks of the trouble before this one.
-            if before is None or late or self._is_excused(before, one):
+            nameless = is_of_unnamed(one.key) and query.spec.name and self._is_unheard(query)
+            # A run whose start was lost has no name.
+            if before is None or late or nameless or self._is_excused(before, one):
                 fresh = True
             else:
                 again.append((key, name))

@@ -15,6 +15,7 @@ from .verdicts import (
     TICK_SECONDS,
     Stage,
     Violation,
+    is_end_unheard,
     is_of_unnamed,
     is_seen,
     is_up,
@@ -91,9 +92,7 @@ class Resolving:
         query = self._stage.queries.get(key)
         if query is None:
             return False
-        bus = self._stage.drivers[query.spec.driver].bus
-        unheard = bus.lost_until.get(key, float("-inf")) >= query.started_at
-        return query.is_lost or (query.spec.is_finite and unheard)
+        return query.is_lost or is_end_unheard(self._stage, query)
 
     @staticmethod
     def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:
