@@ -11,7 +11,7 @@ from ..listener.guard import Guard
 from . import exposition
 from .board import Board
 from .farewell import Farewell
-from .query_collector import QueryCollector
+from .query_collector import all_families
 from .readiness import readiness
 from .status import status
 from .status_page.assembly import policy, status_page
@@ -47,7 +47,6 @@ class Pages:
         self._alive = alive
         self._farewell = farewell
         self._guard = guard
-        self._collector = QueryCollector(board)
         self._pages = {
             "/": self._page,
             "/metrics": self._metrics,
@@ -74,7 +73,7 @@ class Pages:
 
     def _metrics(self, accept: str) -> Reply:
         # Versions and escapings asked for are not echoed: 1.0.0 is what everybody reads.
-        families = self._collector.collect()
+        families = all_families(self._board())
         if _OPENMETRICS in accept:
             return Reply(200, exposition.as_openmetrics(families), exposition.OPENMETRICS)
         return Reply(200, exposition.as_text(families), exposition.TEXT)
