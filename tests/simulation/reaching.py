@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querypulse.listener.probing import Context
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -77,6 +78,9 @@ class Reaching:
         if not driver.attached or driver.attached_at > episode.began_at:
             return False
         if not driver.awake or driver.time.now - driver.awake_since < DEATH_SECONDS:
+            return False
+        if episode.health is Health.GONE and driver.spark.context is Context.STOPPED_BY_APPLICATION:
+            # It was stopped shortly before all others were: the application ends.
             return False
         if episode.health is not Health.DEAD:
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
