@@ -164,6 +164,20 @@ def test_what_an_earlier_driver_left_open_is_closed_once_under_the_shared_label(
     assert {key.split("/")[2] for key in closed} == {"unnamed", "*"}
 
 
+def test_what_an_earlier_driver_left_open_stays_open_while_one_of_them_only_starts():
+    desk = Desk()
+    for number in (1, 2):
+        desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+    for batch in range(40):
+        desk.hear(_progress(1, batch)).step()
+    before = {one.key.split("/")[2] for closings in desk.closings for one in closings}
+    for batch in range(40):
+        desk.hear(_progress(2, batch)).step()
+
+    assert before == {"*"}
+    assert "querypulse/etl/unnamed/QueryFailed" in [one.key for one in sum(desk.closings, ())]
+
+
 def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
     desk = unnamed(Desk(lag_allowed_offsets=1.0), 1, exception=CONFLICT)
 

@@ -63,20 +63,24 @@ class Reconciliation:
         if well and WHOLE_DRIVER not in self._settled:
             # Where one of its queries is well the driver is.
             well.append(WHOLE_DRIVER)
-        # Alerts of queries without a name go by one label.
-        unnamed = {label for label in well if health.is_unnamed(label)}
-        if unnamed:
-            well = [label for label in well if label not in unnamed]
-            if UNNAMED not in self._settled:
-                well.append(UNNAMED)
-        for label in (*well, *unnamed):
+        for label in well:
             self.settle(label)
+        well = [label for label in well if not health.is_unnamed(label)]
+        if self._are_unnamed_settled(health):
+            well.append(UNNAMED)
+            self.settle(UNNAMED)
         self._calms = calms
         return tuple(
             _over(self._app, label, name, wall)
             for label in well
             for name in (LEFT_OPEN_BY_DRIVER if label == WHOLE_DRIVER else LEFT_OPEN)
         )
+
+    def _are_unnamed_settled(self, health: Health) -> bool:
+        """Whether all queries without a name are: their alerts go by one label."""
+        unnamed = [label for label in health.queries if health.is_unnamed(label)]
+        settled = all(label in self._settled for label in unnamed)
+        return bool(unnamed) and settled and UNNAMED not in self._settled
 
 
 def _called(label: str) -> str:

@@ -24,6 +24,14 @@ class Terms(msgspec.Struct, frozen=True):
     steps: tuple[int, ...] = (1, 2, 3, 4, 6, 9)
     mailboxes: tuple[int, ...] = (2000,)
     finite: float = 0.2
+    named: float = 0.85
+    expected: float = 0.3
+    kept: float = 0.8
+    """How many keep their checkpoint when a supervisor starts them again."""
+    twins: float = 0.15
+    small_memory: float = 0.3
+    """How many drivers remember only ``memory`` queries that are gone."""
+    memory: int = 3
     every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
     takes: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
     outages: tuple[str, ...] = ("down", "busy", "slow", "cut", "cut before")
@@ -61,7 +69,7 @@ class _Maker:
         setup = self._setup()
         queries = tuple(self._query(index, setup) for index in range(self._chosen("queries")))
         steps = [Step(round(self._rng.uniform(0.0, 20.0), 1), "start", one.key) for one in queries]
-        has_twin = self._terms.has("L15") and self._rng.random() < 0.15 and not setup.attach_at
+        has_twin = self._rng.random() < self._terms.twins and not setup.attach_at
         if has_twin and _can_have_a_twin(queries[0]):
             queries = (*queries, replace(queries[0], key="twin", session="s2"))
             # Both live before anything happens to one: otherwise the other would succeed it.
@@ -96,15 +104,15 @@ class _Maker:
             watched=watched,
             attach_at=rng.choice([0.0, 0.0, 0.0, 15.0]),
             mailbox=rng.choice(terms.mailboxes),
-            memory=3 if terms.has("A19") and rng.random() < 0.3 else 1000,
+            memory=terms.memory if rng.random() < terms.small_memory else 1000,
         )
 
     def _query(self, index: int, setup: Setup) -> QuerySpec:
         rng, terms = self._rng, self._terms
         kinds = ["ProcessingTime"] * 7 + ["Continuous"]
         finite = rng.random() < terms.finite
-        name = NAMES[index] if rng.random() < 0.85 else None
-        kept = not (terms.has("A20") and terms.has("L23")) or rng.random() < 0.8
+        name = NAMES[index] if rng.random() < terms.named else None
+        kept = rng.random() < terms.kept
         return QuerySpec(
             key=f"q{index}",
             name=name,
@@ -112,28 +120,22 @@ class _Maker:
             every=rng.choice(terms.every),
             takes=rng.choice(terms.takes),
             driver=rng.choice(setup.drivers),
-            recovers=rng.choice([0.0, 0.0, 0.0, 2.0, 10.0, 40.0]) if self._may_recover(finite)
-            else 0.0,
+            recovers=rng.choice([0.0, 0.0, 0.0, 2.0, 10.0, 40.0]),
             loop=rng.choice([0.0, 5.0, 30.0]) if finite else 0.0,
             checkpoint="kept" if kept else "new",
-            expected=name is not None and rng.random() < 0.3,
+            expected=name is not None and rng.random() < terms.expected,
         )  # fmt: skip
-
-    def _may_recover(self, finite: bool) -> bool:
-        return not finite or self._terms.has("A3")
 
     def _to_query(self, query: QuerySpec) -> list[Step]:
         """Something that happens to one query; now and then two things that belong together."""
         kind = self._weighted(self._terms.to_query)
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
-        if query.is_finite and not self._terms.has("A3") and kind in _FAILS:
-            kind = "dry"
         if kind == "new":
             return self._new(query, at)
         if kind.startswith("die "):
             return self._die(kind, query, at)
         if kind == "late":
-            ago = self._rng.choice([1, 2, 5, 17, 25] if self._terms.has("L16") else [1, 2, 5, 12])
+            ago = self._rng.choice([1, 2, 5, 17, 25])
             return [Step(at, "late", query.key, 0.0, str(ago))]
         if kind == "crash_loop":
             pause = self._rng.choice(["0.3", "2", "10", "40"])
@@ -174,8 +176,6 @@ class _Maker:
         return [Step(at, "die", key), Step(round(back, 1), "restart", key)]
 
     def _new(self, query: QuerySpec, at: float) -> list[Step]:
-        if not self._terms.has("L3"):
-            return [Step(at, "restart", query.key)]
         first = self._rng.choice(["die", "plan_stop"])
         later = round(at + self._rng.choice([1.0, 30.0]), 1)
         return [Step(at, first, query.key), Step(later, "restart", query.key, 0.0, "new")]
@@ -221,10 +221,6 @@ class _Maker:
         return str(self._rng.choices(names, weights)[0])
 
 
-_FAILS = frozenset(
-    {"die", "die and restart", "die unheard", "die unseen", "die in outage", "fail_first",
-     "crash_loop"}
-)  # fmt: skip
 _STUCK = frozenset({"hang", "crawl", "ask"})
 
 

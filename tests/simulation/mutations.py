@@ -2,15 +2,13 @@
 
 A property that no mutation breaks is worth nothing. Each entry replaces one attribute of the
 product, and names under which terms, and within how many seeds, the simulator must fail.
+``mutations_of_identity`` has those that are about the question which query this is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from querypulse.alerting.lifecycle import course, grouping, lifecycle
@@ -21,57 +19,8 @@ from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.snapshot import Snapshot
 from querypulse.sidecar.watch.roll import Roll
 
-from .generate import Terms, generate
-from .world import Outcome, run
-
-FIRST_SEED = 1
-
-
-class Mutation(msgspec.Struct, frozen=True):
-    """``owner.name`` is replaced by ``by``; ``breaks`` within ``seeds`` histories of ``terms``."""
-
-    what: str
-    breaks: str
-    owner: Any
-    name: str
-    by: Any
-    terms: Terms
-    seeds: int = 25
-
-
-def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
-    """Short histories in which little else happens than what is named."""
-    return Terms(
-        **{
-            "minutes": (5.0,), "queries": (2,), "steps": (2, 3), "finite": 0.0,
-            "to_query": tuple((kind, 1.0) for kind in kinds or ("repeat",)),
-            "around": tuple((kind, 1.0) for kind in around or ("acknowledge",)),
-            "around_share": 0.5 if around else 0.0,
-            **other,
-        }
-    )  # fmt: skip
-
-
-@contextmanager
-def applied(mutation: Mutation) -> Iterator[None]:
-    """The product with the mutation."""
-    before = mutation.owner.__dict__[mutation.name]
-    setattr(mutation.owner, mutation.name, mutation.by)
-    try:
-        yield
-    finally:
-        setattr(mutation.owner, mutation.name, before)
-
-
-def caught(mutation: Mutation) -> Outcome | None:
-    """The first history that breaks the property; None when none does."""
-    with applied(mutation):
-        for seed in range(FIRST_SEED, FIRST_SEED + mutation.seeds):
-            outcome = run(generate(seed, mutation.terms))
-            if outcome.violation in mutation.breaks.split("|"):
-                return outcome
-    return None
-
+from .mutating import Mutation, only
+from .mutations_of_identity import IDENTITY
 
 _look, _look_at_known = state.State.look, state.State._look_at_known
 _succeed, _told, _failed = identity.succeed, grouping._told, outbox.Outbox.failed
@@ -115,7 +64,7 @@ def _look_and_miss_nothing(self: state.State, report: Any) -> None:
         self._queries[key] = replace(known, vanished_at=None)
 
 
-MUTATIONS = (
+OTHERS = (
     Mutation("an event of a past run takes over the present one", "P1|P2|P3|P5|P8",
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
                                                          steps=(8,))),
@@ -124,7 +73,7 @@ MUTATIONS = (
     Mutation("a run that the probe misses has not vanished", "P1",
              state.State, "look", _look_and_miss_nothing, only("die unseen")),
     Mutation("an event that comes twice is read twice", "P8",
-             reader.EventReader, "_is_known", lambda *_: False, only("repeat")),
+             reader.EventReader, "_is_known", lambda *_: False, only("repeat"), finding="L17"),
     Mutation("an incident ends at the first sign of health", "P3",
              Health, "is_proven", _resolve_at_once, only("die and restart")),
     Mutation("events that a full mailbox drops are not counted", "P8",
@@ -161,3 +110,5 @@ MUTATIONS = (
     Mutation("expect_stop is not heard", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip
+
+MUTATIONS = OTHERS + IDENTITY

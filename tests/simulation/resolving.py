@@ -137,10 +137,9 @@ class Resolving:
             and (self._could_be_known(query, one) or (one.answered and not query.spec.is_finite))
             # A warning's matter does not keep a critical alert open (``Health.calm``).
             and (one.health is not Health.SLOW or closed.incident.severity != "critical")
-            and not self._was_starting(query, one)
             and not self._was_short(one)
         ]
-        calm = at - max(known_ends, default=0.0)
+        calm = at - truth.shows_life_after(max(known_ends)) if known_ends else at
         return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""
 
     @staticmethod
@@ -154,19 +153,6 @@ class Resolving:
         driver = self._stage.drivers[query.spec.driver]
         heard = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
         return episode.health in SEVERE and heard and driver.attached_at <= episode.began_at
-
-    def _was_starting(self, query: SimQuery, episode: Episode) -> bool:
-        """N1: the time in which a restarted query is only starting counts as health."""
-        if "N1" not in self._stage.plan.without:
-            return False
-        if episode.health is Health.DEAD:
-            # A failure stands until a sign of life, but no longer than its process.
-            return any(at > episode.began_at for at, _ in self._stage.boots)
-        if episode.health is Health.GONE:
-            return True
-        began = episode.began_at - WINDOW_SECONDS
-        starts = [at for at, one in query.truth.timeline if one is Health.STARTING]
-        return any(at >= began for at in starts)
 
     def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open, name: str) -> bool:
         """Whether something else speaks of it: then one alert has replaced another."""

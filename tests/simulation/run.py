@@ -31,6 +31,8 @@ class Run:
         self.ended = False
         self.ended_at = float("inf")
         self.exception: str | None = None
+        self.announced = False
+        """Whether ``expect_stop`` has named it."""
         self.message = "Initializing sources"
         self.busy = False
         self.data = False

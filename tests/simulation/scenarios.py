@@ -143,11 +143,32 @@ SCENARIOS = (
     ),
     _scenario(
         "N1", "P3", "a stalled query is started again, stalls, and commits: resolved at once",
-        (A, B), Step(100, "ask", "a", 210.0), Step(220, "restart", "a"),
+        (A, B), Step(60, "ask", "a", 270.0), Step(240, "restart", "a"),
     ),
     _scenario(
         "N2", "P5", "watch repeats its start-up resolve, and ends what the driver itself reports",
         (A, B), Step(150, "jvm_crash"),
         setup=Setup(receivers=("alertmanager",), watched=True),
     ),
+    _scenario(
+        "seed 869342679", "P3", "a failed query without a name whose next process only starts it",
+        (UNNAMED, B), Step(100, "die", "u"), Step(101, "hang", "u", 250.0),
+        Step(150, "kill"), Step(155, "boot"),
+    ),
+    _scenario(
+        "A20", "P3", "without a spool, a failed query without a name, and another that is healthy",
+        (UNNAMED, replace(UNNAMED, key="v")), Step(100, "die", "u"), Step(101, "hang", "u", 110.0),
+        Step(150, "kill"), Step(155, "boot"), setup=Setup(spool=False),
+    ),
+    _scenario(
+        "seed 31132", "P5", "a late start of a run that failed at once takes over the living run",
+        (replace(A, trigger="Continuous", every=1.0, recovers=40.0),),
+        Step(100, "fail_first", "a"), Step(110, "delay", "a", 70.0, "60"),
+        Step(114, "die", "a"), Step(117, "restart", "a"), horizon=240.0,
+    ),
 )  # fmt: skip
+
+
+def plan_of(finding: str) -> Plan:
+    """The plan of the first scenario of a finding."""
+    return next(one.plan for one in SCENARIOS if one.finding == finding)

@@ -72,7 +72,7 @@ def _stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
     run = _run(driver, query)
     if run is not None:
         query.wanted = False
-        run.stop(Health.STOPPED if run.spec.is_finite else Health.GONE)
+        run.stop(Health.STOPPED if run.spec.is_finite or run.announced else Health.GONE)
 
 
 def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
@@ -83,6 +83,9 @@ def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
         driver.inbox.put(ExpectStop(run.spec.name), lifecycle=True)
         # The application may call both within a millisecond; the worker takes them in order.
         driver.step()
+        for one in driver.spark.living.values():
+            # Two living queries of one name: nobody can know which of them is meant.
+            one.announced |= one.spec.name == run.spec.name
         run.stop(Health.STOPPED)
 
 

@@ -31,6 +31,7 @@ class Health(str, Enum):
 
 CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING})
 """Who was dead before it was started again is dead until it shows life, not starting."""
+_SHOWS_LIFE = frozenset({Health.HEALTHY, Health.SLOW, Health.STOPPED})
 BAD = frozenset({Health.DEAD, Health.STUCK, Health.SLOW, Health.GONE})
 
 
@@ -95,3 +96,13 @@ class Truth:
         held = [(at, one) for at, one in self.timeline if at <= end]
         ends = [*(at for at, _ in held[1:]), end]
         return {one for (_, one), until in zip(held, ends, strict=True) if until >= begin}
+
+    def shows_life_after(self, at: float) -> float:
+        """When it was first seen to get on, or at rest: one that starts shows nothing yet."""
+        ends = [*(end for end, _ in self.timeline[1:]), float("inf")]
+        shown = [
+            max(began, at)
+            for (began, health), end in zip(self.timeline, ends, strict=True)
+            if end > max(began, at) and health in _SHOWS_LIFE
+        ]
+        return min(shown, default=at)

@@ -1,0 +1,80 @@
+"""How a part of the product is replaced by what it was before a fix, and when that is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from .generate import Terms, generate
+from .plan import Plan
+from .world import Outcome, run
+
+FIRST_SEED = 1
+
+
+class Mutation(msgspec.Struct, frozen=True):
+    """``owner.name`` is replaced by ``by``, which reverts the fix of a ``finding``, if it has one.
+
+    It ``breaks`` one of these properties within ``seeds`` histories of ``terms``, or in ``plan``.
+    """
+
+    what: str
+    breaks: str
+    owner: Any
+    name: str
+    by: Any
+    terms: Terms = Terms()
+    seeds: int = 25
+    finding: str = ""
+    plan: Plan | None = None
+
+    @property
+    def title(self) -> str:
+        """As a person reads it in a list."""
+        return f"{self.finding}: {self.what}" if self.finding else self.what
+
+
+def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
+    """Short histories in which little else happens than what is named."""
+    return Terms(
+        **{
+            "minutes": (5.0,), "queries": (2,), "steps": (2, 3), "finite": 0.0,
+            "to_query": tuple((kind, 1.0) for kind in kinds or ("repeat",)),
+            "around": tuple((kind, 1.0) for kind in around or ("acknowledge",)),
+            "around_share": 0.5 if around else 0.0,
+            **other,
+        }
+    )  # fmt: skip
+
+
+@contextmanager
+def applied(mutation: Mutation) -> Iterator[None]:
+    """The product with the mutation."""
+    before = mutation.owner.__dict__[mutation.name]
+    setattr(mutation.owner, mutation.name, mutation.by)
+    try:
+        yield
+    finally:
+        setattr(mutation.owner, mutation.name, before)
+
+
+def caught(mutation: Mutation) -> Outcome | None:
+    """The first history that breaks the property; None when none does."""
+    with applied(mutation):
+        for plan in plans(mutation):
+            outcome = run(plan)
+            if outcome.violation in mutation.breaks.split("|"):
+                return outcome
+    return None
+
+
+def plans(mutation: Mutation) -> Iterator[Plan]:
+    """The histories in which the mutation must be noticed."""
+    if mutation.plan is not None:
+        yield mutation.plan
+        return
+    for seed in range(FIRST_SEED, FIRST_SEED + mutation.seeds):
+        yield generate(seed, mutation.terms)

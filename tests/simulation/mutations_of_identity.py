@@ -1,0 +1,127 @@
+"""Reverts of what decides which query an observation belongs to, and what is kept of queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from querypulse.alerting import incidents
+from querypulse.alerting.lifecycle.health import Calm, Health
+from querypulse.listener import ending, forgetting, identity, past_queries, state
+from querypulse.listener.events import Started
+from querypulse.listener.query import Totals
+
+from .mutating import Mutation, only
+from .scenarios import plan_of
+
+_forget = forgetting.to_forget
+_met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
+_remains = past_queries._remains
+
+
+def _nobody_bears_it(*_: Any) -> Iterator[Any]:
+    return iter(())
+
+
+def _newest_bearer(self: identity.Identity, new: Any, queries: Any, *, wait: bool) -> Any:
+    known = queries.get(self.label(new.query_id) or "")
+    bearers = list(self._bearers(new.name, queries)) if new.name else []
+    return known or (bearers[-1] if bearers else None)
+
+
+def _base_label(_: Any, new: Any, __: Any) -> str:
+    return identity.base_label(new.name, new.query_id)
+
+
+def _sixteen_past_runs(self: Any, event: Any, at: float, queries: Any, *, wait: bool) -> Any:
+    if event.run_id in list(self._past._runs)[-16:] or isinstance(event, Started):
+        return _met_by_event(self, event, at, queries, wait=wait)
+    return identity.Newcomer(event.query_id, event.run_id, at)
+
+
+def _memory_introduces(self: Any, run: Any, report: Any, queries: Any) -> Any:
+    facts = run.facts
+    known = self.present(facts.query_id, queries)
+    if run.active or (known is not None and known.query_id == facts.query_id):
+        return _met_by_probe(self, run, report, queries)
+    return identity.Newcomer(facts.query_id, facts.run_id, report.at)
+
+
+def _any_called(self: state.State, name: str) -> None:
+    for one in [one for one in self._queries.values() if forgetting.is_called(one, name)]:
+        self._put(replace(one, stop_expected=True))
+
+
+def _by_its_own_time(event: Any, at: float, present: Any, *, wait: bool) -> bool:
+    known = present.start.timestamp if present.start is not None else None
+    return known is not None and event.timestamp is not None and event.timestamp < known
+
+
+def _remains_without_counters(query: Any) -> Any:
+    return replace(_remains(query), totals=Totals())
+
+
+def _starting_is_calm(self: Health, label: str, severity: str, before: Calm | None) -> Any:
+    if self._is_sick(label, severity):
+        return None
+    known = self.queries.get(label)
+    return before or Calm(self.now, known.totals.commits if known is not None else 0)
+
+
+def _calm_while_one_starts(self: Health, severity: str, before: Calm | None) -> Calm | None:
+    own = [label for label in self.queries if self.is_unnamed(label)]
+    if any(label not in self._reported and self._is_sick(label, severity) for label in own):
+        return None
+    return before or Calm(self.now, 0)
+
+
+def _forget_expected(queries: Any, now: float, _: Any) -> Any:
+    return _forget(queries, now, ())
+
+
+IDENTITY = (
+    Mutation("a new checkpoint under the same name is another query", "P3|P4",
+             identity.Identity, "_bearers", _nobody_bears_it, only("new", named=1.0), finding="L3"),
+    Mutation("expect_stop, stop and a new checkpoint: the probe's memory brings the old one back", "P2|P6",
+             identity.Identity, "met_by_probe", _memory_introduces, only("new", named=1.0), finding="L3"),
+    Mutation("two living queries of one name share a label", "P4|P6",
+             identity.Identity, "_free_label", _base_label, only("die", named=1.0, twins=1.0), finding="L15"),
+    Mutation("living namesakes merge: the commit of one recovers the other", "P4|P6",
+             identity.Identity, "_predecessor", _newest_bearer, only("die", named=1.0, twins=1.0, steps=(1,)), finding="L15"),
+    Mutation("an event of a run more than sixteen runs ago takes over the present one", "P1|P2|P3",
+             identity.Identity, "met_by_event", _sixteen_past_runs,
+             finding="L16", plan=plan_of("L16")),
+    Mutation("a crash loop without a fixed checkpoint is a new query each time", "P5|P7",
+             identity.Identity, "_bearers", _nobody_bears_it,
+             only("crash_loop", kept=0.0, named=1.0), finding="L23"),
+    Mutation("a forgotten query is met anew through the probe's memory", "P2|P5|P6",
+             identity.Identity, "met_by_probe", _memory_introduces,
+             only("die and restart", "plan_stop", named=1.0, small_memory=1.0, memory=0, steps=(6,)), finding="A2"),
+    Mutation("the counters of a forgotten query begin anew", "P6",
+             past_queries, "_remains", _remains_without_counters,
+             only("restart", "plan_stop", small_memory=1.0, memory=0, steps=(6,)), finding="A2"),
+    Mutation("a run that completes does not recover an earlier failure", "P3",
+             ending, "recovered", lambda query: query,
+             only("fail_first", "dry", finite=1.0, steps=(6,)), finding="A3"),
+    Mutation("an expected query is forgotten", "P2|P6",
+             state, "to_forget", _forget_expected,
+             only("restart", finite=1.0, expected=1.0, queries=(6,), small_memory=1.0, minutes=(8.0,)),
+             finding="A19"),
+    Mutation("queries without a name have an alert each", "P5|P7",
+             incidents, "_of_unnamed", lambda found, _: list(found),
+             only("crash_loop", named=0.0, kept=0.0), finding="A20"),
+    Mutation("the time in which a query starts counts as health", "P3",
+             Health, "calm", _starting_is_calm,
+             finding="N1", plan=plan_of("N1")),
+    Mutation("expect_stop excuses a namesake that has ended before", "P1|P4",
+             state.State, "expect_stop", _any_called,
+             only("stop", "plan_stop", named=1.0, twins=1.0, steps=(4,)), 60, finding="seed 1273"),
+    Mutation("a late start takes over a run that the probe sees alive", "P1|P2|P3|P4|P5",
+             identity, "_is_older", _by_its_own_time,
+             finding="seed 31132", plan=plan_of("seed 31132")),
+    Mutation("the alert of queries without a name resolves while one is starting", "P3",
+             Health, "_calm_of_unnamed", _calm_while_one_starts,
+             finding="seed 869342679", plan=plan_of("seed 869342679")),
+)  # fmt: skip
