@@ -10,7 +10,7 @@ import msgspec
 from ..listener.guard import Guard
 from . import exposition
 from .board import Board
-from .farewell import Farewell
+from .farewell import Farewell, Notice
 from .query_collector import all_families
 from .readiness import readiness
 from .status import status
@@ -103,8 +103,8 @@ class Pages:
         return _running(self._farewell.wait_as_page())
 
 
-def _running(stopped: bool) -> Reply:
-    return _json(200, {"status": "stopped" if stopped else "running"})
+def _running(notice: Notice | None) -> Reply:
+    return _json(200, {"status": "running" if notice is None else notice.value})
 
 
 def _json(code: int, value: Any) -> Reply:

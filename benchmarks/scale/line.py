@@ -97,7 +97,7 @@ class _Answers:
 
 def _answers(texts: Iterable[str], now: int) -> Iterator[str]:
     nothing_waits_or_was_lost = ("0",) * 5
-    head = _FIELD.join((str(now), *nothing_waits_or_was_lost, "")) + _RECORD
+    head = _FIELD.join((str(now), *nothing_waits_or_was_lost, "false", "")) + _RECORD
     answer = ""
     for text in texts:
         answer += _FIELD.join((EventKind.PROGRESS.value, str(now), "", "", text)) + _RECORD

@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 
 from ...alerting.rules import driver_gone
+from ...exporter.farewell import Notice
 from ..deadline import Deadline
 from .client import Answer, Client, NoAnswer
 from .look import Look, Said
@@ -32,10 +33,16 @@ class Heard(str, Enum):
     """What a question at ``/watch`` was answered with."""
 
     RUNNING = "running"
-    STOPPED = "stopped"
-    """The driver closes in good order."""
+    STOPPED = Notice.STOPPED.value
+    TERMINATED = Notice.TERMINATED.value
     NOTHING = "nothing"
     """It has no such page, or does not let us in."""
+
+    @property
+    def notice(self) -> Notice | None:
+        """Why the driver closes; None where it said nothing of that."""
+        closes = self in (Heard.STOPPED, Heard.TERMINATED)
+        return Notice(self.value) if closes else None
 
 
 class _Watch(msgspec.Struct):

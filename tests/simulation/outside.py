@@ -62,9 +62,9 @@ class SimWatch:
     def _look(self) -> None:
         for name, place in self._places.items():
             driver = self._drivers()[name]
-            if driver.announced:
-                self._roll.stopped(place, self._time.now)
-                driver.announced = False
+            if driver.announced is not None:
+                self._roll.closes(place, self._time.now, driver.announced)
+                driver.announced = None
             self._roll.looked(place, self._see(driver))
         told = self._judge.update(self._time.now, self._time.wall())
         self._dispatch.offer(told.incidents, told.closings)

@@ -147,6 +147,11 @@ def _app_stops(driver: SimDriver, step: Step) -> None:
     driver.time.after(step.seconds, driver.close)
 
 
+def _terminate(driver: SimDriver, step: Step) -> None:
+    driver.spark.context_ends(Context.TERMINATED, Health.DOWN)
+    driver.time.after(step.seconds, driver.close)
+
+
 def _jvm_crash(driver: SimDriver, _: Step) -> None:
     driver.spark.die(Health.DOWN)
 
@@ -170,6 +175,8 @@ _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
     "pause": lambda driver, step: driver.pause(step.seconds),
     "kill": lambda driver, _: driver.kill(),
     "close": lambda driver, _: driver.close(),
+    "raise": lambda driver, _: driver.close(RuntimeError),
+    "terminate": _terminate,
     "jvm_crash": _jvm_crash,
     "context_dies": lambda driver, _: driver.spark.context_ends(Context.STOPPED, Health.GONE),
     "app_stops": _app_stops,
