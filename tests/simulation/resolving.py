@@ -122,14 +122,21 @@ class Resolving:
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query should not have ended at that moment; empty if it should."""
         truth, at = query.truth, closed.at
+        driver_born = self._stage.drivers[query.spec.driver].born_at
         if query.spec.name is None and not truth.health.is_bad:
             # An alert of queries without a name ends by time.
             return ""
         late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
         short = truth.health in (Health.STUCK, Health.SLOW)
         if truth.health.is_bad:
+            if query.spec.name is None and truth.since < driver_born:
+                # A new process cannot tell which of the queries without a name was meant.
+                return ""
             known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
             return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
+        if any(key == WHOLE_DRIVER for key, _ in closed.incident.shown):
+            # What concerns the whole driver ends by time.
+            return ""
         known_ends = [
             one.ended_at
             for one in truth.episodes

@@ -147,6 +147,11 @@ def _app_stops(driver: SimDriver, step: Step) -> None:
     driver.time.after(step.seconds, driver.close)
 
 
+def _context_dies(driver: SimDriver, _: Step) -> None:
+    if driver.spark.context is Context.RUNNING:
+        driver.spark.context_ends(Context.STOPPED, Health.GONE)
+
+
 def _terminate(driver: SimDriver, step: Step) -> None:
     driver.spark.context_ends(Context.TERMINATED, Health.DOWN)
     driver.time.after(step.seconds, driver.close)
@@ -178,7 +183,7 @@ _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
     "raise": lambda driver, _: driver.close(RuntimeError),
     "terminate": _terminate,
     "jvm_crash": _jvm_crash,
-    "context_dies": lambda driver, _: driver.spark.context_ends(Context.STOPPED, Health.GONE),
+    "context_dies": _context_dies,
     "app_stops": _app_stops,
 }
 _OF_WORLD: dict[str, Callable[[World, Step], None]] = {
