@@ -29,6 +29,8 @@ class Terms(msgspec.Struct, frozen=True):
     kept: float = 0.8
     """How many keep their checkpoint when a supervisor starts them again."""
     twins: float = 0.15
+    logs_rarely: float = 0.15
+    """How many queries have async progress tracking."""
     small_memory: float = 0.3
     """How many drivers remember only ``memory`` queries that are gone."""
     memory: int = 3
@@ -42,11 +44,14 @@ class Terms(msgspec.Struct, frozen=True):
         ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
         ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
         ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
+        ("silence", 1.5), ("die in silence", 1.0),
+        ("log_stands", 1.0), ("unreadable", 1.0),
     )  # fmt: skip
     around: tuple[tuple[str, float], ...] = (
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
         ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
         ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
+        ("silence all", 0.5), ("poison", 1.0),
     )  # fmt: skip
 
     def has(self, finding: str) -> bool:
@@ -124,7 +129,14 @@ class _Maker:
             loop=rng.choice([0.0, 5.0, 30.0]) if finite else 0.0,
             checkpoint="kept" if kept else "new",
             expected=name is not None and rng.random() < terms.expected,
+            log_every=self._log_every(finite),
         )  # fmt: skip
+
+    def _log_every(self, finite: bool) -> float:
+        share = self._terms.logs_rarely
+        if not share or self._rng.random() >= share or finite:
+            return 0.0
+        return self._rng.choice([2.0, 10.0, 30.0])
 
     def _to_query(self, query: QuerySpec) -> list[Step]:
         """Something that happens to one query; now and then two things that belong together."""
@@ -134,12 +146,6 @@ class _Maker:
             return self._new(query, at)
         if kind.startswith("die "):
             return self._die(kind, query, at)
-        if kind == "late":
-            ago = self._rng.choice([1, 2, 5, 17, 25])
-            return [Step(at, "late", query.key, 0.0, str(ago))]
-        if kind == "crash_loop":
-            pause = self._rng.choice(["0.3", "2", "10", "40"])
-            return [Step(at, kind, query.key, self._lasts(10.0, 120.0), pause)]
         if kind in ("stop", "die") and self._rng.random() < 0.5:
             later = at + self._rng.choice([10.0, 50.0, 90.0, 150.0])
             return [Step(at, kind, query.key), Step(round(later, 1), "restart", query.key)]
@@ -147,7 +153,14 @@ class _Maker:
 
     def _single(self, kind: str, query: QuerySpec, at: float) -> Step:
         seconds, arg = 0.0, ""
-        if kind in ("hang", "crawl", "ask", "dry"):
+        if kind == "silence":
+            return self._silence(query.key, at)
+        if kind == "late":
+            arg = str(self._rng.choice([1, 2, 5, 17, 25]))
+        elif kind == "crash_loop":
+            arg = self._rng.choice(["0.3", "2", "10", "40"])
+            seconds = self._lasts(10.0, 120.0)
+        elif kind in ("hang", "crawl", "ask", "dry", "log_stands", "unreadable"):
             seconds = self._rng.choice([8.0, 20.0, 50.0, 90.0, 160.0, 250.0])
         elif kind == "delay":
             seconds, arg = self._rng.choice([2.0, 10.0, 40.0, 70.0]), "60"
@@ -172,8 +185,14 @@ class _Maker:
         if kind == "die in outage":
             mode = self._rng.choice(self._terms.outages)
             return [Step(at, "receiver", "", self._lasts(2.0, 60.0), mode), Step(later, "die", key)]
+        if kind == "die in silence":
+            return [self._silence(key, at), Step(round(at + 20.0, 1), "die", key)]
         back = at + self._rng.choice([0.5, 3.0, 20.0, 70.0, 120.0])
         return [Step(at, "die", key), Step(round(back, 1), "restart", key)]
+
+    def _silence(self, who: str, at: float) -> Step:
+        names = ["", "QueryFailed", "CommitStalled"] if self._terms.has("A6") else [""]
+        return Step(at, "silence", who, self._lasts(5.0, 200.0), self._rng.choice(names))
 
     def _new(self, query: QuerySpec, at: float) -> list[Step]:
         first = self._rng.choice(["die", "plan_stop"])
@@ -188,6 +207,10 @@ class _Maker:
             kind = "pause"
         if kind in ("kill", "close", "jvm_crash", "context_dies", "app_stops"):
             return self._end(kind, self._rng.choice(setup.drivers), at)
+        if kind == "silence all":
+            return [self._silence("*", at)]
+        if kind == "poison":
+            return [Step(at, kind)]
         if kind == "receiver":
             modes = ["down", "busy", "slow", "cut", "cut before", "wrong token"]
             modes += ["gone"] if self._terms.has("A18") else []

@@ -14,6 +14,9 @@ class Checkpoint:
     def __init__(self, rng: Random) -> None:
         self.query_id = identity(rng)
         self.batch = 0
+        self.logged = -1
+        """The newest batch in its commit log."""
+        self.logged_at = float("-inf")
 
 
 class SimQuery:
@@ -32,6 +35,7 @@ class SimQuery:
         self.crawl_until = 0.0
         self.ask_until = 0.0
         self.dry_until = 0.0
+        self.log_until = 0.0
         self.crash_until = 0.0
         self.crash_pause = 1.0
         self.fails_at_once = False

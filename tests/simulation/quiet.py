@@ -14,8 +14,10 @@ from querypulse.listener.probing import Context
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .messages import Notification
 from .queries import SimQuery
-from .receivers import Notification, SimReceiver
+from .receivers import SimReceiver
+from .silencing import UNDER_WAY_SECONDS
 from .truth import CALM, Health
 from .verdicts import TICK_SECONDS, Stage, Violation
 
@@ -49,6 +51,7 @@ class Quiet:
             done = self._checked.get(receiver.name, 0)
             for one in receiver.notifications[done:]:
                 self._check_cause(receiver, one)
+                self._check_silence(receiver, one)
                 self._check_news(receiver, one)
             self._checked[receiver.name] = len(receiver.notifications)
             self._check_resolves(receiver)
@@ -65,13 +68,26 @@ class Quiet:
             if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > self._blind_at:
                 raise Violation("P2", f"{receiver.name} notified of {name}; all signals were well")
 
+    def _check_silence(self, receiver: SimReceiver, one: Notification) -> None:
+        """What a silence covers notifies nobody; in a group, unless all of it is covered."""
+        if one.driver == "watch" or not one.named:
+            return
+        named = [(self._stage.queries.get(key), name) for key, name in one.named]
+        silences = self._stage.silences
+        if all(
+            silences.covers(query.spec if query else None, name, since=UNDER_WAY_SECONDS)
+            for query, name in named
+        ):
+            raise Violation("P2", f"{receiver.name} notified of {one.key}, which was silenced")
+
     def _has_cause(self, receiver: SimReceiver, query: SimQuery, name: str, at: float) -> bool:
         late = BEFORE_SECONDS + self._stage.longest_delay
         if receiver.trouble_ended_at > at - 400.0:
             late += receiver.trouble_seconds + 400.0
         found = query.truth.healths_between(at - late, at) - CALM
-        if name == query_gone.NAME and query.is_lost:
-            # Its run with another id was stopped, and nothing says that this one is the same.
+        held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
+        if query.is_lost and (name == query_gone.NAME or held_up):
+            # Its run with another id has ended, and nothing says that this one is the same.
             return True
         if found == {Health.DEAD} and name == query_gone.NAME:
             # Another end than the one it met: right only where nobody could hear of that.
@@ -104,7 +120,10 @@ class Quiet:
             self._heard[mark] = one
             late = which > 0 and before is not None and before.at < receiver.is_up_from
             # What an outage held up speaks of the trouble before this one.
-            if before is None or late or self._is_excused(before, one):
+            silenced = before is not None and self._stage.silences.covered(
+                query.spec, name, before.at, one.at
+            )
+            if before is None or late or silenced or self._is_excused(before, one):
                 fresh = True
             else:
                 again.append((key, name))
@@ -151,6 +170,7 @@ class Quiet:
                 self._aways += self._stage.time.now - self._away_at > 2 * TICK_SECONDS
                 self._away_at = self._stage.time.now
             late = self._stage.longest_delay >= BLIND_SECONDS
+            late |= driver.probe.log is not None and bool(driver.probe.log.unreadable)
             if driver.bus.lost or late or not driver.probe.answers or not driver.attached:
                 lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay
                 self._blind_at = self._stage.time.now + lasts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querypulse.alerting.rules import driver_gone
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -58,12 +59,16 @@ class Reaching:
         driver = self._stage.drivers[query.spec.driver]
         if not self._can_see(driver, query, episode):
             return
-        which = receiver.name if is_up(receiver) else f"{receiver.name} is out"
+        takes = is_up(receiver) and not self._is_rejected(query, episode, receiver)
+        which = receiver.name if takes else f"{receiver.name} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = self._promised(driver, query, episode)
+        if any(self._stage.silences.covers(query.spec, name) for name in SAYS[episode.health]):
+            # What still holds when the silence ends is notified then.
+            waited = episode.waited[which] = min(waited, max(0.0, promised - DEATH_SECONDS))
         if waited <= promised:
             return
-        if which != receiver.name:
+        if not takes:
             self._check_counted(driver, receiver, query)
             return
         raise Violation(
@@ -124,6 +129,16 @@ class Reaching:
                 return True
         return False
 
+    @staticmethod
+    def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
+        """Whether the receiver did not take the message that speaks of it."""
+        return any(
+            (one.at >= episode.began_at - 1.0 and any(key == query.key for key, _ in one.named))
+            # One more member does not change the message of queries without a name.
+            or (query.spec.name is None and is_of_unnamed(one.key))
+            for one in receiver.rejected
+        )
+
     def _promised(self, driver: SimDriver, query: SimQuery, episode: Episode) -> float:
         if episode.health is Health.DEAD:
             told = self._is_told(driver, query, episode)
@@ -139,7 +154,9 @@ class Reaching:
             for label, one in verdicts.items()
             if driver.owners.get(label) == query.key
         ]
-        return min(most, max(shown, default=most)) + BEYOND_WINDOW_SECONDS
+        # A log that is written rarely may stand for three of its intervals.
+        window = max(min(most, max(shown, default=most)), 3.0 * query.spec.log_every)
+        return window + BEYOND_WINDOW_SECONDS
 
     @property
     def _without(self) -> frozenset[str]:
@@ -172,7 +189,8 @@ class Reaching:
             inside = driver.attached and driver.awake and not driver.spark.alive
             seen = driver.attached_at < float("inf")
             visible = inside or (watched and seen and not driver.attached)
-            if not down or not visible or not all(map(is_up, self._stage.receivers)):
+            silent = self._stage.silences.covers(None, driver_gone.NAME)
+            if not down or not visible or silent or not all(map(is_up, self._stage.receivers)):
                 self._down.pop(name, None)
                 continue
             since = self._down.setdefault(name, now)
@@ -195,7 +213,8 @@ class Reaching:
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         return all(
             any(one.at >= since - 1.0 and (query.key, name) in one.named
-                for one in receiver.notifications for name in SAYS[Health.DEAD])
+                for one in (*receiver.notifications, *receiver.rejected)
+                for name in SAYS[Health.DEAD])
             or any((query.key, name) in one.heard
                    for one in receiver.open.values() for name in SAYS[Health.DEAD])
             for receiver in self._stage.receivers

@@ -7,8 +7,9 @@ from querypulse.alerting.rules import driver_gone, query_flapping, query_missing
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .messages import Closed, Open
 from .queries import SimQuery
-from .receivers import Closed, Open, SimReceiver
+from .receivers import SimReceiver
 from .truth import Episode, Health
 from .verdicts import (
     RESOLVE_SECONDS,
@@ -26,6 +27,7 @@ FLAPPING_SECONDS = 600.0 + 15 * 60.0
 SLACK_SECONDS = 12.0
 """By how much the monitor may know of something later than it happened."""
 WINDOW_SECONDS = 150.0
+LAPSE_SECONDS = 250.0
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
 SEVERE = frozenset({Health.DEAD, Health.GONE})
 """What is known at once; that a query does nothing is known after its stall window."""
@@ -67,7 +69,7 @@ class Resolving:
             return
         if not is_up(receiver) or not all(self._is_seen(key) for key in keys):
             return
-        if self._is_forgiven(receiver, one):
+        if self._is_forgiven(receiver, one) or _is_end_rejected(receiver, one):
             return
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
@@ -114,6 +116,9 @@ class Resolving:
             if name == driver_gone.NAME and not driver.alive and driver.closed_at is None:
                 raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
             if name == driver_gone.NAME or not driver.attached:
+                continue
+            if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
+                # What is silenced is not repeated, and lapses at Alertmanager.
                 continue
             why = self._too_early(receiver, query, closed)
             if why and not self._is_named_elsewhere(receiver, key, one, name):
@@ -215,3 +220,11 @@ class Resolving:
     @staticmethod
     def _lateness(receiver: SimReceiver) -> float:
         return 0.0 if is_up(receiver) else 330.0 + receiver.trouble_seconds
+
+
+def _is_end_rejected(receiver: SimReceiver, one: Open) -> bool:
+    """Whether the receiver did not take the message that ends it: that is not sent again."""
+    return any(
+        rejected.at >= one.opened_at and rejected.named & one.shown
+        for rejected in receiver.rejected
+    )

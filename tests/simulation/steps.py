@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import ExpectStop
 
@@ -122,14 +121,21 @@ def _receiver(world: World, step: Step) -> None:
             receiver.misbehave(step.arg, step.seconds)
 
 
+def _poison(world: World, step: Step) -> None:
+    for receiver in world.receivers:
+        if step.who in ("", receiver.name):
+            receiver.poison_next = True
+
+
 def _acknowledge(world: World, _: Step) -> None:
     for receiver in world.receivers:
         receiver.acknowledge()
 
 
 def _silence(world: World, step: Step) -> None:
-    until = world.time.wall() + step.seconds
-    world.silences.append(Silence(step.who, until, step.arg or "*", "planned"))
+    query = world.queries.get(step.who)
+    if query is not None or step.who == "*":
+        world.silences.add(query.spec if query is not None else None, step.seconds, step.arg)
 
 
 def _jump(world: World, step: Step) -> None:
@@ -162,6 +168,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "crawl": _until("crawl_until"),
     "ask": _until("ask_until"),
     "dry": _until("dry_until"),
+    "log_stands": _until("log_until"),
     "crash_loop": _crash_loop,
     "late": _late,
 }
@@ -181,7 +188,9 @@ _OF_WORLD: dict[str, Callable[[World, Step], None]] = {
     "probe_refused": _fault,
     "probe_partial": _fault,
     "probe_misses": _fault,
+    "unreadable": _fault,
     "receiver": _receiver,
+    "poison": _poison,
     "acknowledge": _acknowledge,
     "silence": _silence,
     "jump": _jump,

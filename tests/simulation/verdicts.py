@@ -22,6 +22,7 @@ from .driver import SimDriver
 from .plan import Plan
 from .queries import SimQuery
 from .receivers import SimReceiver
+from .silencing import Silences
 from .truth import Health
 
 TICK_SECONDS = 2.0
@@ -58,6 +59,7 @@ class Stage(Protocol):
     queries: dict[str, SimQuery]
     drivers: dict[str, SimDriver]
     receivers: list[SimReceiver]
+    silences: Silences
     boots: list[tuple[float, str]]
     longest_delay: float
 
