@@ -10,11 +10,12 @@ from random import SystemRandom
 
 import pytest
 from simulation.exclusions import EXCLUDED
-from simulation.generate import Terms, generate
+from simulation.generate import generate
 from simulation.history import tell
 from simulation.regressions import SEEDS
 from simulation.scenarios import SCENARIOS
 from simulation.shrink import shrink
+from simulation.terms import Terms
 from simulation.world import run
 
 FIXED_SEEDS = 40

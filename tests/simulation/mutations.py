@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from querypulse.alerting.lifecycle import course, grouping, lifecycle
 from querypulse.alerting.lifecycle.health import Health
 from querypulse.alerting.outbox import outbox, pace
-from querypulse.alerting.rules import monitor_blind
-from querypulse.listener import fold, identity, query, reader, state
+from querypulse.alerting.rules import monitor_blind, offset_rewound, offset_stalled, query_lagging
+from querypulse.listener import fold, identity, query, reader, state, trends
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.snapshot import Snapshot
 from querypulse.sidecar.watch.roll import Roll
@@ -129,6 +129,15 @@ OTHERS = (
     Mutation("a checkpoint that cannot be read is reported to nobody", "P1",
              monitor_blind, "_is_unread", lambda *_: False,
              only("unreadable", logs_rarely=1.0, minutes=(8.0,))),
+    Mutation("of many points of a lag every other is dropped", "P1",
+             trends, "_thinned", lambda rise: (*rise[:-1:2], rise[-1]),
+             only("lag", every=(1.0, 2.0), minutes=(12.0,), steps=(3,))),
+    Mutation("offsets that stand are reported to nobody", "P1",
+             offset_stalled, "_standing", lambda *_: {}, only("stall", minutes=(8.0,))),
+    Mutation("offsets that went back are reported to nobody", "P1",
+             offset_rewound, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
+    Mutation("one batch with more than is allowed is a lag", "P2",
+             query_lagging, "_beginning", lambda rise, _: rise[0], only("lag", "stall", "hang")),
     Mutation("expect_stop is not heard", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
+from .clock import Time
 from .plan import QuerySpec
+from .sources import SimSource
 from .truth import Truth
 
 
@@ -25,10 +27,11 @@ class SimQuery:
     Times ``..._until`` are monotonic seconds until which something is so.
     """
 
-    def __init__(self, spec: QuerySpec, rng: Random) -> None:
+    def __init__(self, spec: QuerySpec, rng: Random, time: Time) -> None:
         self.spec = spec
         self.truth = Truth(spec.key)
         self.checkpoint = Checkpoint(rng)
+        self.source = SimSource(time)
         self.wanted = False
         """Whether its application runs it: a driver that is started again starts it."""
         self.hang_until = 0.0
@@ -58,6 +61,7 @@ class SimQuery:
     def new_checkpoint(self) -> None:
         """Its checkpoint was deleted, or never kept."""
         self.checkpoint = Checkpoint(self._rng)
+        self.source.restart()
         self.query_ids.add(self.checkpoint.query_id)
 
 

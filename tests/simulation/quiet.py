@@ -7,7 +7,10 @@ from querypulse.alerting.rules import (
     driver_gone,
     listener_deaf,
     monitor_blind,
+    offset_rewound,
+    offset_stalled,
     query_gone,
+    query_lagging,
     query_missing,
 )
 from querypulse.listener.probing import Context
@@ -27,6 +30,11 @@ BLIND_SECONDS = 50.0
 REMINDER_SECONDS = 4 * 3600.0
 SIGNALS = frozenset({listener_deaf.NAME, monitor_blind.NAME})
 SLOW_FLAPS = 3
+OF_OFFSETS = {
+    query_lagging.NAME: Health.LAGGING,
+    offset_rewound.NAME: Health.REWOUND,
+    offset_stalled.NAME: Health.STALE,
+}
 
 
 class Quiet:
@@ -89,11 +97,15 @@ class Quiet:
         if query.is_lost and (name == query_gone.NAME or held_up):
             # Its run with another id has ended, and nothing says that this one is the same.
             return True
+        if name in OF_OFFSETS:
+            return OF_OFFSETS[name] in found
         if found == {Health.DEAD} and name == query_gone.NAME:
             # Another end than the one it met: right only where nobody could hear of that.
             return self._is_unheard(query)
-        if found:
-            return True
+        return bool(found) or self._was_unseen(query, name, at, late)
+
+    def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:
+        """Whether the monitor could not know better of a query that is healthy."""
         if name == query_missing.NAME:
             driver = self._stage.drivers[query.spec.driver]
             return query.spec.expected and query.started_at < driver.attached_at

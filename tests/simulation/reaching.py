@@ -9,7 +9,7 @@ from .driver import WHOLE_DRIVER, SimDriver
 from .outside import GONE_AFTER_SECONDS, LOOK_SECONDS
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .truth import Episode, Health
+from .truth import OF_SOURCE, WARNINGS, Episode, Health
 from .verdicts import (
     SAYS,
     SEEN_SECONDS,
@@ -26,6 +26,7 @@ DEATH_SECONDS = 14.0
 GONE_SECONDS = 60.0 + 16.0
 BEYOND_WINDOW_SECONDS = 24.0
 START_GRACE_SECONDS = 120.0
+TREND_SECONDS = 300.0
 WINDOW_FACTOR = 30.0
 DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * LOOK_SECONDS + 5.0
 
@@ -83,6 +84,10 @@ class Reaching:
             return False
         if not driver.awake or driver.time.now - driver.awake_since < DEATH_SECONDS:
             return False
+        if episode.health in OF_SOURCE:
+            # Only events tell of offsets.
+            lost = driver.bus.lost_until.get(query.key, 0.0) >= episode.began_at
+            return not lost and is_seen(driver, query.key)
         if episode.health is not Health.DEAD:
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
             return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
@@ -119,7 +124,7 @@ class Reaching:
         for held in receiver.open.values():
             read = held.shown if forgiven else held.heard
             # What is a warning's matter waits for a critical alert of the same query to end.
-            slow = episode.health is Health.SLOW
+            slow = episode.health in WARNINGS
             speaks = any(key == query.key and (slow or name in says) for key, name in read)
             if query.spec.name is None and is_of_unnamed(held.key):
                 # They share one incident, and nobody is notified of each that joins it.
@@ -154,6 +159,13 @@ class Reaching:
             for label, one in verdicts.items()
             if driver.owners.get(label) == query.key
         ]
+        if episode.health in OF_SOURCE:
+            most = max(most, TREND_SECONDS)
+            # Of many points some are kept, and the first above the limit may not be one of them.
+            trend = 1.1 * TREND_SECONDS if episode.health is Health.LAGGING else 0.0
+            batches = 3.0 * (query.spec.every + query.spec.takes)
+            window = max(trend, min(most, max(shown, default=most)))
+            return window + batches + BEYOND_WINDOW_SECONDS
         # A log that is written rarely may stand for three of its intervals.
         window = max(min(most, max(shown, default=most)), 3.0 * query.spec.log_every)
         return window + BEYOND_WINDOW_SECONDS

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from .generate import Terms, generate
+from .generate import generate
 from .plan import Plan
+from .terms import Terms
 
 THEN = Terms(
     to_query=(

@@ -10,7 +10,7 @@ from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Closed, Open
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .truth import Episode, Health
+from .truth import OF_SOURCE, WARNINGS, Episode, Health
 from .verdicts import (
     RESOLVE_SECONDS,
     TICK_SECONDS,
@@ -29,6 +29,7 @@ SLACK_SECONDS = 12.0
 WINDOW_SECONDS = 150.0
 LAPSE_SECONDS = 250.0
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
+SLOWLY_KNOWN = OF_SOURCE | {Health.STUCK, Health.SLOW}
 SEVERE = frozenset({Health.DEAD, Health.GONE})
 """What is known at once; that a query does nothing is known after its stall window."""
 
@@ -132,7 +133,9 @@ class Resolving:
             # An alert of queries without a name ends by time.
             return ""
         late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
-        short = truth.health in (Health.STUCK, Health.SLOW)
+        short = truth.health in SLOWLY_KNOWN
+        if truth.health in WARNINGS and closed.incident.severity == "critical":
+            return ""
         if truth.health.is_bad:
             known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
             return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
@@ -142,7 +145,7 @@ class Resolving:
             if one.ended_at is not None
             and (self._could_be_known(query, one) or (one.answered and not query.spec.is_finite))
             # A warning's matter does not keep a critical alert open (``Health.calm``).
-            and (one.health is not Health.SLOW or closed.incident.severity != "critical")
+            and (one.health not in WARNINGS or closed.incident.severity != "critical")
             and not self._was_short(one)
         ]
         calm = at - truth.shows_life_after(max(known_ends)) if known_ends else at
@@ -152,7 +155,7 @@ class Resolving:
     def _was_short(episode: Episode) -> bool:
         """Whether it was over before its window was."""
         lasted = (episode.ended_at or episode.began_at) - episode.began_at
-        return episode.health in (Health.STUCK, Health.SLOW) and lasted < WINDOW_SECONDS
+        return episode.health in SLOWLY_KNOWN and lasted < WINDOW_SECONDS
 
     def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
         """Whether it is known at once, and what tells of it was not lost on the way."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .plan import QuerySpec
 from .queries import SimQuery, identity
-from .truth import Health
+from .truth import LIVES, Health
 
 if TYPE_CHECKING:
     from .spark import SimSpark
@@ -71,6 +71,7 @@ class Run:
         """The start event is posted; the first trigger follows."""
         # What was not written is done once more.
         self.query.checkpoint.batch = self.logged + 1
+        self.query.source.begin()
         self._spark.post_started(self)
         if self.query.fails_at_once:
             self.query.fails_at_once = False
@@ -88,7 +89,7 @@ class Run:
             self.message = "Getting offsets from KafkaV2[Subscribe[t]]"
             self._suffer(query.ask_until - now, Health.STUCK)
             self._spark.later(self, query.ask_until - now, self.trigger)
-        elif now < query.dry_until:
+        elif now < query.dry_until and not query.source.has_more:
             if self.spec.is_finite:
                 # Nothing to read: such a run ends without any progress.
                 self.stop(Health.STOPPED)
@@ -148,6 +149,7 @@ class Run:
         self.committed, self.batches = self.query.checkpoint.batch, self.batches + 1
         self.query.checkpoint.batch += 1
         self.tasks += 4
+        self.query.source.read()
         self._spark.post_progress(self, self._spark.time.now - self.busy_since)
         self._set(busy=False)
         self.message = "Waiting for next trigger"
@@ -166,6 +168,7 @@ class Run:
         stands = self._log_stands()
         if not stands and now - checkpoint.logged_at >= self.spec.log_every:
             checkpoint.logged, checkpoint.logged_at = self.committed, now
+            self.query.source.written()
         if not stands or self.query.truth.health is not Health.STUCK:
             # The batch is done, whatever becomes of its log.
             self._shows_life()
@@ -208,12 +211,12 @@ class Run:
 
     def _suffer(self, seconds: float, health: Health) -> None:
         truth = self.query.truth
-        if seconds >= NOTABLE_SECONDS and truth.health in (Health.HEALTHY, Health.STARTING):
+        if seconds >= NOTABLE_SECONDS and truth.health in LIVES - {Health.SLOW}:
             first = self.batches == 0
             truth.becomes(health, self._spark.time.now, first_batch=first)
 
     def _shows_life(self) -> None:
-        self.query.truth.becomes(Health.HEALTHY, self._spark.time.now)
+        self.query.truth.becomes(self.query.source.health, self._spark.time.now)
 
     def _end(self, exception: str | None, health: Health) -> None:
         if self.ended:

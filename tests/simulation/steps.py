@@ -98,6 +98,13 @@ def _until(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
     return happen
 
 
+def _of_source(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
+    def happen(driver: SimDriver, query: SimQuery, step: Step) -> None:
+        setattr(query.source, name, driver.time.now + step.seconds)
+
+    return happen
+
+
 def _crash_loop(driver: SimDriver, query: SimQuery, step: Step) -> None:
     query.crash_until = driver.time.now + step.seconds
     query.crash_pause = float(step.arg or 1.0)
@@ -169,6 +176,9 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "ask": _until("ask_until"),
     "dry": _until("dry_until"),
     "log_stands": _until("log_until"),
+    "lag": _of_source("lag_until"),
+    "stall": _of_source("stall_until"),
+    "rewind": _of_source("rewind_until"),
     "crash_loop": _crash_loop,
     "late": _late,
 }

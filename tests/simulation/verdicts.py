@@ -8,10 +8,12 @@ from querypulse.alerting.rules import (
     batch_slow,
     commit_stalled,
     driver_gone,
+    offset_rewound,
     offset_stalled,
     query_failed,
     query_flapping,
     query_gone,
+    query_lagging,
     query_missing,
 )
 from querypulse.listener.identity import UNNAMED
@@ -37,6 +39,9 @@ SAYS = {
     Health.STUCK: frozenset(
         {commit_stalled.NAME, batch_slow.NAME, offset_stalled.NAME, query_missing.NAME, *DRIVER}
     ),
+    Health.STALE: frozenset({offset_stalled.NAME, *DRIVER}),
+    Health.REWOUND: frozenset({offset_rewound.NAME, *DRIVER}),
+    Health.LAGGING: frozenset({query_lagging.NAME, *DRIVER}),
     Health.SLOW: frozenset({commit_stalled.NAME, batch_slow.NAME, *DRIVER}),
 }
 """What speaks of which trouble."""

@@ -50,7 +50,9 @@ class World:
         self.silences = Silences(self.time)
         self.boots: list[tuple[float, str]] = []
         self.rng = Random(plan.seed)
-        self.queries = {spec.key: SimQuery(spec, self._rng(spec.key)) for spec in plan.queries}
+        self.queries = {
+            spec.key: SimQuery(spec, self._rng(spec.key), self.time) for spec in plan.queries
+        }
         kinds = enumerate(plan.setup.receivers)
         self.receivers = [
             SimReceiver(f"{kind}{index or ''}", kind, self.time, self._rng(kind))

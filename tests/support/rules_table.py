@@ -504,6 +504,10 @@ CASES = [
     ("offsets of unknown shape change", kafka(*(f"tok-{9 - n}" for n in range(10)), latest=None), 105, {}, None, "running"),
     # -- QueryLagging -------------------------------------------------------------------------
     ("lag rises for the whole window", lagging(*(2000 + 100 * n for n in range(7))), 372, {}, "QueryLagging", "lagging"),
+    ("lag rises from nothing, with a batch every two seconds",
+     lagging(*(60 * n for n in range(200)), every=2), 410, {}, "QueryLagging", "lagging"),
+    ("lag rises from nothing, with a batch every two seconds, not for the window yet",
+     lagging(*(60 * n for n in range(160)), every=2), 330, {}, None, "running"),
     ("lag rises, the window is shorter by pattern", lagging(2000, 2100, 2200, 2300), 192, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "QueryLagging", "lagging"),
     ("lag is huge and falls: catching up after an outage (Burrow rule 5)", lagging(*(90_000 - 100 * n for n in range(7))), 372, {}, None, "running"),
     ("lag is steady (transaction markers: Burrow #461)", lagging(*[5000] * 7), 372, {}, None, "running"),
