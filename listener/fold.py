@@ -105,13 +105,14 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     """Take in one look into the checkpoint of the query's present run."""
     before, read_at = query.logged, query.logged_at
     query = replace(query, logged=log, logged_at=at)
-    if log.committed is None:
-        return query
-    query = _commit_seen(query, log.committed, at, first_look=before is None)
+    if log.committed is not None:
+        query = _commit_seen(query, log.committed, at, first_look=before is None)
     if query.facts is None or not query.facts.async_progress:
         return query
     grown = before is None or log.committed != before.committed
-    if grown or query.last_commit_batch is None or log.committed >= query.last_commit_batch:
+    # An empty log stands as well.
+    written = -1 if log.committed is None else log.committed
+    if grown or query.last_commit_batch is None or written >= query.last_commit_batch:
         return replace(query, log_behind=None)
     stands_since = at if read_at is None else read_at
     return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stands_since))

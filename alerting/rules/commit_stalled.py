@@ -75,8 +75,9 @@ def _log_behind(case: Case) -> str | None:
     if stood <= allowed:
         return None
     logged = case.query.logged.committed if case.query.logged is not None else None
+    where = "been empty" if logged is None else f"stood at batch {logged}"
     return (
-        f"commit_log_behind: the commit log has stood at batch {logged} for {stood:.0f} s, "
+        f"commit_log_behind: the commit log has {where} for {stood:.0f} s, "
         f"batches have come to {case.query.last_commit_batch}"
     )
 

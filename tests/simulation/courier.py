@@ -14,7 +14,8 @@ from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.listener.guard import Guard
 
 from .clock import Time
-from .receivers import About, SimReceiver
+from .messages import About
+from .receivers import SimReceiver
 
 WRITE_SECONDS = 0.05
 """So long a row is on its way to the disk."""
@@ -117,7 +118,8 @@ class Courier(Delivery):
         self._in_flight = True
         with self._changed:
             self._save()
-        refusal, takes = self.receiver.refusal(), self.receiver.takes
+        rejected = self.receiver.reject(incident, self._driver, self._about)
+        refusal, takes = rejected or self.receiver.refusal(), self.receiver.takes and not rejected
         latency = self.receiver.latency
         if takes:
             doubted = refusal is not None

@@ -26,10 +26,11 @@ from querypulse.sidecar.worker import Judged, Worker
 
 from .clock import Time
 from .courier import Courier, SimSpool
+from .messages import Named
 from .plan import Setup
 from .probe import SimProbe
 from .queries import SimQuery
-from .receivers import Named, SimReceiver
+from .receivers import SimReceiver
 from .signals import Bus, Faults
 from .spark import SimSpark, names_of
 from .truth import Health

@@ -1,58 +1,17 @@
-"""A seed becomes a plan. What is likely, and what is left out, stands in ``Terms``."""
+"""A seed becomes a plan. What is likely, and what is left out, stands in ``terms``."""
 
 from __future__ import annotations
 
 from random import Random
 
-import msgspec
 from msgspec.structs import replace
 
-from .exclusions import EXCLUDED
 from .plan import Plan, QuerySpec, Setup, Step
+from .terms import Terms
 
 SHORT_SECONDS = 3.0
 """A probe that is silent for so long is not stale yet."""
 NAMES = ("bronze", "silver", "gold", "orders", "audit", "events")
-
-
-class Terms(msgspec.Struct, frozen=True):
-    """Weights of what may happen to queries and around them; ``without`` names findings."""
-
-    without: frozenset[str] = frozenset(EXCLUDED)
-    queries: tuple[int, ...] = (1, 2, 2, 3, 3, 4, 6)
-    minutes: tuple[float, ...] = (4.0, 5.0, 6.0, 8.0, 12.0)
-    steps: tuple[int, ...] = (1, 2, 3, 4, 6, 9)
-    mailboxes: tuple[int, ...] = (2000,)
-    finite: float = 0.2
-    named: float = 0.85
-    expected: float = 0.3
-    kept: float = 0.8
-    """How many keep their checkpoint when a supervisor starts them again."""
-    twins: float = 0.15
-    small_memory: float = 0.3
-    """How many drivers remember only ``memory`` queries that are gone."""
-    memory: int = 3
-    every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
-    takes: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
-    outages: tuple[str, ...] = ("down", "busy", "slow", "cut", "cut before")
-    around_share: float = 0.25
-    to_query: tuple[tuple[str, float], ...] = (
-        ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
-        ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
-        ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
-        ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
-        ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
-    )  # fmt: skip
-    around: tuple[tuple[str, float], ...] = (
-        ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
-        ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
-        ("raise", 0.5), ("terminate", 0.5),
-        ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
-    )  # fmt: skip
-
-    def has(self, finding: str) -> bool:
-        """Whether what the finding is about may happen."""
-        return finding not in self.without
 
 
 def generate(seed: int, terms: Terms | None = None) -> Plan:
@@ -125,7 +84,14 @@ class _Maker:
             loop=rng.choice([0.0, 5.0, 30.0]) if finite else 0.0,
             checkpoint="kept" if kept else "new",
             expected=name is not None and rng.random() < terms.expected,
+            log_every=self._log_every(finite),
         )  # fmt: skip
+
+    def _log_every(self, finite: bool) -> float:
+        share = self._terms.logs_rarely
+        if not share or self._rng.random() >= share or finite:
+            return 0.0
+        return self._rng.choice([2.0, 10.0, 30.0])
 
     def _to_query(self, query: QuerySpec) -> list[Step]:
         """Something that happens to one query; now and then two things that belong together."""
@@ -135,27 +101,24 @@ class _Maker:
             return self._new(query, at)
         if kind.startswith("die "):
             return self._die(kind, query, at)
-        if kind == "late":
-            ago = self._rng.choice([1, 2, 5, 17, 25])
-            return [Step(at, "late", query.key, 0.0, str(ago))]
-        if kind == "crash_loop":
-            pause = self._rng.choice(["0.3", "2", "10", "40"])
-            return [Step(at, kind, query.key, self._lasts(10.0, 120.0), pause)]
         if kind in ("stop", "die") and self._rng.random() < 0.5:
             later = at + self._rng.choice([10.0, 50.0, 90.0, 150.0])
             return [Step(at, kind, query.key), Step(round(later, 1), "restart", query.key)]
         return [self._single(kind, query, at)]
 
     def _single(self, kind: str, query: QuerySpec, at: float) -> Step:
-        seconds, arg = 0.0, ""
-        if kind in ("hang", "crawl", "ask", "dry"):
-            seconds = self._rng.choice([8.0, 20.0, 50.0, 90.0, 160.0, 250.0])
-        elif kind == "delay":
-            seconds, arg = self._rng.choice([2.0, 10.0, 40.0, 70.0]), "60"
-        elif kind in ("drop", "repeat", "probe_partial"):
-            seconds = self._rng.choice([5.0, 20.0, 45.0])
-        elif kind == "probe_misses":
+        if kind == "silence":
+            return self._silence(query.key, at)
+        if kind in _OF_OFFSETS and (query.is_finite or query.is_continuous):
+            kind = "dry"
+        arg = str(self._rng.choice(_ARGS[kind])) if kind in _ARGS else ""
+        if kind == "crash_loop":
+            return Step(at, kind, query.key, self._lasts(10.0, 120.0), arg)
+        seconds = self._rng.choice(_SECONDS[kind]) if kind in _SECONDS else 0.0
+        if kind == "probe_misses":
             seconds = 2.0
+        elif kind == "delay":
+            arg = "60"
         return Step(at, kind, query.key, seconds, arg)
 
     def _die(self, kind: str, query: QuerySpec, at: float) -> list[Step]:
@@ -173,8 +136,14 @@ class _Maker:
         if kind == "die in outage":
             mode = self._rng.choice(self._terms.outages)
             return [Step(at, "receiver", "", self._lasts(2.0, 60.0), mode), Step(later, "die", key)]
+        if kind == "die in silence":
+            return [self._silence(key, at), Step(round(at + 20.0, 1), "die", key)]
         back = at + self._rng.choice([0.5, 3.0, 20.0, 70.0, 120.0])
         return [Step(at, "die", key), Step(round(back, 1), "restart", key)]
+
+    def _silence(self, who: str, at: float) -> Step:
+        names = ["", "QueryFailed", "CommitStalled"] if self._terms.has("A6") else [""]
+        return Step(at, "silence", who, self._lasts(5.0, 200.0), self._rng.choice(names))
 
     def _new(self, query: QuerySpec, at: float) -> list[Step]:
         first = self._rng.choice(["die", "plan_stop"])
@@ -189,6 +158,10 @@ class _Maker:
             kind = "pause"
         if kind in _ENDS:
             return self._end(kind, self._rng.choice(setup.drivers), at)
+        if kind == "silence all":
+            return [self._silence("*", at)]
+        if kind == "poison":
+            return [Step(at, kind)]
         if kind == "receiver":
             modes = ["down", "busy", "slow", "cut", "cut before", "wrong token"]
             modes += ["gone"] if self._terms.has("A18") else []
@@ -226,6 +199,20 @@ class _Maker:
 
 _STUCK = frozenset({"hang", "crawl", "ask"})
 _ENDS = frozenset({"kill", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"})
+
+
+_OF_OFFSETS = ("lag", "stall", "rewind")
+_LONG = (8.0, 20.0, 50.0, 90.0, 160.0, 250.0)
+_SECONDS = {
+    **dict.fromkeys(("hang", "crawl", "ask", "dry", "log_stands", "unreadable"), _LONG),
+    **dict.fromkeys(_OF_OFFSETS, (50.0, 160.0, 420.0)),
+    **dict.fromkeys(("drop", "repeat", "probe_partial"), (5.0, 20.0, 45.0)),
+    "delay": (2.0, 10.0, 40.0, 70.0),
+}
+_ARGS: dict[str, tuple[object, ...]] = {
+    "late": (1, 2, 5, 17, 25),
+    "crash_loop": ("0.3", "2", "10", "40"),
+}
 
 
 def _can_have_a_twin(query: QuerySpec) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from .generate import Terms, generate
+from .generate import generate
 from .plan import Plan
+from .terms import Terms
 from .world import Outcome, run
 
 FIRST_SEED = 1

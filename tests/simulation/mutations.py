@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from querypulse.alerting.lifecycle import course, grouping, lifecycle
 from querypulse.alerting.lifecycle.health import Health
 from querypulse.alerting.outbox import outbox, pace
-from querypulse.listener import fold, identity, query, reader, state
+from querypulse.alerting.rules import monitor_blind, offset_rewound, offset_stalled, query_lagging
+from querypulse.listener import fold, identity, query, reader, state, trends
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.snapshot import Snapshot
 from querypulse.sidecar.watch.roll import Roll
@@ -22,6 +23,7 @@ from querypulse.sidecar.watch.roll import Roll
 from .mutating import Mutation, only
 from .mutations_of_identity import IDENTITY
 
+_why_muted, _fold_log = grouping.why_muted, fold.fold_log
 _look, _look_at_known = state.State.look, state.State._look_at_known
 _succeed, _told, _failed = identity.succeed, grouping._told, outbox.Outbox.failed
 
@@ -64,6 +66,14 @@ def _look_and_miss_nothing(self: state.State, report: Any) -> None:
         self._queries[key] = replace(known, vanished_at=None)
 
 
+def _once_muted(alerts: Any, silences: Any, wall: float) -> str:
+    return str(_why_muted(alerts, silences, min([wall, *(one.until - 1.0 for one in silences)])))
+
+
+def _empty_log_is_ignored(query: Any, log: Any, at: float) -> Any:
+    return query if log.committed is None else _fold_log(query, log, at)
+
+
 OTHERS = (
     Mutation("an event of a past run takes over the present one", "P1|P2|P3|P5|P8",
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
@@ -90,7 +100,7 @@ OTHERS = (
              identity, "succeed", _counts_anew, only("restart")),
     Mutation("nothing that ended is ever forgotten", "P7",
              state.State, "forget", lambda *_: None,
-             only("repeat", finite=1.0, queries=(6,)), 150),
+             only("repeat", finite=1.0, queries=(6,), small_memory=1.0, memory=1)),
     Mutation("a cut connection counts as delivered", "P1",
              outbox.Outbox, "failed", _doubt_is_success,
              only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",))),
@@ -107,6 +117,27 @@ OTHERS = (
              only("die", around=("kill",), steps=(4,)), 40),
     Mutation("watch takes every silence for rest", "P1",
              Roll, "is_gone", lambda *_: False, only(around=("kill",), around_share=1.0), 40),
+    Mutation("silences are not heeded", "P2",
+             grouping, "_muted", lambda page, *_: page, only("die in silence")),
+    Mutation("what a silence has muted stays so after it", "P1",
+             grouping, "why_muted", _once_muted, only("die in silence", minutes=(8.0,))),
+    Mutation("one message that a receiver does not take ends all", "P1",
+             outbox.Outbox, "_bury", lambda self, *_: self._disable(),
+             only("die", around=("poison",), steps=(6,)), 60),
+    Mutation("a commit log that was never written is no reason to report a stall", "P1",
+             state, "fold_log", _empty_log_is_ignored, only("log_stands", "new", logs_rarely=1.0, steps=(6,)), 60),
+    Mutation("a checkpoint that cannot be read is reported to nobody", "P1",
+             monitor_blind, "_is_unread", lambda *_: False,
+             only("unreadable", logs_rarely=1.0, minutes=(8.0,))),
+    Mutation("of many points of a lag every other is dropped", "P1",
+             trends, "_thinned", lambda rise: (*rise[:-1:2], rise[-1]),
+             only("lag", every=(1.0, 2.0), minutes=(12.0,), steps=(3,))),
+    Mutation("offsets that stand are reported to nobody", "P1",
+             offset_stalled, "_standing", lambda *_: {}, only("stall", minutes=(8.0,))),
+    Mutation("offsets that went back are reported to nobody", "P1",
+             offset_rewound, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
+    Mutation("one batch with more than is allowed is a lag", "P2",
+             query_lagging, "_beginning", lambda rise, _: rise[0], only("lag", "stall", "hang")),
     Mutation("expect_stop is not heard", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip

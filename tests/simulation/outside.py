@@ -15,8 +15,9 @@ from querypulse.sidecar.watch.roll import Roll
 from .clock import Time
 from .courier import Courier
 from .driver import SimDriver
+from .messages import Named
 from .queries import SimQuery
-from .receivers import Named, SimReceiver
+from .receivers import SimReceiver
 
 LOOK_SECONDS = 5.0
 GONE_AFTER_SECONDS = 15.0

@@ -15,6 +15,11 @@ STEPS = {
     "hang": "its batch hangs for so long, no task finishes",
     "crawl": "its batch is slow for so long, tasks finish",
     "ask": "it asks its source for offsets for so long",
+    "lag": "its source grows faster than it reads for so long",
+    "stall": "its batches come for so long, and read nothing though data waits",
+    "rewind": "its offsets go back, and stay there for so long",
+    "log_stands": "its commit log is not written for so long (async progress tracking)",
+    "unreadable": "its checkpoint cannot be read for so long",
     "dry": "its source is empty for so long",
     "crash_loop": "every new run fails at once for so long (arg: seconds between runs)",
     "delay": "its events come late by so much (arg: for how long)",
@@ -26,6 +31,7 @@ STEPS = {
     "jvm_pause": "the JVM stands still for so long",
     "pause": "JVM and Python stand still for so long (SIGSTOP)",
     "receiver": "a receiver (who) misbehaves for so long (arg: how)",
+    "poison": "a receiver (who) answers 400 to the next message, and to that one only",
     "acknowledge": "somebody acknowledges what is open",
     "silence": "alerts of a query are silenced for so long (arg: alert name)",
     "jump": "the wall clock jumps by so much",
@@ -60,6 +66,18 @@ class QuerySpec(msgspec.Struct, frozen=True):
     loop: float = 0.0
     checkpoint: str = "kept"
     expected: bool = False
+    log_every: float = 0.0
+    """After how many seconds async progress tracking writes its logs; 0: at each batch."""
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether no event tells of its commits."""
+        return self.trigger == "Continuous"
+
+    @property
+    def needs_log(self) -> bool:
+        """Whether only its commit log says what it has done."""
+        return self.is_continuous or self.log_every > 0.0
 
     @property
     def is_finite(self) -> bool:

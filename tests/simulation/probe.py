@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.listener.commit_log import LoggedBatches, LogReport
+from querypulse.listener.commit_log import LogReport
 from querypulse.listener.ended_runs import EndedRuns
 from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.probing import (
@@ -19,6 +19,7 @@ from .clock import Time
 from .run import Run
 from .signals import Bus, Faults
 from .spark import SimSpark, trigger_text
+from .storage import SimLogReader
 
 CLOSER_AFTER_SECONDS = 10.0
 
@@ -28,7 +29,6 @@ class SimProbe:
 
     def __init__(self, time: Time, spark: SimSpark, bus: Bus, faults: Faults) -> None:
         self.latest: ProbeReport | None = None
-        self.log: LogReport | None = None
         self.answered: dict[str, float] = {}
         """By query: when a poll last showed it as it was."""
         self.ends: dict[str, float] = {}
@@ -38,8 +38,14 @@ class SimProbe:
         self._bus = bus
         self._faults = faults
         self._ended = EndedRuns()
+        self._logs = SimLogReader(spark.living, faults, lambda: self.latest, time)
         self._seen: dict[str, ProbedRun] = {}
         self._facts: dict[str, RunFacts] = {}
+
+    @property
+    def log(self) -> LogReport | None:
+        """What the checkpoints that were read have shown."""
+        return self._logs.latest
 
     @property
     def answers(self) -> bool:
@@ -78,15 +84,15 @@ class SimProbe:
             return None
         if self._faults.holds("probe_partial", key):
             return self._seen.get(run.run_id)
-        self.answered[key] = self._time.now
-        continuous = run.spec.trigger == "Continuous"
+        if not run.spec.needs_log:
+            self.answered[key] = self._time.now
         probed = self._seen[run.run_id] = ProbedRun(
             facts=self._facts_of(run),
             active=True,
             message=run.message,
             trigger_active=run.busy,
             data_available=run.data,
-            batch_id=None if continuous else run.batch_id,
+            batch_id=None if run.spec.is_continuous else run.batch_id,
             work=self._work(run),
         )
         return probed
@@ -101,7 +107,7 @@ class SimProbe:
         return ProbedRun(
             facts=self._facts_of(run),
             active=False,
-            batch_id=None if run.spec.trigger == "Continuous" else run.batch_id,
+            batch_id=None if run.spec.is_continuous else run.batch_id,
             exception=run.exception,
         )
 
@@ -116,15 +122,15 @@ class SimProbe:
                 sink="noop",
                 checkpoint=f"/checkpoints/{run.query_id[:8]}",
                 session=run.spec.session,
+                async_progress=run.spec.log_every > 0.0,
+                log_interval_seconds=run.spec.log_every,
             )
         return known
 
     def _read_logs(self) -> None:
-        """The checkpoint is read where nothing else tells of commits."""
-        logs = {
-            run.run_id: LoggedBatches(run.batch_id, run.committed if run.committed >= 0 else None)
-            for run in self._spark.living.values()
-            if run.spec.trigger == "Continuous"
-        }
-        if logs:
-            self.log = LogReport(self._time.now, logs)
+        """Where a log decides, the query was seen when its log was."""
+        self._logs.step()
+        unreadable = self.log.unreadable if self.log is not None else {}
+        for run in self._spark.living.values():
+            if run.spec.needs_log and run.run_id not in unreadable:
+                self.answered[run.spec.key] = self._time.now

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
+from .clock import Time
 from .plan import QuerySpec
+from .sources import SimSource
 from .truth import Truth
 
 
@@ -14,6 +16,9 @@ class Checkpoint:
     def __init__(self, rng: Random) -> None:
         self.query_id = identity(rng)
         self.batch = 0
+        self.logged = -1
+        """The newest batch in its commit log."""
+        self.logged_at = float("-inf")
 
 
 class SimQuery:
@@ -22,16 +27,18 @@ class SimQuery:
     Times ``..._until`` are monotonic seconds until which something is so.
     """
 
-    def __init__(self, spec: QuerySpec, rng: Random) -> None:
+    def __init__(self, spec: QuerySpec, rng: Random, time: Time) -> None:
         self.spec = spec
         self.truth = Truth(spec.key)
         self.checkpoint = Checkpoint(rng)
+        self.source = SimSource(time)
         self.wanted = False
         """Whether its application runs it: a driver that is started again starts it."""
         self.hang_until = 0.0
         self.crawl_until = 0.0
         self.ask_until = 0.0
         self.dry_until = 0.0
+        self.log_until = 0.0
         self.crash_until = 0.0
         self.crash_pause = 1.0
         self.fails_at_once = False
@@ -54,6 +61,7 @@ class SimQuery:
     def new_checkpoint(self) -> None:
         """Its checkpoint was deleted, or never kept."""
         self.checkpoint = Checkpoint(self._rng)
+        self.source.restart()
         self.query_ids.add(self.checkpoint.query_id)
 
 

@@ -7,15 +7,20 @@ from querypulse.alerting.rules import (
     driver_gone,
     listener_deaf,
     monitor_blind,
+    offset_rewound,
+    offset_stalled,
     query_gone,
+    query_lagging,
     query_missing,
 )
 from querypulse.listener.probing import Context
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .messages import Notification
 from .queries import SimQuery
-from .receivers import Notification, SimReceiver
+from .receivers import SimReceiver
+from .silencing import UNDER_WAY_SECONDS
 from .truth import CALM, Health
 from .verdicts import TICK_SECONDS, Stage, Violation, is_end_unheard, is_of_unnamed
 
@@ -25,6 +30,11 @@ BLIND_SECONDS = 50.0
 REMINDER_SECONDS = 4 * 3600.0
 SIGNALS = frozenset({listener_deaf.NAME, monitor_blind.NAME})
 SLOW_FLAPS = 3
+OF_OFFSETS = {
+    query_lagging.NAME: Health.LAGGING,
+    offset_rewound.NAME: Health.REWOUND,
+    offset_stalled.NAME: Health.STALE,
+}
 
 
 class Quiet:
@@ -49,6 +59,7 @@ class Quiet:
             done = self._checked.get(receiver.name, 0)
             for one in receiver.notifications[done:]:
                 self._check_cause(receiver, one)
+                self._check_silence(receiver, one)
                 self._check_news(receiver, one)
             self._checked[receiver.name] = len(receiver.notifications)
             self._check_resolves(receiver)
@@ -65,20 +76,39 @@ class Quiet:
             if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > self._blind_at:
                 raise Violation("P2", f"{receiver.name} notified of {name}; all signals were well")
 
+    def _check_silence(self, receiver: SimReceiver, one: Notification) -> None:
+        """What a silence covers notifies nobody; in a group, unless all of it is covered."""
+        if one.driver == "watch" or not one.named:
+            return
+        named = [(self._stage.queries.get(key), name) for key, name in one.named]
+        silences = self._stage.silences
+        if all(
+            silences.covers(query.spec if query else None, name, since=UNDER_WAY_SECONDS)
+            for query, name in named
+        ):
+            raise Violation("P2", f"{receiver.name} notified of {one.key}, which was silenced")
+
     def _has_cause(self, receiver: SimReceiver, query: SimQuery, name: str, at: float) -> bool:
         late = BEFORE_SECONDS + self._stage.longest_delay
         if receiver.trouble_ended_at > at - 400.0:
             late += receiver.trouble_seconds + 400.0
         found = query.truth.healths_between(at - late, at) - CALM
-        if name == query_gone.NAME and (query.is_lost or is_end_unheard(self._stage, query)):
-            # Its run with another id was stopped, and nothing says that this one is the same; or
-            # nothing says that a run which ends by itself has completed.
+        held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
+        if query.is_lost and (name == query_gone.NAME or held_up):
+            # Its run with another id has ended, and nothing says that this one is the same.
             return True
+        if name == query_gone.NAME and is_end_unheard(self._stage, query):
+            # Nothing says that a run which ends by itself has completed.
+            return True
+        if name in OF_OFFSETS:
+            return OF_OFFSETS[name] in found
         if found == {Health.DEAD} and name == query_gone.NAME:
             # Another end than the one it met: right only where nobody could hear of that.
             return self._is_unheard(query)
-        if found:
-            return True
+        return bool(found) or self._was_unseen(query, name, at, late)
+
+    def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:
+        """Whether the monitor could not know better of a query that is healthy."""
         if name == query_missing.NAME:
             driver = self._stage.drivers[query.spec.driver]
             return query.spec.expected and query.started_at < driver.attached_at
@@ -107,7 +137,11 @@ class Quiet:
             # What an outage held up speaks of the trouble before this one.
             nameless = is_of_unnamed(one.key) and query.spec.name and self._is_unheard(query)
             # A run whose start was lost has no name.
-            if before is None or late or nameless or self._is_excused(before, one):
+            silenced = before is not None and self._stage.silences.covered(
+                query.spec, name, before.at, one.at
+            )
+            told = late or silenced or nameless
+            if before is None or told or self._is_excused(before, one):
                 fresh = True
             else:
                 again.append((key, name))
@@ -154,6 +188,7 @@ class Quiet:
                 self._aways += self._stage.time.now - self._away_at > 2 * TICK_SECONDS
                 self._away_at = self._stage.time.now
             late = self._stage.longest_delay >= BLIND_SECONDS
+            late |= driver.probe.log is not None and bool(driver.probe.log.unreadable)
             if driver.bus.lost or late or not driver.probe.answers or not driver.attached:
                 lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay
                 self._blind_at = self._stage.time.now + lasts

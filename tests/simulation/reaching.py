@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querypulse.alerting.rules import driver_gone
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import End
 from querypulse.sidecar.watch.roll import TERMINATED_AFTER_SECONDS
@@ -11,7 +12,7 @@ from .driver import WHOLE_DRIVER, SimDriver
 from .outside import GONE_AFTER_SECONDS, LOOK_SECONDS
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .truth import Episode, Health
+from .truth import OF_SOURCE, WARNINGS, Episode, Health
 from .verdicts import (
     SAYS,
     SEEN_SECONDS,
@@ -28,6 +29,7 @@ DEATH_SECONDS = 14.0
 GONE_SECONDS = 60.0 + 16.0
 BEYOND_WINDOW_SECONDS = 24.0
 START_GRACE_SECONDS = 120.0
+TREND_SECONDS = 300.0
 WINDOW_FACTOR = 30.0
 DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * LOOK_SECONDS + 5.0
 
@@ -61,12 +63,16 @@ class Reaching:
         driver = self._stage.drivers[query.spec.driver]
         if not self._can_see(driver, query, episode):
             return
-        which = receiver.name if is_up(receiver) else f"{receiver.name} is out"
+        takes = is_up(receiver) and not self._is_rejected(query, episode, receiver)
+        which = receiver.name if takes else f"{receiver.name} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = self._promised(driver, query, episode)
+        if any(self._stage.silences.covers(query.spec, name) for name in SAYS[episode.health]):
+            # What still holds when the silence ends is notified then.
+            waited = episode.waited[which] = min(waited, max(0.0, promised - DEATH_SECONDS))
         if waited <= promised:
             return
-        if which != receiver.name:
+        if not takes:
             self._check_counted(driver, receiver, query)
             return
         raise Violation(
@@ -77,13 +83,17 @@ class Reaching:
 
     def _can_see(self, driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
         """Whether any signal could have shown it."""
-        if not driver.attached or driver.attached_at > episode.began_at:
+        awake = driver.awake and driver.time.now - driver.awake_since >= DEATH_SECONDS
+        # A query that is stopped shortly before all others are belongs to the application's end.
+        ends = driver.spark.context is Context.STOPPED_BY_APPLICATION
+        if not awake or not driver.attached or driver.attached_at > episode.began_at:
             return False
-        if not driver.awake or driver.time.now - driver.awake_since < DEATH_SECONDS:
+        if episode.health is Health.GONE and ends:
             return False
-        if episode.health is Health.GONE and driver.spark.context is Context.STOPPED_BY_APPLICATION:
-            # It was stopped shortly before all others were: the application ends.
-            return False
+        if episode.health in OF_SOURCE:
+            # Only events tell of offsets.
+            lost = driver.bus.lost_until.get(query.key, 0.0) >= episode.began_at
+            return not lost and is_seen(driver, query.key)
         if episode.health is not Health.DEAD:
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
             return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
@@ -120,7 +130,7 @@ class Reaching:
         for held in receiver.open.values():
             read = held.shown if forgiven else held.heard
             # What is a warning's matter waits for a critical alert of the same query to end.
-            slow = episode.health is Health.SLOW
+            slow = episode.health in WARNINGS
             speaks = any(key == query.key and (slow or name in says) for key, name in read)
             if query.spec.name is None and is_of_unnamed(held.key):
                 # They share one incident, and nobody is notified of each that joins it.
@@ -129,6 +139,16 @@ class Reaching:
             if speaks and (relapse or held.held or forgiven or slow):
                 return True
         return False
+
+    @staticmethod
+    def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
+        """Whether the receiver did not take the message that speaks of it."""
+        return any(
+            (one.at >= episode.began_at - 1.0 and any(key == query.key for key, _ in one.named))
+            # One more member does not change the message of queries without a name.
+            or (query.spec.name is None and is_of_unnamed(one.key))
+            for one in receiver.rejected
+        )
 
     def _promised(self, driver: SimDriver, query: SimQuery, episode: Episode) -> float:
         if episode.health is Health.DEAD:
@@ -145,7 +165,16 @@ class Reaching:
             for label, one in verdicts.items()
             if driver.owners.get(label) == query.key
         ]
-        return min(most, max(shown, default=most)) + BEYOND_WINDOW_SECONDS
+        if episode.health in OF_SOURCE:
+            most = max(most, TREND_SECONDS)
+            # Of many points some are kept, and the first above the limit may not be one of them.
+            trend = 1.1 * TREND_SECONDS if episode.health is Health.LAGGING else 0.0
+            batches = 3.0 * (query.spec.every + query.spec.takes)
+            window = max(trend, min(most, max(shown, default=most)))
+            return window + batches + BEYOND_WINDOW_SECONDS
+        # A log that is written rarely may stand for three of its intervals.
+        window = max(min(most, max(shown, default=most)), 3.0 * query.spec.log_every)
+        return window + BEYOND_WINDOW_SECONDS
 
     @property
     def _without(self) -> frozenset[str]:
@@ -178,7 +207,8 @@ class Reaching:
             inside = driver.attached and driver.awake and not driver.spark.alive
             seen = driver.attached_at < float("inf")
             visible = inside or (watched and seen and not driver.attached)
-            if not down or not visible or not all(map(is_up, self._stage.receivers)):
+            silent = self._stage.silences.covers(None, driver_gone.NAME)
+            if not down or not visible or silent or not all(map(is_up, self._stage.receivers)):
                 self._down.pop(name, None)
                 continue
             since = self._down.setdefault(name, now)
@@ -203,7 +233,8 @@ class Reaching:
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         return all(
             any(one.at >= since - 1.0 and (query.key, name) in one.named
-                for one in receiver.notifications for name in SAYS[Health.DEAD])
+                for one in (*receiver.notifications, *receiver.rejected)
+                for name in SAYS[Health.DEAD])
             or any((query.key, name) in one.heard
                    for one in receiver.open.values() for name in SAYS[Health.DEAD])
             for receiver in self._stage.receivers

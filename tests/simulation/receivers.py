@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
 from random import Random
 
-import msgspec
-
-from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
 from querypulse.alerting.receivers.answer import Answer
@@ -20,6 +17,7 @@ from querypulse.alerting.receivers.standard_webhooks import message_id
 from querypulse.alerting.receivers.webhook import Webhook
 
 from .clock import Time
+from .messages import About, Closed, Named, Notification, Open, Rejected
 
 KEY = "0" * 32
 HABITS = {
@@ -32,47 +30,6 @@ PENALTIES = {"wrong token": 320.0, "slow": 60.0, "gone": math.inf, "poison": mat
 """How long after a trouble the delivery may wait: a fault of the configuration is tried again
 after 300 s, an outage after pauses of up to 300 s; some are never tried again.
 """
-
-Named = frozenset[tuple[str, str]]
-"""What somebody reads in a message: the queries that fire, and of what."""
-About = Callable[[Alert], Named]
-
-
-class Notification(msgspec.Struct, frozen=True):
-    """A person heard of something: the first time, or once more."""
-
-    at: float
-    key: str
-    driver: str
-    named: Named
-    severity: str
-    starts_at: float
-    revision: int
-    doubted: bool
-
-
-class Open(msgspec.Struct):
-    """An incident that is open at a receiver.
-
-    ``heard`` is what the last message that a person was notified by had in it, ``shown`` what
-    the incident shows now.
-    """
-
-    key: str
-    driver: str
-    opened_at: float
-    heard: Named
-    shown: Named
-    held: bool
-    severity: str
-    acknowledged: bool = False
-
-
-class Closed(msgspec.Struct, frozen=True):
-    """An incident that ended, and what it had shown."""
-
-    at: float
-    incident: Open
 
 
 class SimReceiver:
@@ -88,6 +45,9 @@ class SimReceiver:
         self.trouble_seconds = 0.0
         self.is_up_from = float("-inf")
         """From when on whoever was told to wait has tried again."""
+        self.poison_next = False
+        """Whether the next message is one that it never takes."""
+        self.rejected: list[Rejected] = []
         self.open: dict[str, Open] = {}
         self.notifications: list[Notification] = []
         self.closed: list[Closed] = []
@@ -140,6 +100,19 @@ class SimReceiver:
                 return known["busy"]
             self._recent.append(self._time.now)
         return known.get(self.present_mode)
+
+    def reject(self, incident: Incident, driver: str, about: About) -> DeliveryError | None:
+        """What is wrong with this very message; None for nearly all messages."""
+        if not self.poison_next or self.present_mode != "up":
+            return None
+        self.poison_next = False
+        over = incident.ends_at is not None
+        named = frozenset[tuple[str, str]]().union(*map(about, incident.alerts))
+        self.rejected.append(
+            Rejected(self._time.now, driver, incident.key, incident.revision, over, named)
+        )
+        self.trouble_ended_at = self._time.now
+        return DeliveryError("answered 400", Answer.POISON)
 
     @property
     def takes(self) -> bool:

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 import msgspec
 
-from .generate import Terms, generate
+from .generate import generate
 from .plan import Plan
+from .terms import Terms
+
+THEN = Terms(
+    to_query=(
+        ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
+        ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
+        ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
+        ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
+        ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
+    ),
+    around=(
+        ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
+        ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
+        ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
+    ),
+    logs_rarely=0.0,
+)  # fmt: skip
+"""What could happen when these seeds failed; new steps would make other plans of them."""
 
 
 class Seed(msgspec.Struct, frozen=True):
-    """A seed, what it once broke, and under which terms; without terms, the usual ones."""
+    """A seed, what it once broke, and under which terms."""
 
     number: int
     what: str
-    terms: Terms = Terms()
+    terms: Terms = THEN
 
     @property
     def plan(self) -> Plan:

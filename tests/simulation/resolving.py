@@ -7,9 +7,10 @@ from querypulse.alerting.rules import driver_gone, query_flapping, query_missing
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .messages import Closed, Open
 from .queries import SimQuery
-from .receivers import Closed, Open, SimReceiver
-from .truth import Episode, Health
+from .receivers import SimReceiver
+from .truth import OF_SOURCE, WARNINGS, Episode, Health
 from .verdicts import (
     RESOLVE_SECONDS,
     TICK_SECONDS,
@@ -27,7 +28,9 @@ FLAPPING_SECONDS = 600.0 + 15 * 60.0
 SLACK_SECONDS = 12.0
 """By how much the monitor may know of something later than it happened."""
 WINDOW_SECONDS = 150.0
+LAPSE_SECONDS = 250.0
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
+SLOWLY_KNOWN = OF_SOURCE | {Health.STUCK, Health.SLOW}
 SEVERE = frozenset({Health.DEAD, Health.GONE})
 """What is known at once; that a query does nothing is known after its stall window."""
 
@@ -68,7 +71,7 @@ class Resolving:
             return
         if not is_up(receiver) or not all(self._is_seen(key) for key in keys):
             return
-        if self._is_forgiven(receiver, one):
+        if self._is_forgiven(receiver, one) or _is_end_rejected(receiver, one):
             return
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
@@ -114,6 +117,9 @@ class Resolving:
                 raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
             if name == driver_gone.NAME or not driver.attached:
                 continue
+            if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
+                # What is silenced is not repeated, and lapses at Alertmanager.
+                continue
             why = self._too_early(receiver, query, closed)
             if why and not self._is_named_elsewhere(receiver, key, one, name):
                 text = f"{one.key} ended at {receiver.name}, and {key} {why} ({name})"
@@ -127,7 +133,9 @@ class Resolving:
             # An alert of queries without a name ends by time.
             return ""
         late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
-        short = truth.health in (Health.STUCK, Health.SLOW)
+        short = truth.health in SLOWLY_KNOWN
+        if truth.health in WARNINGS and closed.incident.severity == "critical":
+            return ""
         if truth.health.is_bad:
             if query.spec.name is None and truth.since < driver_born:
                 # A new process cannot tell which of the queries without a name was meant.
@@ -143,7 +151,7 @@ class Resolving:
             if one.ended_at is not None
             and (self._could_be_known(query, one) or (one.answered and not query.spec.is_finite))
             # A warning's matter does not keep a critical alert open (``Health.calm``).
-            and (one.health is not Health.SLOW or closed.incident.severity != "critical")
+            and (one.health not in WARNINGS or closed.incident.severity != "critical")
             and not self._was_short(one)
         ]
         calm = at - truth.shows_life_after(max(known_ends)) if known_ends else at
@@ -153,7 +161,7 @@ class Resolving:
     def _was_short(episode: Episode) -> bool:
         """Whether it was over before its window was."""
         lasted = (episode.ended_at or episode.began_at) - episode.began_at
-        return episode.health in (Health.STUCK, Health.SLOW) and lasted < WINDOW_SECONDS
+        return episode.health in SLOWLY_KNOWN and lasted < WINDOW_SECONDS
 
     def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
         """Whether it is known at once, and what tells of it was not lost on the way."""
@@ -221,3 +229,11 @@ class Resolving:
     @staticmethod
     def _lateness(receiver: SimReceiver) -> float:
         return 0.0 if is_up(receiver) else 330.0 + receiver.trouble_seconds
+
+
+def _is_end_rejected(receiver: SimReceiver, one: Open) -> bool:
+    """Whether the receiver did not take the message that ends it: that is not sent again."""
+    return any(
+        rejected.at >= one.opened_at and rejected.named & one.shown
+        for rejected in receiver.rejected
+    )

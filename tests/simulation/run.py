@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from .plan import QuerySpec
 from .queries import SimQuery, identity
-from .truth import Health
+from .truth import LIVES, Health
 
 if TYPE_CHECKING:
     from .spark import SimSpark
@@ -55,8 +55,23 @@ class Run:
         """The batch in flight, or the next one."""
         return self.query.checkpoint.batch
 
+    @property
+    def planned(self) -> int:
+        """The newest batch in its log of offsets."""
+        if self.spec.log_every:
+            return self.logged
+        return self.batch_id - (self.message != "Processing new data")
+
+    @property
+    def logged(self) -> int:
+        """The newest batch in its log of commits."""
+        return self.query.checkpoint.logged
+
     def begin(self) -> None:
         """The start event is posted; the first trigger follows."""
+        # What was not written is done once more.
+        self.query.checkpoint.batch = self.logged + 1
+        self.query.source.begin()
         self._spark.post_started(self)
         if self.query.fails_at_once:
             self.query.fails_at_once = False
@@ -74,13 +89,13 @@ class Run:
             self.message = "Getting offsets from KafkaV2[Subscribe[t]]"
             self._suffer(query.ask_until - now, Health.STUCK)
             self._spark.later(self, query.ask_until - now, self.trigger)
-        elif now < query.dry_until:
+        elif now < query.dry_until and not query.source.has_more:
             if self.spec.is_finite:
                 # Nothing to read: such a run ends without any progress.
                 self.stop(Health.STOPPED)
             else:
                 self._rest()
-        elif self.spec.trigger == "Continuous":
+        elif self.spec.is_continuous:
             self._epoch()
         else:
             self._plan()
@@ -108,7 +123,7 @@ class Run:
 
     def _plan(self) -> None:
         truth = self.query.truth
-        if truth.health in (Health.STUCK, Health.SLOW):
+        if truth.health in (Health.STUCK, Health.SLOW) and not self._log_stands():
             # The source has answered: that is a move, and what follows is another trouble.
             truth.becomes(Health.STARTING, self._spark.time.now)
         self.message, self.data = "Processing new data", True
@@ -134,10 +149,11 @@ class Run:
         self.committed, self.batches = self.query.checkpoint.batch, self.batches + 1
         self.query.checkpoint.batch += 1
         self.tasks += 4
+        self.query.source.read()
         self._spark.post_progress(self, self._spark.time.now - self.busy_since)
         self._set(busy=False)
         self.message = "Waiting for next trigger"
-        self._shows_life()
+        self._write_log()
         if self.spec.is_finite and self._is_done():
             self._spark.later(self, 0.02, lambda: self.stop(Health.STOPPED))
         else:
@@ -145,6 +161,22 @@ class Run:
             every = 0.0 if self.spec.is_finite else self.spec.every
             rest = self.busy_since + every - self._spark.time.now
             self._spark.later(self, max(0.05, rest), self.trigger)
+
+    def _write_log(self) -> None:
+        """Async progress tracking writes now and then; a log that is not written is no life."""
+        now, checkpoint = self._spark.time.now, self.query.checkpoint
+        stands = self._log_stands()
+        if not stands and now - checkpoint.logged_at >= self.spec.log_every:
+            checkpoint.logged, checkpoint.logged_at = self.committed, now
+            self.query.source.written()
+        if not stands or self.query.truth.health is not Health.STUCK:
+            # The batch is done, whatever becomes of its log.
+            self._shows_life()
+        if stands:
+            self._suffer(self.query.log_until - now, Health.STUCK)
+
+    def _log_stands(self) -> bool:
+        return bool(self.spec.log_every) and self._spark.time.now < self.query.log_until
 
     def _is_done(self) -> bool:
         return self.batches >= (1 if self.spec.trigger == "Once" else BATCHES_AVAILABLE)
@@ -155,7 +187,7 @@ class Run:
         self.message = "Running"
         self._suffer(query.hang_until - now, Health.STUCK)
         if now >= query.hang_until:
-            self.committed = query.checkpoint.batch
+            self.committed = query.checkpoint.logged = query.checkpoint.batch
             query.checkpoint.batch += 1
             self._shows_life()
         self._spark.later(self, max(1.0, self.spec.every), self.trigger)
@@ -179,12 +211,12 @@ class Run:
 
     def _suffer(self, seconds: float, health: Health) -> None:
         truth = self.query.truth
-        if seconds >= NOTABLE_SECONDS and truth.health in (Health.HEALTHY, Health.STARTING):
+        if seconds >= NOTABLE_SECONDS and truth.health in LIVES - {Health.SLOW}:
             first = self.batches == 0
             truth.becomes(health, self._spark.time.now, first_batch=first)
 
     def _shows_life(self) -> None:
-        self.query.truth.becomes(Health.HEALTHY, self._spark.time.now)
+        self.query.truth.becomes(self.query.source.health, self._spark.time.now)
 
     def _end(self, exception: str | None, health: Health) -> None:
         if self.ended:

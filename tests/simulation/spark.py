@@ -14,11 +14,10 @@ from .clock import Time
 from .queries import SimQuery
 from .run import NOTABLE_SECONDS, Run
 from .signals import Bus
-from .truth import Health
+from .truth import LIVES, Health
 
 ROUNDING_SECONDS = 1e-6
 _encode = msgspec.json.encode
-_LIVES = (Health.HEALTHY, Health.STARTING, Health.SLOW)
 
 
 class SimSpark:
@@ -85,7 +84,7 @@ class SimSpark:
         self.paused_until = max(self.paused_until, self.time.now + seconds)
         if watched and seconds >= NOTABLE_SECONDS:
             for run in self.living.values():
-                if run.query.truth.health in _LIVES:
+                if run.query.truth.health in LIVES:
                     run.query.truth.becomes(Health.STUCK, self.time.now)
 
     def die(self, health: Health) -> None:
@@ -160,6 +159,7 @@ def _progress(run: Run, seconds: float) -> str:
         "batchId": run.committed,
         "batchDuration": millis,
         "numInputRows": 10,
+        "sources": [run.query.source.told],
         "durationMs": {"addBatch": millis, "triggerExecution": millis},
     }
     return _encode({"progress": progress}).decode()

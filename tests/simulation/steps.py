@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import ExpectStop
 
@@ -99,6 +98,13 @@ def _until(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
     return happen
 
 
+def _of_source(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
+    def happen(driver: SimDriver, query: SimQuery, step: Step) -> None:
+        setattr(query.source, name, driver.time.now + step.seconds)
+
+    return happen
+
+
 def _crash_loop(driver: SimDriver, query: SimQuery, step: Step) -> None:
     query.crash_until = driver.time.now + step.seconds
     query.crash_pause = float(step.arg or 1.0)
@@ -122,14 +128,21 @@ def _receiver(world: World, step: Step) -> None:
             receiver.misbehave(step.arg, step.seconds)
 
 
+def _poison(world: World, step: Step) -> None:
+    for receiver in world.receivers:
+        if step.who in ("", receiver.name):
+            receiver.poison_next = True
+
+
 def _acknowledge(world: World, _: Step) -> None:
     for receiver in world.receivers:
         receiver.acknowledge()
 
 
 def _silence(world: World, step: Step) -> None:
-    until = world.time.wall() + step.seconds
-    world.silences.append(Silence(step.who, until, step.arg or "*", "planned"))
+    query = world.queries.get(step.who)
+    if query is not None or step.who == "*":
+        world.silences.add(query.spec if query is not None else None, step.seconds, step.arg)
 
 
 def _jump(world: World, step: Step) -> None:
@@ -172,6 +185,10 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "crawl": _until("crawl_until"),
     "ask": _until("ask_until"),
     "dry": _until("dry_until"),
+    "log_stands": _until("log_until"),
+    "lag": _of_source("lag_until"),
+    "stall": _of_source("stall_until"),
+    "rewind": _of_source("rewind_until"),
     "crash_loop": _crash_loop,
     "late": _late,
 }
@@ -193,7 +210,9 @@ _OF_WORLD: dict[str, Callable[[World, Step], None]] = {
     "probe_refused": _fault,
     "probe_partial": _fault,
     "probe_misses": _fault,
+    "unreadable": _fault,
     "receiver": _receiver,
+    "poison": _poison,
     "acknowledge": _acknowledge,
     "silence": _silence,
     "jump": _jump,

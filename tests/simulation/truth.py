@@ -16,6 +16,10 @@ class Health(str, Enum):
     DEAD = "dead"
     STUCK = "stuck"
     SLOW = "slow"
+    STALE = "stale"
+    """Its batches come, and its offsets do not move though data waits."""
+    REWOUND = "rewound"
+    LAGGING = "lagging"
     GONE = "gone"
     """Stopped, and nobody announced it."""
     STOPPED = "stopped"
@@ -31,8 +35,13 @@ class Health(str, Enum):
 
 CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING})
 """Who was dead before it was started again is dead until it shows life, not starting."""
-_SHOWS_LIFE = frozenset({Health.HEALTHY, Health.SLOW, Health.STOPPED})
-BAD = frozenset({Health.DEAD, Health.STUCK, Health.SLOW, Health.GONE})
+_SHOWS_LIFE = frozenset(
+    {Health.HEALTHY, Health.SLOW, Health.STOPPED, Health.REWOUND, Health.LAGGING}
+)
+OF_SOURCE = frozenset({Health.STALE, Health.REWOUND, Health.LAGGING})
+LIVES = frozenset({Health.HEALTHY, Health.STARTING, Health.SLOW}) | OF_SOURCE
+WARNINGS = frozenset({Health.SLOW, Health.REWOUND, Health.LAGGING})
+BAD = frozenset({Health.DEAD, Health.STUCK, Health.SLOW, Health.GONE}) | OF_SOURCE
 
 
 class Episode(msgspec.Struct):

@@ -9,10 +9,12 @@ from querypulse.alerting.rules import (
     batch_slow,
     commit_stalled,
     driver_gone,
+    offset_rewound,
     offset_stalled,
     query_failed,
     query_flapping,
     query_gone,
+    query_lagging,
     query_missing,
 )
 from querypulse.listener.identity import UNNAMED
@@ -23,6 +25,7 @@ from .driver import SimDriver
 from .plan import Plan
 from .queries import SimQuery
 from .receivers import SimReceiver
+from .silencing import Silences
 from .truth import Health
 
 TICK_SECONDS = 2.0
@@ -37,6 +40,9 @@ SAYS = {
     Health.STUCK: frozenset(
         {commit_stalled.NAME, batch_slow.NAME, offset_stalled.NAME, query_missing.NAME, *DRIVER}
     ),
+    Health.STALE: frozenset({offset_stalled.NAME, *DRIVER}),
+    Health.REWOUND: frozenset({offset_rewound.NAME, *DRIVER}),
+    Health.LAGGING: frozenset({query_lagging.NAME, *DRIVER}),
     Health.SLOW: frozenset({commit_stalled.NAME, batch_slow.NAME, *DRIVER}),
 }
 """What speaks of which trouble."""
@@ -59,6 +65,7 @@ class Stage(Protocol):
     queries: dict[str, SimQuery]
     drivers: dict[str, SimDriver]
     receivers: list[SimReceiver]
+    silences: Silences
     boots: list[tuple[float, str]]
     longest_delay: float
 

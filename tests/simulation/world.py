@@ -7,7 +7,6 @@ from random import Random
 
 import msgspec
 
-from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener import forgetting
 from querypulse.sidecar.worker import Judged
 
@@ -22,7 +21,9 @@ from .quiet import Quiet
 from .reaching import Reaching
 from .receivers import SimReceiver
 from .resolving import Resolving
+from .seeing import Seeing
 from .signals import Faults
+from .silencing import Silences
 from .steps import take
 from .verdicts import TICK_SECONDS, Property, Violation
 
@@ -46,10 +47,12 @@ class World:
         self.plan = plan
         self.time = Time()
         self.faults = Faults(self.time)
-        self.silences: list[Silence] = []
+        self.silences = Silences(self.time)
         self.boots: list[tuple[float, str]] = []
         self.rng = Random(plan.seed)
-        self.queries = {spec.key: SimQuery(spec, self._rng(spec.key)) for spec in plan.queries}
+        self.queries = {
+            spec.key: SimQuery(spec, self._rng(spec.key), self.time) for spec in plan.queries
+        }
         kinds = enumerate(plan.setup.receivers)
         self.receivers = [
             SimReceiver(f"{kind}{index or ''}", kind, self.time, self._rng(kind))
@@ -60,7 +63,7 @@ class World:
         self._spools = {name: SimSpool(self.time) for name in plan.setup.drivers}
         self._log = log
         self._properties: list[Property] = [
-            Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self)
+            Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self), Seeing(self)
         ]  # fmt: skip
         self._watch = SimWatch(
             self.time, SimGuard(), lambda: self.drivers,
@@ -101,7 +104,7 @@ class World:
             spool=self._spools[name] if self.plan.setup.spool else None,
             setup=self.plan.setup if first else msgspec.structs.replace(
                 self.plan.setup, attach_at=0.0),
-            silences=self.silences,
+            silences=self.silences.given,
             on_judged=self._judged,
         )  # fmt: skip
         for query in mine:
@@ -118,6 +121,7 @@ class World:
         take(self, step)
 
     def _tick(self) -> None:
+        self.silences.tick()
         for receiver in self.receivers:
             receiver.lapse()
         for one in self._properties:

@@ -176,7 +176,9 @@ def epochs(*, until, log_until, unreadable=False):
     return story
 
 
-def asynchronous(*, until, log_until, batches_until=None, every=2, idle=True, interval=1.0):
+def asynchronous(
+    *, until, log_until, batches_until=None, every=2, idle=True, interval=1.0, empty=False
+):
     """Async progress tracking: a batch every 2 s by events; the log is read every 6 s."""
     story = Story()
     batches_until = until if batches_until is None else batches_until
@@ -189,7 +191,8 @@ def asynchronous(*, until, log_until, batches_until=None, every=2, idle=True, in
         seen = {"batch": batch, "busy": busy, "data": busy}
         story.probe(run(async_progress=True, log_interval=interval, **seen), at=at)
         if at % 6 == 0:
-            story.log(at=at, planned=None, committed=min(at, log_until) // every - 1)
+            committed = None if empty else min(at, log_until) // every - 1
+            story.log(at=at, planned=None, committed=committed)
     return story
 
 
@@ -408,6 +411,8 @@ CASES = [
      epochs(until=200, log_until=200).probe(run(trigger="ContinuousTrigger(1000)", message="Running", busy=True), at=299), 300, {}, None, "running"),
     ("Continuous: its first epoch within the start grace", epochs(until=100, log_until=0), 100, {}, None, "starting"),
     ("async tracking: the log stands while batches go on", asynchronous(until=180, log_until=100), 180, {}, "CommitStalled", "stalled"),
+    ("async tracking: the log was never written, while batches go on",
+     asynchronous(until=180, log_until=100, empty=True), 180, {}, "CommitStalled", "stalled"),
     ("async tracking: the log follows, always a little behind", asynchronous(until=600, log_until=600), 600, {}, None, "running"),
     ("async tracking: idle, the last batches are never written (facts of Spark: asyncProgressTracking)",
      asynchronous(until=600, log_until=200, batches_until=206).idle(at=600), 600, {}, None, "idle"),
@@ -499,6 +504,10 @@ CASES = [
     ("offsets of unknown shape change", kafka(*(f"tok-{9 - n}" for n in range(10)), latest=None), 105, {}, None, "running"),
     # -- QueryLagging -------------------------------------------------------------------------
     ("lag rises for the whole window", lagging(*(2000 + 100 * n for n in range(7))), 372, {}, "QueryLagging", "lagging"),
+    ("lag rises from nothing, with a batch every two seconds",
+     lagging(*(60 * n for n in range(200)), every=2), 410, {}, "QueryLagging", "lagging"),
+    ("lag rises from nothing, with a batch every two seconds, not for the window yet",
+     lagging(*(60 * n for n in range(160)), every=2), 330, {}, None, "running"),
     ("lag rises, the window is shorter by pattern", lagging(2000, 2100, 2200, 2300), 192, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "QueryLagging", "lagging"),
     ("lag is huge and falls: catching up after an outage (Burrow rule 5)", lagging(*(90_000 - 100 * n for n in range(7))), 372, {}, None, "running"),
     ("lag is steady (transaction markers: Burrow #461)", lagging(*[5000] * 7), 372, {}, None, "running"),

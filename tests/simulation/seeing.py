@@ -1,0 +1,59 @@
+"""P1 of the monitor itself: what it cannot see it says."""
+
+from __future__ import annotations
+
+from querypulse.alerting.rules import monitor_blind
+from querypulse.sidecar.worker import Judged
+
+from .driver import WHOLE_DRIVER, SimDriver
+from .verdicts import TICK_SECONDS, Stage, Violation
+
+UNREAD_SECONDS = 120.0 + 24.0
+"""The start grace, which is longer than the stall floor."""
+
+
+class Seeing:
+    """Counts how long a checkpoint that must be read could not be."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self._unread: dict[tuple[int, str], float] = {}
+
+    def judged(self, driver: SimDriver, judged: Judged) -> None:
+        """Nothing changes by an evaluation."""
+
+    def tick(self) -> None:
+        """A log that decides whether a query hangs is read, or the monitor says that it is not."""
+        for driver in self._stage.drivers.values():
+            unreadable = _unreadable(driver)
+            for run_id in unreadable:
+                place = (id(driver), run_id)
+                waited = self._unread[place] = self._unread.get(place, 0.0) + TICK_SECONDS
+                if waited > UNREAD_SECONDS and not _is_said(driver):
+                    raise Violation("P1", "a checkpoint cannot be read, and nothing says so")
+            kept = {(id(driver), run_id) for run_id in unreadable}
+            self._unread = {
+                place: waited for place, waited in self._unread.items()
+                if place[0] != id(driver) or place in kept
+            }  # fmt: skip
+
+
+def _unreadable(driver: SimDriver) -> set[str]:
+    """The runs that need their log and whose log cannot be read; none while nobody looks."""
+    log = driver.probe.log
+    if log is None or not driver.awake or not driver.attached or not driver.probe.answers:
+        return set()
+    return {
+        run.run_id
+        for run in driver.spark.living.values()
+        if run.run_id in log.unreadable and run.spec.needs_log
+    }
+
+
+def _is_said(driver: SimDriver) -> bool:
+    """Whether it is said, or something worse is said of the whole driver."""
+    return any(
+        alert.name == monitor_blind.NAME
+        or (alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical")
+        for alert in driver.lifecycle.alerts
+    )

@@ -1,0 +1,62 @@
+"""The checkpoints of a driver's queries, as the product's own reader of them sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from querypulse.listener.checkpoint import OFFSETS, StorageError
+from querypulse.listener.log_reader import LogReader
+from querypulse.listener.probing import ProbeReport
+
+from .clock import Time
+from .run import Run
+from .signals import Faults
+
+
+class SimLogs:
+    """One query's checkpoint: which batches its two logs hold."""
+
+    def __init__(self, query_id: str, living: Mapping[str, Run], faults: Faults) -> None:
+        self._query_id = query_id
+        self._living = living
+        self._faults = faults
+
+    def ids(self, log: str) -> list[int]:
+        """The newest hundred of a log; Spark removes older ones."""
+        newest = self._newest(log)
+        return list(range(max(0, newest - 99), newest + 1))
+
+    def has(self, log: str, batch_id: int) -> bool:
+        """Whether a log holds that batch."""
+        newest = self._newest(log)
+        return newest - 100 < batch_id <= newest
+
+    def _newest(self, log: str) -> int:
+        for run in self._living.values():
+            if run.query_id != self._query_id:
+                continue
+            if self._faults.holds("unreadable", run.spec.key):
+                break
+            return run.planned if log == OFFSETS else run.logged
+        raise StorageError("AccessControlException: Permission denied")
+
+
+class SimLogReader(LogReader):
+    """The product's reader, which here rests for no time."""
+
+    def __init__(
+        self,
+        living: Mapping[str, Run],
+        faults: Faults,
+        latest_probe: Callable[[], ProbeReport | None],
+        time: Time,
+    ) -> None:
+        super().__init__(
+            lambda _, query_id: SimLogs(query_id, living, faults),
+            latest_probe, lambda: None, clock=time,
+        )  # fmt: skip
+
+    def step(self) -> None:
+        """Read what is due."""
+        self.poke()
+        super().step()

@@ -1,0 +1,52 @@
+"""What may happen in a plan, and how likely it is."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .exclusions import EXCLUDED
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """Weights of what may happen to queries and around them; ``without`` names findings."""
+
+    without: frozenset[str] = frozenset(EXCLUDED)
+    queries: tuple[int, ...] = (1, 2, 2, 3, 3, 4, 6)
+    minutes: tuple[float, ...] = (4.0, 5.0, 6.0, 8.0, 12.0)
+    steps: tuple[int, ...] = (1, 2, 3, 4, 6, 9)
+    mailboxes: tuple[int, ...] = (2000,)
+    finite: float = 0.2
+    named: float = 0.85
+    expected: float = 0.3
+    kept: float = 0.8
+    """How many keep their checkpoint when a supervisor starts them again."""
+    twins: float = 0.15
+    logs_rarely: float = 0.15
+    """How many queries have async progress tracking."""
+    small_memory: float = 0.3
+    """How many drivers remember only ``memory`` queries that are gone."""
+    memory: int = 3
+    every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
+    takes: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
+    outages: tuple[str, ...] = ("down", "busy", "slow", "cut", "cut before")
+    around_share: float = 0.25
+    to_query: tuple[tuple[str, float], ...] = (
+        ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
+        ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
+        ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
+        ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
+        ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
+        ("silence", 1.5), ("die in silence", 1.0),
+        ("log_stands", 1.0), ("unreadable", 1.0),
+        ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
+    )  # fmt: skip
+    around: tuple[tuple[str, float], ...] = (
+        ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
+        ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
+        ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
+        ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
+    )  # fmt: skip
+
+    def has(self, finding: str) -> bool:
+        """Whether what the finding is about may happen."""
+        return finding not in self.without
