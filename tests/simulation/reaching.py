@@ -223,7 +223,9 @@ class Reaching:
             late = self._stage.time.now - driver.closed_at
             for query in driver.queries:
                 episode = query.truth.episode
-                if episode is None or episode.health is not Health.GONE or late < DOWN_SECONDS:
+                if episode is None or episode.began_at > driver.closed_at:
+                    continue
+                if episode.health is not Health.GONE or late < DOWN_SECONDS:
                     continue
                 # What was not delivered by then waits for the next process, where there is a spool.
                 up = [one for one in self._stage.receivers if is_up(one)]

@@ -137,7 +137,7 @@ class Resolving:
         if truth.health in WARNINGS and closed.incident.severity == "critical":
             return ""
         if truth.health.is_bad:
-            if query.spec.name is None and truth.since < driver_born:
+            if query.spec.name is None and max(truth.since, query.started_at) < driver_born:
                 # A new process cannot tell which of the queries without a name was meant.
                 return ""
             known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
