@@ -150,8 +150,11 @@ class Reaching:
             return DEATH_SECONDS if told else GONE_SECONDS
         if episode.health is Health.GONE:
             return GONE_SECONDS
-        if episode.health is Health.SLOW and episode.first_batch and "A4" in self._without:
-            return float("inf")
+        if episode.health is Health.SLOW and "A4" in self._without:
+            pace = query.spec.every + query.spec.takes + TICK_SECONDS
+            if episode.first_batch or episode.began_at < driver.attached_at + pace:
+                # No commit of this run was seen before.
+                return float("inf")
         most = max(START_GRACE_SECONDS, WINDOW_FACTOR * max(query.spec.every, query.spec.takes))
         verdicts = driver.worker.judged.judgement.verdicts
         shown = [
