@@ -68,7 +68,7 @@ def _log_behind(case: Case) -> str | None:
     lag, facts = case.query.log_behind, case.query.facts
     if lag is None or lag.looks < MIN_LOOKS or facts is None or _idle_since_commit(case):
         return None
-    stood = case.watched_since(lag.since)
+    stood = case.watched_since(lag.since) - _in_flight(case)
     allowed = case.window.seconds
     if case.batches_come:
         allowed = max(allowed, facts.log_interval_seconds * (case.limits.stall_tolerance + 2))
@@ -80,6 +80,14 @@ def _log_behind(case: Case) -> str | None:
         f"commit_log_behind: the commit log has {where} for {stood:.0f} s, "
         f"batches have come to {case.query.last_commit_batch}"
     )
+
+
+def _in_flight(case: Case) -> float:
+    """Seconds of the batch in flight that gets on: no log is written before it is done."""
+    flight = case.query.in_flight
+    if flight is None or case.probe_is_stale or _waits_for_log(case):
+        return 0.0
+    return case.watched_since(flight.since) if _moved_lately(case, flight) else 0.0
 
 
 def _idle_since_commit(case: Case) -> bool:

@@ -108,13 +108,13 @@ class SimDriver:
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
             on_started=lambda: None, pause=lambda _: None,
         )  # fmt: skip
-        self._expected = {
-            one.spec.name: one.key for one in queries if one.spec.expected and one.spec.name
-        }
+        named = [one for one in queries if one.spec.name]
+        self._called = {one.spec.name: one.key for one in reversed(named)}
+        expected = tuple(str(one.spec.name) for one in named if one.spec.expected)
         self.worker = Worker(
             self.inbox,
             Policy(
-                expected=tuple(self._expected),
+                expected=expected,
                 probe_stale_seconds=STALE_SECONDS,
                 probe_expected=True,
             ),
@@ -156,7 +156,7 @@ class SimDriver:
             keys = {self.owners.get(line.partition(": ")[0], "") for line in listed}
             return frozenset((key, name) for key in keys if key)
         if label != WHOLE_DRIVER:
-            return frozenset({(self.owners.get(label) or self._expected.get(label, label), name)})
+            return frozenset({(self.owners.get(label) or self._called.get(label, label), name)})
         if name == driver_gone.NAME:
             named = [one.key for one in self.queries]
         else:

@@ -204,7 +204,7 @@ _ENDS = frozenset({"kill", "close", "raise", "terminate", "jvm_crash", "context_
 _OF_OFFSETS = ("lag", "stall", "rewind")
 _LONG = (8.0, 20.0, 50.0, 90.0, 160.0, 250.0)
 _SECONDS = {
-    **dict.fromkeys(("hang", "crawl", "ask", "dry", "log_stands", "unreadable"), _LONG),
+    **dict.fromkeys(("hang", "crawl", "fan_out", "ask", "dry", "log_stands", "unreadable"), _LONG),
     **dict.fromkeys(_OF_OFFSETS, (50.0, 160.0, 420.0)),
     **dict.fromkeys(("drop", "repeat", "probe_partial"), (5.0, 20.0, 45.0)),
     "delay": (2.0, 10.0, 40.0, 70.0),

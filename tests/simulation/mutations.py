@@ -21,7 +21,7 @@ from querypulse.alerting.rules import (
     query_gone,
     query_lagging,
 )
-from querypulse.listener import fold, identity, query, reader, state, trends
+from querypulse.listener import fold, identity, probing, query, reader, state, trends
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.snapshot import Snapshot
@@ -153,6 +153,12 @@ OTHERS = (
              offset_rewound, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
     Mutation("one batch with more than is allowed is a lag", "P2",
              query_lagging, "_beginning", lambda rise, _: rise[0], only("lag", "stall", "hang")),
+    Mutation("jobs of a thread pool are nobody's", "P2",
+             probing.Work, "moved_since", lambda now, before: now.own != before.own,
+             only("fan_out"), finding="L5"),
+    Mutation("jobs of a thread pool are everybody's", "P1",
+             probing.Work, "moved_since", lambda now, before: now != before,
+             only("fan_out", "hang", queries=(3,), minutes=(8.0,), steps=(9,)), 60, finding="L5"),
     Mutation("expect_stop is not heard", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip

@@ -14,6 +14,7 @@ STEPS = {
     "plan_stop": "it is stopped after expect_stop",
     "hang": "its batch hangs for so long, no task finishes",
     "crawl": "its batch is slow for so long, tasks finish",
+    "fan_out": "its batch is slow for so long, its jobs run in a thread pool and name no query",
     "ask": "it asks its source for offsets for so long",
     "lag": "its source grows faster than it reads for so long",
     "stall": "its batches come for so long, and read nothing though data waits",

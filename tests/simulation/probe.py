@@ -101,7 +101,9 @@ class SimProbe:
         before = self._seen.get(run.run_id)
         if not run.busy or self._time.now - run.busy_since < CLOSER_AFTER_SECONDS:
             return before.work if before is not None else None
-        return Work(own=JobCounts(run.jobs, 1, run.tasks), counted=True)
+        own = JobCounts(run.jobs, 0 if run.fans_out else 1, run.tasks)
+        pool = self._spark.pool_tasks
+        return Work(own=own, unowned=JobCounts(pool, 1, pool), counted=True)
 
     def _last_words(self, run: Run) -> ProbedRun:
         return ProbedRun(

@@ -36,6 +36,7 @@ class SimQuery:
         """Whether its application runs it: a driver that is started again starts it."""
         self.hang_until = 0.0
         self.crawl_until = 0.0
+        self.fan_until = 0.0
         self.ask_until = 0.0
         self.dry_until = 0.0
         self.log_until = 0.0

@@ -83,7 +83,11 @@ class Quiet:
         named = [(self._stage.queries.get(key), name) for key, name in one.named]
         silences = self._stage.silences
         if all(
-            silences.covers(query.spec if query else None, name, since=UNDER_WAY_SECONDS)
+            silences.covers(
+                query.spec, name, since=UNDER_WAY_SECONDS, before=query.truth.well_since
+            )
+            if query
+            else silences.covers(None, name, since=UNDER_WAY_SECONDS)
             for query, name in named
         ):
             raise Violation("P2", f"{receiver.name} notified of {one.key}, which was silenced")
@@ -105,6 +109,9 @@ class Quiet:
         if found == {Health.DEAD} and name == query_gone.NAME:
             # Another end than the one it met: right only where nobody could hear of that.
             return self._is_unheard(query)
+        if found == {Health.SLOW} and name == commit_stalled.NAME:
+            # Its tasks finish: only who cannot see that may take it for stalled.
+            return at <= self._blind_at
         return bool(found) or self._was_unseen(query, name, at, late)
 
     def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:

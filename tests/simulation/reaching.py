@@ -156,8 +156,11 @@ class Reaching:
             return DEATH_SECONDS if told else GONE_SECONDS
         if episode.health is Health.GONE:
             return GONE_SECONDS
-        if episode.health is Health.SLOW and episode.first_batch and "A4" in self._without:
-            return float("inf")
+        if episode.health is Health.SLOW and "A4" in self._without:
+            pace = query.spec.every + query.spec.takes + TICK_SECONDS
+            if episode.first_batch or episode.began_at < driver.attached_at + pace:
+                # No commit of this run was seen before.
+                return float("inf")
         most = max(START_GRACE_SECONDS, WINDOW_FACTOR * max(query.spec.every, query.spec.takes))
         verdicts = driver.worker.judged.judgement.verdicts
         shown = [
@@ -223,9 +226,8 @@ class Reaching:
             late = self._stage.time.now - driver.closed_at
             for query in driver.queries:
                 episode = query.truth.episode
-                if episode is None or episode.began_at > driver.closed_at:
-                    continue
-                if episode.health is not Health.GONE or late < DOWN_SECONDS:
+                gone = episode is not None and episode.health is Health.GONE
+                if not gone or episode.began_at > driver.closed_at or late < DOWN_SECONDS:
                     continue
                 # What was not delivered by then waits for the next process, where there is a spool.
                 up = [one for one in self._stage.receivers if is_up(one)]

@@ -105,7 +105,7 @@ class Run:
         if not self.ended and self.busy and self.message == "Processing new data":
             now, query = self._spark.time.now, self.query
             self._suffer(query.hang_until - now, Health.STUCK)
-            self._suffer(query.crawl_until - now, Health.SLOW)
+            self._suffer(max(query.crawl_until, query.fan_until) - now, Health.SLOW)
 
     def fail(self, text: str) -> None:
         """The run ends with an exception."""
@@ -136,14 +136,27 @@ class Run:
         query, now = self.query, self._spark.time.now
         if now < query.hang_until:
             self._spark.later(self, query.hang_until - now + 0.5, self._finish)
-        elif now < query.crawl_until:
-            self.tasks += 1
+        elif now < max(query.crawl_until, query.fan_until):
+            self._moves()
             if query.truth.health is Health.STUCK:
                 # It moves again: from now on it is only slow.
                 query.truth.becomes(Health.SLOW, now, first_batch=self.batches == 0)
-            self._spark.later(self, min(5.0, query.crawl_until - now + 0.5), self._finish)
+            rest = max(query.crawl_until, query.fan_until) - now + 0.5
+            self._spark.later(self, min(5.0, rest), self._finish)
         else:
             self._commit()
+
+    @property
+    def fans_out(self) -> bool:
+        """Whether the jobs of its batch name no query."""
+        now = self._spark.time.now
+        return self.query.hang_until <= now < self.query.fan_until
+
+    def _moves(self) -> None:
+        if self.fans_out:
+            self._spark.pool_tasks += 1
+        else:
+            self.tasks += 1
 
     def _commit(self) -> None:
         self.committed, self.batches = self.query.checkpoint.batch, self.batches + 1

@@ -55,10 +55,16 @@ class Silences:
             if self._time.wall() < one.silence.until:
                 one.seen_at = self._time.now
 
-    def covers(self, query: QuerySpec | None, name: str, *, since: float = 0.0) -> bool:
-        """Whether a silence that has held for so many seconds covers this alert now."""
+    def covers(
+        self, query: QuerySpec | None, name: str, *, since: float = 0.0, before: float | None = None
+    ) -> bool:
+        """Whether a silence that has held for so many seconds covers this alert now.
+
+        ``before`` is when the alert was over: a silence that began later is not about it.
+        """
         return any(
             one.covers(query, name)
+            and (before is None or one.began_at < before)
             and self._time.wall() < one.silence.until
             and self._time.now - one.began_at >= since
             for one in self._all

@@ -31,6 +31,8 @@ class SimSpark:
         self.context = Context.RUNNING
         self.alive = True
         self.paused_from = self.paused_until = 0.0
+        self.pool_tasks = 0
+        """How many tasks of jobs that name no query have finished."""
         self.living: dict[str, Run] = {}
         """By what the plan calls the query."""
         self.ended_runs: list[Run] = []

@@ -183,6 +183,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "plan_stop": _plan_stop,
     "hang": _until("hang_until"),
     "crawl": _until("crawl_until"),
+    "fan_out": _until("fan_until"),
     "ask": _until("ask_until"),
     "dry": _until("dry_until"),
     "log_stands": _until("log_until"),

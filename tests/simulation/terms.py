@@ -38,7 +38,7 @@ class Terms(msgspec.Struct, frozen=True):
         ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
         ("silence", 1.5), ("die in silence", 1.0),
         ("log_stands", 1.0), ("unreadable", 1.0),
-        ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
+        ("fan_out", 1.0), ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
     )  # fmt: skip
     around: tuple[tuple[str, float], ...] = (
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),

@@ -196,6 +196,16 @@ def asynchronous(
     return story
 
 
+def asynchronous_and_slow(*, until):
+    """Async progress tracking with a log that is written rarely; then a batch that takes long."""
+    story = asynchronous(until=160, log_until=100, interval=60.0)
+    for number, at in enumerate(range(161, until + 1, 5)):
+        seen = {"async_progress": True, "log_interval": 60.0}
+        story.probe(processing(batch=81, tasks=number * 5, **seen), at=at)
+        story.log(at=at, planned=None, committed=49)
+    return story
+
+
 def idle_with(end, latest, **looks):
     """The probe sees a query that waits, and what its source has."""
     waiting = progress(batch=10, committed=False, sources=(source(end, latest),))
@@ -413,6 +423,8 @@ CASES = [
     ("async tracking: the log stands while batches go on", asynchronous(until=180, log_until=100), 180, {}, "CommitStalled", "stalled"),
     ("async tracking: the log was never written, while batches go on",
      asynchronous(until=180, log_until=100, empty=True), 180, {}, "CommitStalled", "stalled"),
+    ("async tracking: a batch takes long while its tasks finish, and no log is written meanwhile",
+     asynchronous_and_slow(until=260), 260, {}, "BatchSlow", "slow"),
     ("async tracking: the log follows, always a little behind", asynchronous(until=600, log_until=600), 600, {}, None, "running"),
     ("async tracking: idle, the last batches are never written (facts of Spark: asyncProgressTracking)",
      asynchronous(until=600, log_until=200, batches_until=206).idle(at=600), 600, {}, None, "idle"),
