@@ -187,6 +187,7 @@ class Parts:
             ownership=lambda: self.path.ownership,
             silences=self._outfit.silencing,
             redact=self._outfit.redacting,
+            on_error=self._guard.report,
             on_judged=self._publish,
         )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from msgspec.structs import replace
 from support.desk import WALL, Desk
@@ -13,6 +15,8 @@ from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived, Crashed
 from querypulse.sidecar.worker import TICK_SECONDS
+
+EVALUATION = import_module("querypulse.alerting.evaluate")
 
 
 def states(desk):
@@ -117,6 +121,21 @@ def test_a_crash_reports_nothing_of_what_is_healthy():
     desk.step().step()
 
     assert desk.told == []
+
+
+def test_a_rule_that_raises_is_reported_and_the_others_stand(monkeypatch):
+    def broken(case):
+        raise KeyError(case.label)
+
+    broken.__module__ = "querypulse.alerting.rules.query_missing"
+    monkeypatch.setattr(EVALUATION, "ORDER", (broken, *EVALUATION.ORDER))
+    desk = Desk().started().started("b").step()
+    desk.ended(exception=CONFLICT).step().step()
+
+    assert ("QueryFailed", "a") in desk.told
+    assert {where for where, _ in desk.errors} == {"rule query_missing"}
+    blind = [one for one in desk.published[-1].alerts if one.name == "MonitorBlind"]
+    assert [one.annotations["reason"] for one in blind] == ["rules that fail: query_missing"]
 
 
 # -- the probe --------------------------------------------------------------------------------

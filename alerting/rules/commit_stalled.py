@@ -39,7 +39,7 @@ def check(case: Case) -> Finding | None:
         reason=reason,
         summary=f"Streaming query {case.label} has stopped committing: {reason}",
         evidence=evidence(case),
-        cause=SHARED_SILENCE if case.probe_is_stale else "",
+        cause=SHARED_SILENCE if case.driver_is_silent else "",
     )
 
 

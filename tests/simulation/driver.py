@@ -124,6 +124,7 @@ class SimDriver:
             latest_log=lambda: self.probe.log,
             silences=lambda: silences,
             redact=_unchanged,
+            on_error=self.guard.report,
             on_judged=self._judged,
             clock=time,
             wall=time.wall,

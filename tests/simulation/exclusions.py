@@ -8,11 +8,8 @@ from __future__ import annotations
 
 ALERTING = {
     "A4": "a batch of a run's beginning that is slow, and slow batches that become critical",
-    "A5": "a JVM or probe that is silent for longer than a stall window",
-    "A6": "a silence of one alert, which suppresses the others all the same",
     "A7": "a relapse, or one more member of a group, under a key that is open",
     "A8": "two drivers of one app name",
-    "A10": "a stalled query in a JVM that pauses for seconds",
     "A11": "failures that heal themselves again and again, slowly",
     "A18": "a receiver that answers 410 once",
     "A21": "warnings and groups that a driver without a spool has left open",

@@ -122,8 +122,9 @@ OTHERS = (
     Mutation("what fires is told again twice a minute", "P5",
              grouping, "_told", _reminds_always, only("die", "stop")),
     Mutation("any alert of a query holds back all others", "P1",
-             lifecycle, "is_held_back",
-             lambda new, others, *_: any(o.begun and o.query == new.query for o in others),
+             lifecycle, "suppressor",
+             lambda new, others, *_: next(
+                 (one for one in others if one.begun and one.query == new.query), None),
              only("crawl", "die", "hang", steps=(6,)), 60),
     Mutation("after a failed attempt there is no other for an hour", "P1",
              pace, "_pause", _never_again, only("die in outage", steps=(1,), minutes=(8.0,))),
