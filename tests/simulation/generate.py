@@ -156,6 +156,8 @@ class _Maker:
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
         if kind == "context_dies" and not self._terms.has("A1"):
             kind = "pause"
+        if kind == "jvm_crash" and setup.watched and not self._terms.has("N2"):
+            at = max(at, 60.0)
         if kind in ("kill", "close", "jvm_crash", "context_dies", "app_stops"):
             return self._end(kind, self._rng.choice(setup.drivers), at)
         if kind == "silence all":
