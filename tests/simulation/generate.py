@@ -156,10 +156,8 @@ class _Maker:
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
         if kind == "context_dies" and not self._terms.has("A1"):
             kind = "pause"
-        if kind == "jvm_crash" and setup.watched and not self._terms.has("N2"):
-            at = max(at, 60.0)
         if kind in ("kill", "close", "jvm_crash", "context_dies", "app_stops"):
-            return self._end(kind, self._rng.choice(setup.drivers), at)
+            return self._end(kind, setup, at)
         if kind == "silence all":
             return [self._silence("*", at)]
         if kind == "poison":
@@ -176,8 +174,11 @@ class _Maker:
             longest |= {"jvm_pause": 90.0, "probe_refused": 120.0}
         return [Step(at, kind, "", self._lasts(1.0, longest.get(kind, 1.0)))]
 
-    def _end(self, kind: str, driver: str, at: float) -> list[Step]:
+    def _end(self, kind: str, setup: Setup, at: float) -> list[Step]:
         """A driver ends, and nearly always comes back."""
+        driver = self._rng.choice(setup.drivers)
+        if kind == "jvm_crash" and setup.watched and not self._terms.has("N2"):
+            at = max(at, 60.0)
         seconds = self._lasts(1.0, 30.0) if kind == "app_stops" else 0.0
         steps = [Step(at, kind, driver, seconds)]
         gone = at + seconds + 2.0
