@@ -41,6 +41,16 @@ class Policy(msgspec.Struct, frozen=True):
     probe_stale_seconds: float = 4.0
     probe_expected: bool = False
 
+    def without_graces(self) -> Policy:
+        """The same for a process that ends: what waits for a grace would never be reported."""
+        overrides = tuple(
+            (pattern, {name: one for name, one in changes.items() if name != "gone_grace_seconds"})
+            for pattern, changes in self.overrides
+        )
+        return replace(
+            self, defaults=replace(self.defaults, gone_grace_seconds=0.0), overrides=overrides
+        )
+
     def limits(self, name: str) -> Limits:
         """The defaults, changed by each pattern that matches, in the order given."""
         limits = self.defaults

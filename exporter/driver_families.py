@@ -8,26 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from prometheus_client.core import Metric
-
-from .families import Figures
+from .families import Family
 from .row import Row
 
 
-def driver_families(app: str, heartbeat: float | None, rows: Sequence[Row]) -> Iterator[Metric]:
+def driver_families(app: str, heartbeat: float | None, rows: Sequence[Row]) -> Iterator[Family]:
     """The heartbeat (Unix seconds), and the same while the driver should go on."""
-    beat = Figures(
+    beat = Family(
         "querypulse_driver_heartbeat_timestamp_seconds",
         "When the monitor last judged, by the app it is in.",
         ("app",),
     )
     beat.add((app,), heartbeat)
-    yield beat.family
-    needed = Figures(
+    yield beat
+    needed = Family(
         "querypulse_driver_needed_timestamp_seconds",
         "The same moment, absent unless some query should go on: the driver should not end then.",
         ("app",),
     )
     if any(row.is_needed for row in rows):
         needed.add((app,), heartbeat)
-    yield needed.family
+    yield needed

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
-from prometheus_client.core import Metric
 from prometheus_client.utils import floatToGoString
+
+from .families import Family, Labels, printable
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"
@@ -18,49 +19,52 @@ _large_figure: Callable[[float], str] = floatToGoString
 MILLION = 1e6
 KEPT_LABELS = 4096
 """Many figures share their labels, and the next scrape has them again; 1 MB at most."""
-_TYPES = {"counter": ("counter", "_total"), "info": ("gauge", "_info")}
-"""The type and the end of the name that OpenMetrics leaves out and the older format has."""
+_SUFFIXES = {"counter": "_total", "info": "_info"}
+"""What OpenMetrics leaves out of the names of families."""
 
 
-def as_text(families: Iterable[Metric]) -> bytes:
+def as_text(families: Iterable[Family]) -> bytes:
     """Counters, gauges, histograms and infos, without timestamps, as ``TEXT``."""
     lines: list[str] = []
     for family in families:
-        kind, suffix = _TYPES.get(family.type, (family.type, ""))
+        kind = "gauge" if family.kind == "info" else family.kind
         help_text = family.documentation.replace("\\", r"\\").replace("\n", r"\n")
-        lines += _head(family.name + suffix, help_text, kind)
+        lines += _head(family.name, help_text, kind)
         lines += _samples(family)
     return "".join(lines).encode()
 
 
-def as_openmetrics(families: Iterable[Metric]) -> bytes:
+def as_openmetrics(families: Iterable[Family]) -> bytes:
     """The same as ``OPENMETRICS``."""
     lines: list[str] = []
     for family in families:
-        lines += _head(family.name, _escaped(family.documentation), family.type)
+        lines += _head(base_name(family), _escaped(family.documentation), family.kind)
         lines += _samples(family)
     return "".join((*lines, "# EOF\n")).encode()
+
+
+def base_name(family: Family) -> str:
+    """The name of a family in OpenMetrics."""
+    return family.name.removesuffix(_SUFFIXES.get(family.kind, ""))
 
 
 def _head(name: str, help_text: str, kind: str) -> tuple[str, str]:
     return f"# HELP {name} {help_text}\n", f"# TYPE {name} {kind}\n"
 
 
-def _samples(family: Metric) -> Iterator[str]:
-    for sample in family.samples:
-        yield f"{sample.name}{_labels(tuple(sample.labels.items()))} {_figure(sample.value)}\n"
-
-
-def _figure(value: float) -> str:
-    # Python's own way is the same and costs a fifth, where it needs no exponent.
-    return repr(float(value)) if 0 <= value < MILLION else _large_figure(value)
+def _samples(family: Family) -> Iterator[str]:
+    for name, names, values, figure in family.samples:
+        # Python's own way to write a figure is the same and costs a fifth, without an exponent.
+        shown = repr(float(figure)) if 0 <= figure < MILLION else _large_figure(figure)
+        yield f"{name}{_labels(names, values)} {shown}\n"
 
 
 @lru_cache(KEPT_LABELS)
-def _labels(labels: tuple[tuple[str, str], ...]) -> str:
-    if not labels:
+def _labels(names: Labels, values: Labels) -> str:
+    if not names:
         return ""
-    pairs = [f'{name}="{_escaped(text)}"' for name, text in sorted(labels)]
+    labels = sorted(zip(names, values, strict=True))
+    pairs = [f'{name}="{_escaped(printable(text))}"' for name, text in labels]
     return f"{{{','.join(pairs)}}}"
 
 

@@ -1,61 +1,65 @@
-"""Metric families that never hold an unknown figure or an unprintable label."""
+"""Metric families that never hold an unknown figure. Pure.
+
+They are lists of tuples: ``prometheus_client``'s own make a dictionary of labels for each sample,
+which cost most of a scrape. ``QueryCollector`` turns them into those for other registries.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    InfoMetricFamily,
-)
 
 from .buckets import Buckets
 
+Labels = tuple[str, ...]
+Sample = tuple[str, Labels, Labels, float]
+"""Its name, the names of its labels, their values, and the figure."""
 
-class Figures:
-    """One family of counters (a name ending in ``_total``) or gauges, being filled."""
 
-    def __init__(self, name: str, documentation: str, labels: Sequence[str] = ()) -> None:
-        kind = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
-        self.family: CounterMetricFamily | GaugeMetricFamily = kind(
-            name, documentation, labels=labels
-        )
+class Family:
+    """One family, being filled: a counter, gauge, info or histogram.
 
-    def add(self, labels: Sequence[str], value: float | None) -> None:
+    ``name`` is that of its samples: ``_total`` at its end makes it a counter, ``_info`` an info.
+    """
+
+    def __init__(self, name: str, documentation: str, labels: Labels = (), kind: str = "") -> None:
+        self.name = name
+        self.documentation = documentation
+        self.labels = labels
+        self.kind = kind or _kind_of(name)
+        self.samples: list[Sample] = []
+
+    def add(self, labels: Labels, value: float | None) -> None:
         """Add one sample, unless the value is unknown: None, not finite, or Spark's -1."""
-        if value is not None and math.isfinite(value) and value >= 0:
-            self.family.add_metric([printable(label) for label in labels], value)
+        if value is not None and value >= 0 and math.isfinite(value):
+            self.samples.append((self.name, self.labels, labels, value))
+
+    def add_info(self, labels: Labels, facts: dict[str, str]) -> None:
+        """Add one set of facts."""
+        names, values = (*self.labels, *facts), (*labels, *facts.values())
+        self.samples.append((self.name, names, values, 1))
+
+    def add_buckets(self, labels: Labels, buckets: Buckets) -> None:
+        """Add one histogram; Prometheus wants its counts cumulative."""
+        seen, names = 0, (*self.labels, "le")
+        bounds = (*map(str, buckets.bounds), "+Inf")
+        for bound, count in zip(bounds, buckets.counts, strict=True):
+            seen += count
+            self.samples.append((f"{self.name}_bucket", names, (*labels, bound), seen))
+        self.samples.append((f"{self.name}_count", self.labels, labels, seen))
+        self.samples.append((f"{self.name}_sum", self.labels, labels, buckets.sum))
 
 
-def histogram(name: str, documentation: str, labels: Sequence[str] = ()) -> HistogramMetricFamily:
+def histogram(name: str, documentation: str, labels: Labels = ()) -> Family:
     """Begin a family for ``add_buckets``."""
-    return HistogramMetricFamily(name, documentation, labels=labels)
-
-
-def add_buckets(family: HistogramMetricFamily, labels: Sequence[str], buckets: Buckets) -> None:
-    """Add one histogram; Prometheus wants its counts cumulative."""
-    bounds = [*map(str, buckets.bounds), "+Inf"]
-    seen, cumulative = 0, []
-    for bound, count in zip(bounds, buckets.counts, strict=True):
-        seen += count
-        cumulative.append((bound, float(seen)))
-    family.add_metric([printable(label) for label in labels], cumulative, buckets.sum)
-
-
-def info(name: str, documentation: str, labels: Sequence[str] = ()) -> InfoMetricFamily:
-    """Begin a family for ``add_info``; ``name`` ends in ``_info``."""
-    return InfoMetricFamily(name.removesuffix("_info"), documentation, labels=labels)
-
-
-def add_info(family: InfoMetricFamily, labels: Sequence[str], facts: dict[str, str]) -> None:
-    """Add one set of facts."""
-    values = {name: printable(text) for name, text in facts.items()}
-    family.add_metric([printable(label) for label in labels], values)
+    return Family(name, documentation, labels, kind="histogram")
 
 
 def printable(text: str) -> str:
     """Text that can be encoded: half a surrogate pair would break the whole exposition."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
+def _kind_of(name: str) -> str:
+    if name.endswith("_total"):
+        return "counter"
+    return "info" if name.endswith("_info") else "gauge"

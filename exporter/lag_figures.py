@@ -8,9 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from prometheus_client.core import Metric
-
-from .families import Figures
+from .families import Family
 from .query_figures import Split
 from .row import Row
 
@@ -46,10 +44,10 @@ LAG = (
 )
 
 
-def lag_families(app: str, rows: Sequence[Row], *, by_partition: bool) -> Iterator[Metric]:
+def lag_families(app: str, rows: Sequence[Row], *, by_partition: bool) -> Iterator[Family]:
     """What is finer than a source; those by partition are empty unless asked for."""
     yield from _topic_families(app, rows)
-    partitions = Figures(
+    partitions = Family(
         "spark_streaming_partition_lag_offsets",
         "Offsets that wait in each partition, with the setting lag_by_partition.",
         (*LABELS, "topic", "partition"),
@@ -60,16 +58,16 @@ def lag_families(app: str, rows: Sequence[Row], *, by_partition: bool) -> Iterat
                 topic, _, number = name.rpartition("/")
                 if topic:
                     partitions.add((app, row.label, str(index), topic, number), lag)
-    yield partitions.family
+    yield partitions
 
 
-def _topic_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:
-    offsets = Figures(
+def _topic_families(app: str, rows: Sequence[Row]) -> Iterator[Family]:
+    offsets = Family(
         "spark_streaming_topic_lag_offsets",
         "Offsets that wait in each topic, as the broker has it.",
         (*LABELS, "topic"),
     )
-    seconds = Figures(
+    seconds = Family(
         "spark_streaming_topic_lag_seconds",
         "How long the first record that waits in each topic has waited, by its own time.",
         (*LABELS, "topic"),
@@ -82,5 +80,5 @@ def _topic_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:
                     labels = app, row.label, str(index), topic
                     offsets.add(labels, lag)
                     seconds.add(labels, ages.get(topic))
-    yield offsets.family
-    yield seconds.family
+    yield offsets
+    yield seconds

@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
-from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
-
 from ..listener.events import EventKind
 from ..listener.version import VERSION
 from .board import DELIVERY_OUTCOMES, DROP_REASONS, LOSS_REASONS, Monitor
 from .buckets import Buckets
-from .families import Figures, add_buckets, add_info, histogram, info
+from .families import Family, histogram
 
 
 class Count(NamedTuple):
@@ -95,13 +93,13 @@ COUNTS = (
 )
 
 
-def monitor_families(monitor: Monitor) -> Iterator[Metric]:
+def monitor_families(monitor: Monitor) -> Iterator[Family]:
     """All families about the monitor itself."""
     for count in COUNTS:
-        figures = Figures(count.name, count.documentation, count.labels)
+        family = Family(count.name, count.documentation, count.labels)
         for labels, value in count.read(monitor).items():
-            figures.add(labels, value)
-        yield figures.family
+            family.add(labels, value)
+        yield family
     yield _timing(
         "querypulse_callback_seconds",
         "Time taken from Spark's listener thread by each event.",
@@ -114,14 +112,14 @@ def monitor_families(monitor: Monitor) -> Iterator[Metric]:
     )
 
 
-def build_info() -> InfoMetricFamily:
+def build_info() -> Family:
     """Which querypulse this is; there before anything else is known."""
-    family = info("querypulse_build_info", "The version of querypulse that watches this driver.")
-    add_info(family, (), {"version": VERSION})
+    family = Family("querypulse_build_info", "The version of querypulse that watches this driver.")
+    family.add_info((), {"version": VERSION})
     return family
 
 
-def _timing(name: str, documentation: str, buckets: Buckets) -> HistogramMetricFamily:
+def _timing(name: str, documentation: str, buckets: Buckets) -> Family:
     family = histogram(name, documentation)
-    add_buckets(family, (), buckets)
+    family.add_buckets((), buckets)
     return family

@@ -10,8 +10,8 @@ import msgspec
 from ..listener.guard import Guard
 from . import exposition
 from .board import Board
-from .farewell import Farewell
-from .query_collector import QueryCollector
+from .farewell import Farewell, Notice
+from .query_collector import all_families
 from .readiness import readiness
 from .status import status
 from .status_page.assembly import policy, status_page
@@ -47,7 +47,6 @@ class Pages:
         self._alive = alive
         self._farewell = farewell
         self._guard = guard
-        self._collector = QueryCollector(board)
         self._pages = {
             "/": self._page,
             "/metrics": self._metrics,
@@ -74,7 +73,7 @@ class Pages:
 
     def _metrics(self, accept: str) -> Reply:
         # Versions and escapings asked for are not echoed: 1.0.0 is what everybody reads.
-        families = self._collector.collect()
+        families = all_families(self._board())
         if _OPENMETRICS in accept:
             return Reply(200, exposition.as_openmetrics(families), exposition.OPENMETRICS)
         return Reply(200, exposition.as_text(families), exposition.TEXT)
@@ -104,8 +103,8 @@ class Pages:
         return _running(self._farewell.wait_as_page())
 
 
-def _running(stopped: bool) -> Reply:
-    return _json(200, {"status": "stopped" if stopped else "running"})
+def _running(notice: Notice | None) -> Reply:
+    return _json(200, {"status": "running" if notice is None else notice.value})
 
 
 def _json(code: int, value: Any) -> Reply:

@@ -1,4 +1,4 @@
-"""The board as a Prometheus collector."""
+"""The board as metric families, for our own server and as a Prometheus collector."""
 
 from __future__ import annotations
 
@@ -10,11 +10,27 @@ from prometheus_client.registry import Collector
 from .alert_families import alert_families
 from .board import Board
 from .driver_families import driver_families
+from .exposition import base_name
+from .families import Family, printable
 from .lag_figures import lag_families
 from .monitor_families import build_info, monitor_families
 from .query_families import query_families
 from .retention_figures import retention_families
 from .row import rows
+
+
+def all_families(board: Board | None) -> Iterator[Family]:
+    """All families; before the first board only ``querypulse_build_info``."""
+    yield build_info()
+    if board is None:
+        return
+    shown = rows(board)
+    yield from query_families(board.app, shown)
+    yield from lag_families(board.app, shown, by_partition=board.lag_by_partition)
+    yield from retention_families(board.app, shown)
+    yield from driver_families(board.app, board.monitor.heartbeat_timestamp, shown)
+    yield from alert_families(board.alerts)
+    yield from monitor_families(board.monitor)
 
 
 class QueryCollector(Collector):
@@ -24,15 +40,13 @@ class QueryCollector(Collector):
         self._board = board
 
     def collect(self) -> Iterator[Metric]:
-        """All families; before the first board only ``querypulse_build_info``."""
-        yield build_info()
-        board = self._board()
-        if board is None:
-            return
-        shown = rows(board)
-        yield from query_families(board.app, shown)
-        yield from lag_families(board.app, shown, by_partition=board.lag_by_partition)
-        yield from retention_families(board.app, shown)
-        yield from driver_families(board.app, board.monitor.heartbeat_timestamp, shown)
-        yield from alert_families(board.alerts)
-        yield from monitor_families(board.monitor)
+        """``all_families`` as ``prometheus_client`` has them."""
+        return map(_metric, all_families(self._board()))
+
+
+def _metric(family: Family) -> Metric:
+    metric = Metric(base_name(family), family.documentation, family.kind)
+    for name, names, values, figure in family.samples:
+        labels = dict(zip(names, map(printable, values), strict=True))
+        metric.add_sample(name, labels, figure)
+    return metric

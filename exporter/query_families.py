@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from prometheus_client.core import HistogramMetricFamily, InfoMetricFamily, Metric
-
 from ..listener.query import BUCKETS
 from .backlog_figures import BACKLOG
 from .buckets import Buckets
-from .families import Figures, add_buckets, add_info, histogram, info
+from .families import Family, histogram
 from .lag_figures import LAG
 from .query_figures import FIGURES, PREFIX, SPLITS
 from .row import Row
@@ -17,26 +15,26 @@ from .row import Row
 LABELS = ("app", "query")
 
 
-def query_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:
+def query_families(app: str, rows: Sequence[Row]) -> Iterator[Family]:
     """All families of all queries."""
     yield _info(app, rows)
     yield _failure_info(app, rows)
     for figure in FIGURES:
-        figures = Figures(figure.name, figure.documentation, LABELS)
+        family = Family(figure.name, figure.documentation, LABELS)
         for row in rows:
-            figures.add((app, row.label), figure.read(row))
-        yield figures.family
+            family.add((app, row.label), figure.read(row))
+        yield family
     for split in (*SPLITS, *BACKLOG, *LAG):
-        figures = Figures(split.name, split.documentation, (*LABELS, split.label))
+        family = Family(split.name, split.documentation, (*LABELS, split.label))
         for row in rows:
             for part, value in split.read(row).items():
-                figures.add((app, row.label, part), value)
-        yield figures.family
+                family.add((app, row.label, part), value)
+        yield family
     yield _batch_duration(app, rows)
 
 
-def _info(app: str, rows: Sequence[Row]) -> InfoMetricFamily:
-    family = info(f"{PREFIX}_info", "The present run of the query.", LABELS)
+def _info(app: str, rows: Sequence[Row]) -> Family:
+    family = Family(f"{PREFIX}_info", "The present run of the query.", LABELS)
     for row in rows:
         if row.query is not None:
             facts = row.facts
@@ -46,22 +44,22 @@ def _info(app: str, rows: Sequence[Row]) -> InfoMetricFamily:
                 "trigger": str(facts.trigger) if facts is not None else "",
                 "sink": facts.sink if facts is not None else "",
             }
-            add_info(family, (app, row.label), run)
+            family.add_info((app, row.label), run)
     return family
 
 
-def _failure_info(app: str, rows: Sequence[Row]) -> InfoMetricFamily:
-    family = info(f"{PREFIX}_failure_info", "The failure that still stands.", LABELS)
+def _failure_info(app: str, rows: Sequence[Row]) -> Family:
+    family = Family(f"{PREFIX}_failure_info", "The failure that still stands.", LABELS)
     for row in rows:
         if row.error_class is not None:
-            add_info(family, (app, row.label), {"error_class": row.error_class})
+            family.add_info((app, row.label), {"error_class": row.error_class})
     return family
 
 
-def _batch_duration(app: str, rows: Sequence[Row]) -> HistogramMetricFamily:
+def _batch_duration(app: str, rows: Sequence[Row]) -> Family:
     family = histogram(f"{PREFIX}_batch_duration_seconds", "How long batches took.", LABELS)
     for row in rows:
         totals = row.totals
         buckets = Buckets(BUCKETS, totals.batch_buckets, totals.batch_seconds)
-        add_buckets(family, (app, row.label), buckets)
+        family.add_buckets((app, row.label), buckets)
     return family

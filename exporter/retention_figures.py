@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from prometheus_client.core import Metric
 
 from ..listener.sources.report import topic_of
-from .families import Figures
+from .families import Family
 from .row import Row
 
 LABELS = ("app", "query", "source", "topic")
@@ -21,15 +20,15 @@ class TopicRetention(msgspec.Struct, frozen=True):
     left_seconds: float | None
 
 
-def retention_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:
+def retention_families(app: str, rows: Sequence[Row]) -> Iterator[Family]:
     """Both families, of all topics of which something can be said."""
-    used = Figures(
+    used = Family(
         "spark_streaming_topic_retention_used_ratio",
         "How much of its retention what waits has used up, in the worst partition: 0 where nothing "
         "waits, 1 where it is about to be deleted, or has been.",
         LABELS,
     )
-    left = Figures(
+    left = Family(
         "spark_streaming_topic_retention_left_seconds",
         "How long until what waits is deleted if nothing is read, at least, in the worst "
         "partition; absent where no time is known.",
@@ -39,8 +38,8 @@ def retention_families(app: str, rows: Sequence[Row]) -> Iterator[Metric]:
         for (source, topic), figures in _by_topic(row).items():
             used.add((app, row.label, source, topic), figures.used_ratio)
             left.add((app, row.label, source, topic), figures.left_seconds)
-    yield used.family
-    yield left.family
+    yield used
+    yield left
 
 
 def _by_topic(row: Row) -> dict[tuple[str, str], TopicRetention]:

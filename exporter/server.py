@@ -13,7 +13,7 @@ from ..listener.guard import Guard
 from ..listener.loop import Loop
 from .board import Board
 from .exchange import Exchange
-from .farewell import Farewell
+from .farewell import Farewell, Notice
 from .pages import Pages
 from .threaded_server import ThreadedServer
 from .tls import Tls
@@ -73,16 +73,16 @@ class HttpServer:
         self._loop = Loop("http", self._server.step, self._guard, self._server.server_close)
         self._loop.start()
 
-    def close(self, timeout: float = 1.0, *, announce: bool = True) -> None:
+    def close(self, timeout: float = 1.0, *, notice: Notice | None = Notice.STOPPED) -> None:
         """Stop listening; called again, does nothing.
 
-        Those who wait at ``/watch`` first learn of it, unless it is a crash that ends us
-        (``announce``). Takes up to 0.8 s where somebody watches.
+        Those who wait at ``/watch`` first get the ``notice``; a crash gives none. Takes up to
+        0.8 s where somebody watches.
         """
         server, self._server = self._server, None
         if server is None or self._loop is None:
             return
-        heard = announce and self._farewell.say(timeout)
+        heard = notice is not None and self._farewell.say(notice, timeout)
         server.wake()
         self._loop.stop()
         self._loop.join(timeout)

@@ -8,6 +8,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerApplicationEnd;
 import org.apache.spark.scheduler.SparkListenerEvent;
 import org.apache.spark.scheduler.SparkListenerJobEnd;
 import org.apache.spark.scheduler.SparkListenerJobStart;
@@ -50,6 +51,7 @@ public class EventQueue {
   private final SessionListener sessionListener = new SessionListener();
   private volatile Object bus;
   private volatile boolean closed;
+  private volatile boolean terminated;
   private long droppedBefore;
   private volatile boolean fromSessions;
   private volatile long askedAt = System.nanoTime();
@@ -177,7 +179,7 @@ public class EventQueue {
     askedAt = now;
     int left = Math.max(0, progressWaiting.get() + lifecycleWaiting.get());
     String head = now + FIELD + left + FIELD + given + FIELD + progressDropped.get() + FIELD
-        + lifecycleDropped.get() + FIELD + failures.get() + FIELD
+        + lifecycleDropped.get() + FIELD + failures.get() + FIELD + terminated + FIELD
         + (closed ? "" : watchers.beat(now)) + RECORD;
     return head + answer;
   }
@@ -193,6 +195,14 @@ public class EventQueue {
 
   void failed() {
     failures.incrementAndGet();
+  }
+
+  /** The SparkContext stops; a JVM that shuts down was sent a signal, and Python may not know. */
+  void applicationEnds() throws Exception {
+    Class hooks = Class.forName("org.apache.spark.util.ShutdownHookManager");
+    terminated = ((Boolean) hooks.getMethod("inShutdown", new Class[0]).invoke(null, new Object[0]))
+        .booleanValue();
+    urgent.release();
   }
 
   /** Appends an event; whatever goes wrong is counted, and never reaches Spark. */
@@ -418,6 +428,14 @@ class QuerypulseListener extends SparkListener {
       queue.receive(event);
     } else {
       gather();
+    }
+  }
+
+  public void onApplicationEnd(SparkListenerApplicationEnd event) {
+    try {
+      queue.applicationEnds();
+    } catch (Throwable error) {
+      queue.failed();
     }
   }
 

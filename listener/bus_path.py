@@ -37,6 +37,11 @@ class BusPath:
         """Which queries this process answers for."""
         return self.source.ownership
 
+    @property
+    def terminated(self) -> bool:
+        """Whether the JVM has said that a signal ends it."""
+        return self.source.terminated
+
     def listen(self, *, by_hand: bool) -> None:
         """Begin; whoever adds ``java_listener`` by hand adds one that only claims the session."""
         del by_hand

@@ -30,9 +30,15 @@ def end(
         ended=Ended(at, outcome, witness, failure),
         totals=_count_end(query.totals, outcome),
     )
-    if outcome is Outcome.COMPLETED:
+    if _is_done_with(query):
         return recovered(query)
     return query if failure is None else _count_death(query, failure, at)
+
+
+def expect_stop(query: Query) -> Query:
+    """The present run is going to be stopped on purpose, or just was."""
+    query = replace(query, stop_expected=True)
+    return recovered(query) if _is_done_with(query) else query
 
 
 def recovered(query: Query) -> Query:
@@ -57,7 +63,7 @@ def end_past_run(
     )
     if failure is None:
         return query
-    if query.first_sign_seen or _completed(query):
+    if query.first_sign_seen or _is_done_with(query):
         counted = _count_death(query, failure, at)
         return replace(counted, unrecovered_deaths=query.unrecovered_deaths)
     return replace(
@@ -65,8 +71,12 @@ def end_past_run(
     )
 
 
-def _completed(query: Query) -> bool:
-    return query.ended is not None and query.ended.outcome is Outcome.COMPLETED
+def _is_done_with(query: Query) -> bool:
+    """Whether it has completed, or was stopped on purpose: nobody waits for its next run."""
+    if query.ended is None:
+        return False
+    outcome = query.ended.outcome
+    return outcome is Outcome.COMPLETED or (outcome is Outcome.STOPPED and query.stop_expected)
 
 
 def _count_death(query: Query, failure: Failure, at: float) -> Query:

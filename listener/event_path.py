@@ -30,6 +30,11 @@ class EventPath(EventChannel, Protocol):
         """Which queries this process answers for."""
         ...
 
+    @property
+    def terminated(self) -> bool:
+        """Whether the JVM has said that a signal ends it; False where it cannot."""
+        ...
+
     def listen(self, *, by_hand: bool) -> None:
         """Begin; ``by_hand`` where PySpark adds ``java_listener`` itself.
 

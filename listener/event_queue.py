@@ -35,6 +35,8 @@ class Answer(msgspec.Struct, frozen=True):
     dropped_progress: int
     dropped_lifecycle: int
     failed: int
+    terminated: bool
+    """Whether the JVM shuts down because of a signal."""
     watchers: str
     events: list[list[str]]
 
@@ -57,6 +59,8 @@ class EventQueue:
         self.java: Any = made
         """The Java object; None once closed."""
         self.depth = 0
+        self.terminated = False
+        """Whether the JVM has said that it shuts down because of a signal."""
         self.ownership: Ownership = ALONE
         """Which queries this process answers for, as of the last answer."""
         self.drops: dict[str, int] = {}
@@ -73,6 +77,7 @@ class EventQueue:
         answer = parse_answer(str(java.take(int(timeout * 1000))))
         received_at = self._clock()
         self.depth = answer.waiting
+        self.terminated = answer.terminated
         self._taken += len(answer.events)
         self.drops = {
             "progress_queue_full": answer.dropped_progress,
@@ -128,7 +133,7 @@ def parse_answer(text: str) -> Answer:
 
     """
     head, *records = text.split(_RECORD)[:-1]
-    now, waiting, given, progress, lifecycle, failed, watchers = head.split(_FIELD)
+    now, waiting, given, progress, lifecycle, failed, terminated, watchers = head.split(_FIELD)
     return Answer(
         now=int(now),
         waiting=int(waiting),
@@ -136,6 +141,7 @@ def parse_answer(text: str) -> Answer:
         dropped_progress=int(progress),
         dropped_lifecycle=int(lifecycle),
         failed=int(failed),
+        terminated=_flag(terminated),
         watchers=watchers,
         events=[record.split(_FIELD) for record in records],
     )
@@ -153,6 +159,12 @@ def parse_job_counts(text: str) -> dict[str, JobCounts]:
         query_id, started, active, completed, tasks = record.split(_FIELD)
         counts[query_id] = JobCounts(int(started), int(active), int(completed), int(tasks))
     return counts
+
+
+def _flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(f"true or false, given {text!r}")
+    return text == "true"
 
 
 def _received(fields: list[str], offset: float) -> Received:

@@ -47,16 +47,22 @@ class Probe(Protocol):
 class ProbeOfLivingJvm:
     """Polls through ``probe``, and reports the end of the JVM where that cannot answer any more.
 
-    ``context`` says whether the application has stopped its SparkContext before. A JVM that has
-    ended is asked no more.
+    ``context`` says whether the application has stopped its SparkContext before, ``terminated``
+    whether the JVM has said that a signal ends it. A JVM that has ended is asked no more.
     """
 
     def __init__(
-        self, probe: Probe, gone: Callable[[], bool], context: Callable[[], Context]
+        self,
+        probe: Probe,
+        gone: Callable[[], bool],
+        context: Callable[[], Context],
+        terminated: Callable[[], bool] = lambda: False,
     ) -> None:
         self._probe = probe
         self._gone = gone
         self._context = context
+        self._terminated = terminated
+        self._seen = Context.RUNNING
         self._last: Context | None = None
 
     @property
@@ -74,16 +80,21 @@ class ProbeOfLivingJvm:
         began_at = clock()
         if self._last is None:
             try:
-                return self._probe.look(clock)
+                report = self._probe.look(clock)
             except NETWORK_ERRORS:
                 if not self._gone():
                     raise
                 self._last = self._how()
+            else:
+                self._seen = report.context
+                return report
         return ProbeReport(began_at, clock(), runs=(), context=self._last)
 
     def _how(self) -> Context:
         try:
-            stopped = self._context() is Context.STOPPED_BY_APPLICATION
+            if self._context() is Context.STOPPED_BY_APPLICATION:
+                return Context.STOPPED_BY_APPLICATION
         except NETWORK_ERRORS:
-            stopped = False
-        return Context.STOPPED_BY_APPLICATION if stopped else Context.JVM_GONE
+            pass
+        terminated = self._seen is Context.TERMINATED or self._terminated()
+        return Context.TERMINATED if terminated else Context.JVM_GONE

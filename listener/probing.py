@@ -160,13 +160,21 @@ class Context(str, Enum):
     RUNNING = "running"
     STOPPED_BY_APPLICATION = "stopped_by_application"
     STOPPED = "stopped"
+    """It stopped by itself."""
+    TERMINATED = "terminated"
+    """A signal to the JVM has stopped it: its shutdown hooks run."""
     JVM_GONE = "jvm_gone"
     """The process that ran Spark has ended, and all queries with it."""
 
     @property
     def explains_ends(self) -> bool:
         """Whether the end of a query is no news of its own any more."""
-        return self in (Context.STOPPED_BY_APPLICATION, Context.JVM_GONE)
+        return self.is_on_purpose or self is Context.JVM_GONE
+
+    @property
+    def is_on_purpose(self) -> bool:
+        """Whether the application has stopped it, or a signal: somebody wanted it to end."""
+        return self in (Context.STOPPED_BY_APPLICATION, Context.TERMINATED)
 
 
 class ListenerHealth(msgspec.Struct, frozen=True):

@@ -56,7 +56,11 @@ class Forget(msgspec.Struct, frozen=True):
     name: str
 
 
-Item = Arrived | Marker | ExpectStop | Forget
+class Crashed(msgspec.Struct, frozen=True):
+    """The process ends though nobody wants it to: there is no later."""
+
+
+Item = Arrived | Marker | ExpectStop | Forget | Crashed
 Inbox = Mailbox[Item]
 """What the worker takes from."""
 

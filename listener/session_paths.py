@@ -49,6 +49,11 @@ class SessionPath(_InSessions):
         """Which queries this process answers for."""
         return self.source.ownership
 
+    @property
+    def terminated(self) -> bool:
+        """Whether the JVM has said that a signal ends it."""
+        return self.source.terminated
+
     def listen(self, *, by_hand: bool) -> None:
         """Begin, in the first session unless PySpark is about to add us there."""
         self.source.claim(self._session)
@@ -78,6 +83,7 @@ class ProxyPath(_InSessions):
     """A Python listener behind Py4J's proxy, in each session that has queries."""
 
     ownership = ALONE
+    terminated = False
 
     def __init__(self, spark: Any, listener: HealthListener) -> None:
         self.source = listener.mailbox

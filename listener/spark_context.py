@@ -5,8 +5,12 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from .jvm import NETWORK_ERRORS
 from .probing import Context
 from .python_frames import is_running
+from .refusals import THROWN
+
+SHUTDOWN_HOOKS = "org.apache.spark.util.ShutdownHookManager"
 
 
 class SparkContextState:
@@ -16,6 +20,7 @@ class SparkContextState:
         self._context = context
         self._java: Any = context._jsc.sc()  # noqa: SLF001 - no public way to ask
         self._stop = inspect.unwrap(type(context).stop).__code__
+        self._hooks: Any = getattr(context._jvm, SHUTDOWN_HOOKS)  # noqa: SLF001 - no public way
 
     def ask(self, *, stopped: bool | None = None) -> Context:
         """``stopped`` is whether Spark calls it so, None where it must be asked.
@@ -34,12 +39,24 @@ class SparkContextState:
         if not (self._is_stopped() if stopped is None else stopped):
             return Context.RUNNING
         # It may end between the two questions.
-        by_application = is_running(self._stop) or self._is_dropped()
-        return Context.STOPPED_BY_APPLICATION if by_application else Context.STOPPED
+        if is_running(self._stop) or self._is_dropped():
+            return Context.STOPPED_BY_APPLICATION
+        return Context.TERMINATED if self._jvm_shuts_down() else Context.STOPPED
 
     def release(self) -> None:
         """Let go of the Java context."""
-        self._java = None
+        self._java = self._hooks = None
+
+    def _jvm_shuts_down(self) -> bool:
+        """Whether its shutdown hooks run, which SIGTERM and SIGINT set off."""
+        if self._hooks is None:
+            return False
+        try:
+            return bool(self._hooks.inShutdown())
+        except NETWORK_ERRORS:
+            raise
+        except THROWN:
+            return False
 
     def _is_stopped(self) -> bool:
         java = self._java

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from .commit_log import LogReport
-from .ending import end_past_run
+from .ending import end_past_run, expect_stop
 from .events import Event, Idle, Progress, Started, Terminated
 from .fold import fold_event, fold_log, fold_probe
 from .forgetting import is_called, to_forget
@@ -99,7 +99,7 @@ class State:
         called = [one for one in self._queries.values() if is_called(one, name)]
         # Of namesakes, one that has ended before is not meant.
         for query in [one for one in called if one.alive] or called:
-            self._put(replace(query, stop_expected=True))
+            self._put(expect_stop(query))
 
     def pause(self, at: float, seconds: float) -> None:
         """Record that nobody watched for ``seconds`` before ``at`` (GC, SIGSTOP, a full CPU)."""

@@ -70,7 +70,7 @@ def wait_in_spark(streams: Any, timeout: float | None) -> None:
 
 def nothing_left(snapshot: Snapshot, judgement: Judgement) -> bool:
     """Whether no query is left that could fail: all completed, or the application stopped."""
-    if snapshot.context is Context.STOPPED_BY_APPLICATION:
+    if snapshot.context.is_on_purpose:
         return True
     foreign, verdicts = _foreign(snapshot), judgement.verdicts.items()
     states = [one.state for label, one in verdicts if _counts(one) and label not in foreign]

@@ -40,7 +40,12 @@ class Observers:
         self._interval = settings.source_interval_seconds
         self._probe = SparkProbe(spark, path, wiring.closer_after_seconds(settings))
         gateway = spark.sparkContext._gateway  # noqa: SLF001 - no public way to ask for the JVM
-        probe = jvm.ProbeOfLivingJvm(self._probe, lambda: jvm.is_gone(gateway), self._probe.context)
+        probe = jvm.ProbeOfLivingJvm(
+            self._probe,
+            gone=lambda: jvm.is_gone(gateway),
+            context=self._probe.context,
+            terminated=lambda: path.terminated,
+        )
         self.prober = Prober(
             probe,
             settings.probe_interval_seconds,

@@ -16,14 +16,14 @@ from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
 from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
-from ..listener.probing import Context
-from ..listener.reader import ExpectStop, Forget, Inbox, Marker
+from ..listener.reader import Crashed, ExpectStop, Forget, Inbox, Marker
 from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
 from .deadline import Deadline
 from .monitor import MonitorFacts
 from .observers import Observers
+from .process_end import End, end_of, uncaught_exception
 from .session import app_name
 from .telling import Telling
 from .worker import Judged, Worker
@@ -116,20 +116,39 @@ class Parts:
         No step may use up the time of those after it: a JVM that does not answer, or a
         receiver that hangs, must not keep a page from the others.
         """
-        marker = Marker()
         looked = self._observers.prober.look_now(deadline.left / 4)
-        self._observers.mark(marker)
-        judged = marker.passed.wait(deadline.left / 3)
+        judged = self._evaluate(deadline)
         told = self._telling.flush(deadline)
         return looked and judged and told
 
     def end(self, timeout: float) -> None:
         """Flush and stop within about ``timeout`` seconds."""
         deadline = Deadline(timeout)
-        self._guard.attempt("close", lambda: self.flush(Deadline(timeout * FLUSH_SHARE)))
-        self.stop(deadline)
+        self._guard.attempt("close", lambda: self._last_flush(Deadline(timeout * FLUSH_SHARE)))
+        self.stop(deadline, self._end)
 
-    def stop(self, deadline: Deadline) -> None:
+    @property
+    def _end(self) -> End:
+        return end_of(self.judged.snapshot.context, uncaught_exception())
+
+    def _last_flush(self, deadline: Deadline) -> None:
+        """After a crash nothing waits for a grace any more."""
+        self._observers.prober.look_now(deadline.left / 4)
+        self._evaluate(deadline)
+        if self._end is End.CRASHED:
+            self._arrived.put(Crashed(), lifecycle=True)
+            # What may be a glitch is reported once it was found twice.
+            self._evaluate(deadline)
+            self._evaluate(deadline)
+        self._telling.flush(deadline)
+
+    def _evaluate(self, deadline: Deadline) -> bool:
+        """Evaluate all that was received so far; False when that took too long."""
+        marker = Marker()
+        self._observers.mark(marker)
+        return marker.passed.wait(deadline.left / 3)
+
+    def stop(self, deadline: Deadline, end: End = End.CLOSED) -> None:
         """Stop every thread and give the port back."""
         for loop in self._loops:
             loop.stop()
@@ -137,8 +156,7 @@ class Parts:
         self._observers.hasten_end()
         self._telling.close(deadline)
         if self._server is not None:
-            crashed = self.judged.snapshot.context is Context.JVM_GONE
-            self._server.close(deadline.left, announce=not crashed)
+            self._server.close(deadline.left, notice=end.notice)
         for loop in self._loops:
             loop.join(deadline.left)
 

@@ -16,7 +16,6 @@ from ..alerting.alert import Alert
 from ..exporter.status import Status, status
 from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
-from ..listener.probing import Context
 from ..listener.redacted_log import RedactedLog
 from . import announcing
 from .awaiting import FailureWait
@@ -239,7 +238,7 @@ class Sidecar:
     def _on_judged(self) -> None:
         self._wait.wake()
         context = self._parts.judged.snapshot.context if self._parts is not None else None
-        if context is Context.STOPPED_BY_APPLICATION and not self._closed:
+        if context is not None and context.is_on_purpose and not self._closed:
             # The worker, which calls this, cannot wait for its own end.
             threading.Thread(target=self.close, name="querypulse-close", daemon=True).start()
 

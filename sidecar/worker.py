@@ -18,7 +18,7 @@ from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.ownership import ALONE, Ownership
 from ..listener.probing import ProbeReport
-from ..listener.reader import Arrived, ExpectStop, Forget, Inbox, Item, Marker
+from ..listener.reader import Arrived, Crashed, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
@@ -130,6 +130,8 @@ class Worker:
             self.state.expect_stop(item.name)
         elif isinstance(item, Forget):
             self._forget(item.name)
+        elif isinstance(item, Crashed):
+            self.policy = self.policy.without_graces()
         else:
             self._waiting.append(item)
 

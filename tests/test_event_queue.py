@@ -59,7 +59,16 @@ def started(at, session="", trigger=""):
 
 @given(
     st.builds(
-        Answer, CLOCKS, COUNTS, COUNTS, COUNTS, COUNTS, COUNTS, TEXTS, st.lists(EVENTS, max_size=5)
+        Answer,
+        CLOCKS,
+        COUNTS,
+        COUNTS,
+        COUNTS,
+        COUNTS,
+        COUNTS,
+        st.booleans(),
+        TEXTS,
+        st.lists(EVENTS, max_size=5),
     )
 )
 def test_every_answer_of_the_jvm_is_read_as_it_was_written(written):
@@ -70,6 +79,7 @@ def test_every_answer_of_the_jvm_is_read_as_it_was_written(written):
         waiting=written.waiting,
         given=written.given,
         dropped=dropped,
+        terminated=written.terminated,
         watchers=written.watchers,
     )
 

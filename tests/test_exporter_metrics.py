@@ -12,7 +12,6 @@ from support.exporter_exposition import FORMATS, of_query, om_text, samples, tex
 from support.story import CONFLICT, Story, progress
 
 from querypulse.exporter.board import STATES, Monitor
-from querypulse.exporter.exposition import as_text
 from querypulse.exporter.query_collector import QueryCollector
 from querypulse.listener.query import BUCKETS
 
@@ -243,6 +242,6 @@ def test_the_process_wide_registry_is_left_alone():
 def test_a_scrape_sees_the_newest_board():
     boards = [full_board()]
     collector = QueryCollector(lambda: boards[-1])
-    assert b'query="busy"' in as_text(collector.collect())
+    assert b'query="busy"' in generate_latest(collector)
     boards.append(msgspec.structs.replace(board(), app="other"))
-    assert b'query="busy"' not in as_text(collector.collect())
+    assert b'query="busy"' not in generate_latest(collector)

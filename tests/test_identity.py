@@ -525,6 +525,24 @@ def test_a_run_that_was_stopped_recovers_nothing():
     assert story.state.query("id").failure is not None
 
 
+@pytest.mark.parametrize("announced_at", ["before", "after"])
+def test_a_stop_that_was_announced_recovers_an_earlier_failure(announced_at):
+    story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1).start("id", "r2", at=2)
+    if announced_at == "before":
+        story.expect_stop("q").ends("id", "r2", at=3)
+    else:
+        story.ends("id", "r2", at=3).expect_stop("q")
+
+    assert story.state.query("id").failure is None
+    assert story.found(1000) == []
+
+
+def test_an_announced_stop_of_a_query_that_has_failed_leaves_the_failure():
+    story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1).expect_stop("q")
+
+    assert story.state.query("id").failure is not None
+
+
 # -- whatever comes, in whatever order ------------------------------------------------------------
 
 ids = st.sampled_from(["11111111", "22222222", "33333333"])

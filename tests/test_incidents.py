@@ -29,6 +29,17 @@ def test_a_context_that_died_is_one_incident_that_names_its_queries():
     assert finding.evidence["queries"].splitlines()[0].startswith("a: ended with its SparkContext")
 
 
+def test_a_query_that_was_gone_before_its_context_died_keeps_its_own_incident():
+    story = two_queries().probe(run(batch=10), run("b"), at=100).ended(at=110)
+    story.probe(run("b"), at=200, context=Context.STOPPED)
+
+    own, shared = sorted(story.judge(270).findings, key=lambda one: one.query, reverse=True)
+
+    assert (own.query, shared.query) == ("a", "*")
+    assert own.reason.startswith("stopped without an exception")
+    assert shared.reason == "the SparkContext stopped by itself: b"
+
+
 def test_an_incident_keeps_its_name_while_its_members_come_one_by_one():
     story = two_queries().probe(run(batch=10), run("b"), at=100)
     patient = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}

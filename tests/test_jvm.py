@@ -183,6 +183,23 @@ def test_a_jvm_that_ends_after_the_application_has_stopped_spark_is_no_news():
     assert report.context is Context.STOPPED_BY_APPLICATION
 
 
+def test_a_jvm_that_ends_after_it_has_said_that_a_signal_ends_it_is_terminated():
+    living = ProbeOfLivingJvm(
+        Probe(Py4JNetworkError()), lambda: True, lambda: Context.RUNNING, lambda: True
+    )
+
+    assert living.look(Clock(100.0)).context is Context.TERMINATED
+
+
+def test_a_jvm_that_ends_after_a_poll_has_seen_it_terminated_is_terminated():
+    probe = Probe(ProbeReport(1.0, 2.0, runs=(), context=Context.TERMINATED))
+    living = ProbeOfLivingJvm(probe, lambda: True, lambda: Context.RUNNING)
+    living.look(Clock(100.0))
+    probe.answer = Py4JNetworkError()
+
+    assert living.look(Clock(100.0)).context is Context.TERMINATED
+
+
 @pytest.mark.parametrize("error", [Py4JError("refused"), RuntimeError("the probe was released")])
 def test_an_error_that_is_no_lost_connection_does_not_ask_for_the_jvm(error):
     def asked():

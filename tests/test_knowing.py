@@ -76,7 +76,6 @@ def test_a_death_that_is_told_after_the_new_run_has_committed_is_only_counted():
 
 def test_what_the_probe_sees_running_is_the_present_run_in_whatever_order_starts_are_heard():
     story = Story().probe(processing(number=2, batch=3), at=1).started(run=1, at=2)
-    assert story.query().run_id == "a-1"
 
     assert story.probe(processing(number=2, batch=3), at=3).query().run_id == "a-2"
 

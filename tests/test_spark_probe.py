@@ -220,6 +220,37 @@ def test_a_context_that_stops_by_itself_is_not_the_applications(spark):
     assert probe.look(lambda: 0.0).context is Context.STOPPED
 
 
+def test_a_context_that_a_signal_stops_is_terminated(spark):
+    probe = fake_probe(spark)
+    spark.shutting_down = True
+    assert probe.context() is Context.RUNNING
+    spark.stopped = True
+
+    assert probe.context() is Context.TERMINATED
+
+
+def test_an_application_that_stops_while_a_signal_ends_the_jvm_has_stopped_it(spark):
+    probe = fake_probe(spark)
+    seen = []
+
+    def drain():
+        spark.stopped = spark.shutting_down = True
+        seen.append(probe.context())
+
+    spark.sparkContext.while_stopping = drain
+    spark.sparkContext.stop()
+
+    assert seen == [Context.STOPPED_BY_APPLICATION]
+
+
+def test_a_driver_that_does_not_say_whether_it_shuts_down_stopped_by_itself(spark):
+    probe = fake_probe(spark)
+    probe._context._hooks.answers["inShutdown"] = Py4JError("refused")
+    spark.stopped = True
+
+    assert probe.context() is Context.STOPPED
+
+
 def test_the_context_is_asked_again_when_a_run_has_ended_since(spark):
     """It may have ended with its context, after the answer for all."""
     probe = fake_probe(spark)

@@ -14,7 +14,7 @@ from support.queries import until
 from support.watching import address, get, serving
 
 from querypulse.exporter import farewell
-from querypulse.exporter.farewell import MAX_PAGES, MAX_WAITING, Farewell
+from querypulse.exporter.farewell import MAX_PAGES, MAX_WAITING, Farewell, Notice
 
 
 @pytest.fixture
@@ -35,6 +35,22 @@ def test_a_watcher_is_told_of_a_close_in_good_order_at_once():
         server.close()
         assert answer.result().json() == {"status": "stopped"}
         assert time.monotonic() - began < 2
+
+
+def test_a_watcher_is_told_that_a_signal_ends_the_driver():
+    with serving() as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, server, "/watch")
+        until(lambda: waiting(server), "somebody waits")
+        server.close(notice=Notice.TERMINATED)
+        assert answer.result().json() == {"status": "terminated"}
+
+
+def test_a_crash_leaves_who_waits_without_an_answer():
+    with serving() as server, ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(get, server, "/watch")
+        until(lambda: waiting(server), "somebody waits")
+        server.close(notice=None)
+        assert answer.exception() is not None or answer.result().status_code != 200
 
 
 def test_all_who_wait_are_told_before_the_server_goes():
@@ -111,7 +127,7 @@ def test_nobody_is_waited_for_where_nobody_watched():
 def test_a_server_that_closes_is_not_live_any_more():
     with serving() as server:
         assert get(server, "/livez").status_code == 200
-        server._farewell.say(0.0)
+        server._farewell.say(Notice.STOPPED, 0.0)
         answer = get(server, "/livez")
     assert (answer.status_code, answer.text) == (503, "closing in good order\n")
 
@@ -123,7 +139,7 @@ def test_watch_needs_the_token_as_every_page_does():
 
 def test_a_farewell_is_heard_by_those_who_come_later():
     farewell = Farewell(Clock())
-    assert not farewell.say(0.0)
+    assert not farewell.say(Notice.STOPPED, 0.0)
     assert farewell.wait()
     assert farewell.said
 

@@ -6,6 +6,7 @@ import pytest
 from support.lookout import BAD, BEAT, HERE, WALL, A, B, Lookout
 
 from querypulse.alerting.alert import Alert, Incident
+from querypulse.exporter.farewell import Notice
 from querypulse.sidecar.watch.look import Said
 
 DAY = 24 * 3600.0
@@ -348,6 +349,41 @@ def test_nothing_is_closed_for_a_driver_that_was_told_here():
     lookout = Lookout().looks(Said.REFUSED, 62).looks(Said.WELL, 60)
     assert lookout.closings == []
     assert lookout.ever_told == {"a:9719"}
+
+
+def test_a_driver_that_reports_the_end_of_its_jvm_closes_and_ends_nothing():
+    lookout = Lookout()
+    lookout.judge.inherit([left_open("etl")], lookout.now)
+    lookout.looks(Said.WELL, 60, reports_gone=True)
+    assert (lookout.closings, lookout.told) == ([], ["etl"])
+    assert lookout.look().ended == ["etl"]
+
+
+# -- ended by a signal ----------------------------------------------------------------------------
+
+
+def test_a_driver_that_a_signal_has_ended_has_five_minutes_to_be_back():
+    lookout = Lookout().looks(Said.WELL, 10).stopped(notice=Notice.TERMINATED)
+    assert lookout.looks(Said.REFUSED, 290).told == []
+    assert lookout.looks(Said.REFUSED, 20).told == ["etl"]
+    assert "was ended by a signal, and has not come back" in lookout.page["reason"]
+
+
+def test_one_that_is_back_within_five_minutes_is_told_to_nobody():
+    lookout = Lookout().looks(Said.WELL, 10).stopped(notice=Notice.TERMINATED)
+    lookout.looks(Said.REFUSED, 200).looks(Said.WELL, 60)
+    assert lookout.ever_told == set()
+
+
+def test_one_that_came_back_and_is_killed_is_gone_as_soon_as_any():
+    lookout = Lookout().looks(Said.WELL, 10).stopped(notice=Notice.TERMINATED)
+    lookout.looks(Said.REFUSED, 60).looks(Said.WELL, 10).looks(Said.REFUSED, 17)
+    assert lookout.told == ["etl"]
+
+
+def test_the_log_says_that_a_signal_has_ended_it():
+    lookout = Lookout().looks(Said.WELL, 10).stopped(notice=Notice.TERMINATED)
+    assert lookout.news[-1] == "etl was ended by a signal and may come back"
 
 
 # -- the log ----------------------------------------------------------------------------------

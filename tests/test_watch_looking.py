@@ -7,9 +7,11 @@ import ssl
 import threading
 import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 import trustme
+from msgspec.structs import replace
 from support.http_double import HttpDouble, drip, raw, reply
 from support.watching import driver_board, serving
 
@@ -55,6 +57,14 @@ def test_queries_that_are_not_well_are_named_and_the_driver_is_well():
         found = seen(server.url)
     assert found.said is Said.WELL
     assert found.unwell == ("silver: stalled", "gold: failed")
+
+
+@pytest.mark.parametrize(("alertname", "gone"), [("DriverGone", True), ("QueryFailed", False)])
+def test_a_driver_that_reports_the_end_of_its_jvm_is_seen(alertname, gone):
+    alert = SimpleNamespace(labels={"alertname": alertname}, annotations={}, starts_at=0.0)
+    shown = replace(driver_board(), alerts=(alert,))
+    with serving(board=lambda: shown) as server:
+        assert seen(server.url).reports_gone is gone
 
 
 def test_a_driver_that_has_looked_at_nothing_yet_is_well_and_has_no_name():

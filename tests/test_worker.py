@@ -11,7 +11,7 @@ from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
 from querypulse.listener.probing import Context
-from querypulse.listener.reader import Arrived
+from querypulse.listener.reader import Arrived, Crashed
 from querypulse.sidecar.worker import TICK_SECONDS
 
 
@@ -97,6 +97,24 @@ def test_the_last_words_under_a_stopped_context_page_nobody():
     context = Context.STOPPED_BY_APPLICATION
     desk.inbox.put(Arrived(heard.event, heard.at, context), lifecycle=True)
     desk.step()
+
+    assert desk.told == []
+
+
+def test_a_crash_leaves_no_time_for_graces():
+    desk = Desk(gone_grace_seconds=60).look(run()).commit(batch=1).step()
+    desk.ended().step().step()
+    assert desk.told == []
+    desk.inbox.put(Crashed(), lifecycle=True)
+    desk.step().step()
+
+    assert desk.told == [("QueryGone", "a")]
+
+
+def test_a_crash_reports_nothing_of_what_is_healthy():
+    desk = Desk(gone_grace_seconds=60).started().commit(batch=1).step()
+    desk.inbox.put(Crashed(), lifecycle=True)
+    desk.step().step()
 
     assert desk.told == []
 

@@ -118,7 +118,7 @@ def _on_purpose(query: Query, context: Context) -> bool:
 
     Without its trigger nobody knows that it should have gone on.
     """
-    if context is Context.STOPPED_BY_APPLICATION or query.stop_expected:
+    if context.is_on_purpose or query.stop_expected:
         return True
     trigger = query.trigger
     return trigger is None or trigger.ends_by_itself

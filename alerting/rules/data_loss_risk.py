@@ -12,7 +12,6 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ...listener.probing import Context
 from ...listener.query import Outcome
 from ...listener.sources.edge import Edge, Point
 from ...listener.sources.exposure import Exposure
@@ -81,7 +80,7 @@ def _risks(case: Case) -> Iterator[_Risk]:
 
 def _should_read_on(case: Case) -> bool:
     """Whether the query lives, or is dead and will be missed: not one that was stopped."""
-    if case.snapshot.context is Context.STOPPED_BY_APPLICATION:
+    if case.snapshot.context.is_on_purpose:
         return False
     ended = case.query.ended
     return ended is None or ended.outcome is Outcome.FAILED

@@ -8,6 +8,8 @@ from ..evidence import evidence
 from ..finding import Finding, Severity, State
 
 NAME = "QueryGone"
+NOTICED_SECONDS = 5.0
+"""A SparkContext that stops is noticed by the next poll, the ends of its queries may be before."""
 CONTEXT_GONE = "the SparkContext stopped by itself"
 
 
@@ -25,7 +27,8 @@ def check(case: Case) -> Finding | None:
         return None
     if case.watched_since(gone_at) <= case.limits.gone_grace_seconds:
         return None
-    reason = _reason(case)
+    with_context = _ended_with_context(case, gone_at)
+    reason = _reason(case, with_context=with_context)
     return Finding(
         alertname=NAME,
         query=case.label,
@@ -34,7 +37,7 @@ def check(case: Case) -> Finding | None:
         reason=f"{reason} {case.watched_since(gone_at):.0f} s ago and not back",
         summary=f"Streaming query {case.label} is gone: {reason}",
         evidence=evidence(case),
-        cause=CONTEXT_GONE if case.snapshot.context is Context.STOPPED else "",
+        cause=CONTEXT_GONE if with_context else "",
     )
 
 
@@ -50,8 +53,16 @@ def _should_run_for_ever(case: Case) -> bool:
     return case.expected if trigger is None else not trigger.ends_by_itself
 
 
-def _reason(case: Case) -> str:
-    if case.snapshot.context is Context.STOPPED:
+def _ended_with_context(case: Case, gone_at: float) -> bool:
+    """A query that was gone before has another cause, and was reported for that."""
+    stopped_at = case.snapshot.context_stopped_at
+    if case.snapshot.context is not Context.STOPPED or stopped_at is None:
+        return False
+    return gone_at >= stopped_at - NOTICED_SECONDS
+
+
+def _reason(case: Case, *, with_context: bool) -> str:
+    if with_context:
         return "ended with its SparkContext, which stopped by itself"
     if case.query.ended is None:
         return "vanished without a word"

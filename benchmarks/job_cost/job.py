@@ -38,6 +38,15 @@ class Job:
             if not any(query._jsq.status().isTriggerActive() for query in self._queries):
                 return
 
+    def write_progress(self, times: int) -> None:
+        """Let Spark write the JSON of each query's last progress so often."""
+        while not all(map(_batches, self._queries)):
+            self.await_gap()
+        written = [query._jsq.lastProgress() for query in self._queries]
+        for _ in range(times):
+            for progress in written:
+                progress.json()
+
     def stop(self) -> None:
         """End all queries."""
         for query in self._queries:

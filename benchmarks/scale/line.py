@@ -10,7 +10,7 @@ from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.policy import Policy
 from querypulse.exporter.board import Board, Monitor
 from querypulse.exporter.exposition import as_text
-from querypulse.exporter.query_collector import QueryCollector
+from querypulse.exporter.query_collector import all_families
 from querypulse.listener.event_queue import EventQueue
 from querypulse.listener.events import EventKind
 from querypulse.listener.guard import Guard
@@ -97,7 +97,7 @@ class _Answers:
 
 def _answers(texts: Iterable[str], now: int) -> Iterator[str]:
     nothing_waits_or_was_lost = ("0",) * 5
-    head = _FIELD.join((str(now), *nothing_waits_or_was_lost, "")) + _RECORD
+    head = _FIELD.join((str(now), *nothing_waits_or_was_lost, "false", "")) + _RECORD
     answer = ""
     for text in texts:
         answer += _FIELD.join((EventKind.PROGRESS.value, str(now), "", "", text)) + _RECORD
@@ -110,5 +110,4 @@ def _answers(texts: Iterable[str], now: int) -> Iterator[str]:
 
 def scrape_of(board: Board) -> Callable[[], bytes]:
     """What a scrape is answered, without the way there."""
-    collector = QueryCollector(lambda: board)
-    return lambda: as_text(collector.collect())
+    return lambda: as_text(all_families(board))

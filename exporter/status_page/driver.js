@@ -76,7 +76,7 @@ class Driver {
       this.waitsSince = performance.now();
       try {
         const { status } = await (await get("watch/page", WATCH_PATIENCE)).json();
-        if (status === "stopped") this.tell({ kind: "closed" });
+        if (status !== "running") this.tell({ kind: "closed" });
         if (!this.waits) await this.leave(WATCH_AGAIN);
       } catch {
         this.wake();

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from .roll import TERMINATED_AFTER_SECONDS
+
 SHORTEST_INTERVAL_SECONDS = 0.1
 SHORTEST_GONE_SECONDS = 1.0
 MORE = {
@@ -29,6 +31,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     webhook_url: str | None = None
     interval: float = 5.0
     gone_after: float = 15.0
+    terminated_after: float = TERMINATED_AFTER_SECONDS
     token_file: str | None = None
     ca_file: str | None = None
     client_cert_file: str | None = None
@@ -63,6 +66,13 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
         default=defaults.gone_after,
         metavar="SECONDS",
         help="how long a driver may not be found (%(default)g)",
+    )
+    parser.add_argument(
+        "--terminated-after",
+        type=_seconds(SHORTEST_GONE_SECONDS),
+        default=defaults.terminated_after,
+        metavar="SECONDS",
+        help="the same for a driver that a signal has ended (%(default)g)",
     )
 
 

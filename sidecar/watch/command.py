@@ -49,7 +49,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     arguments = {} if request.webhook_url is None else {"webhook_url": request.webhook_url}
     settings = load_strictly(arguments, environment).settings
     redacting, guard = Redacting(settings), Guard()
-    roll = Roll(request.gone_after, request.interval)
+    roll = Roll(request.gone_after, request.interval, request.terminated_after)
     judge = Judge(roll, Terms(**{n: getattr(settings, n) for n in Terms.__struct_fields__}))
     telling = make_telling(settings, judge, guard)
     watcher = make_watcher(request, settings, telling, judge, guard)

@@ -138,6 +138,8 @@ class Judge:
             return f"DriverGone: {self._open[key].alert.annotations['reason']}"
         if subject.stopped:
             return f"{subject.name} has closed in good order"
+        if subject.terminated:
+            return f"{subject.name} was ended by a signal and may come back"
         if self.roll.is_gone(subject):
             return f"{subject.name} cannot be reached, and nothing else either: own network?"
         return f"{subject.name} is there: {subject.place.shown}" if subject.seen else ""

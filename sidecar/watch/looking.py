@@ -10,6 +10,8 @@ from typing import TypeVar
 
 import msgspec
 
+from ...alerting.rules import driver_gone
+from ...exporter.farewell import Notice
 from ..deadline import Deadline
 from .client import Answer, Client, NoAnswer
 from .look import Look, Said
@@ -31,10 +33,16 @@ class Heard(str, Enum):
     """What a question at ``/watch`` was answered with."""
 
     RUNNING = "running"
-    STOPPED = "stopped"
-    """The driver closes in good order."""
+    STOPPED = Notice.STOPPED.value
+    TERMINATED = Notice.TERMINATED.value
     NOTHING = "nothing"
     """It has no such page, or does not let us in."""
+
+    @property
+    def notice(self) -> Notice | None:
+        """Why the driver closes; None where it said nothing of that."""
+        closes = self in (Heard.STOPPED, Heard.TERMINATED)
+        return Notice(self.value) if closes else None
 
 
 class _Watch(msgspec.Struct):
@@ -58,10 +66,15 @@ class _Monitor(msgspec.Struct):
     heartbeat_timestamp: float | None = None
 
 
+class _Alert(msgspec.Struct):
+    labels: dict[str, str] = {}
+
+
 class _Status(msgspec.Struct):
     """Of ``/status``, what we read; the heartbeat is the one in ``/metrics``."""
 
     app: str = ""
+    alerts: list[_Alert] = []
     monitor: _Monitor = msgspec.field(default_factory=_Monitor)
 
 
@@ -89,6 +102,7 @@ def look(client: Client, clock: Callable[[], float] = time.monotonic) -> Look:
         detail=detail,
         app=status.app[:MAX_APP_CHARACTERS],
         heartbeat=status.monitor.heartbeat_timestamp,
+        reports_gone=any(one.labels.get("alertname") == driver_gone.NAME for one in status.alerts),
         unwell=tuple(f"{one.query}: {one.state}" for one in readiness.reasons if one.query),
     )
 

@@ -65,6 +65,8 @@ class Subject(msgspec.Struct):
     last_seen: Look | None = None
     """The newest look that found it well."""
     stopped: bool = False
+    terminated: bool = False
+    """Whether a signal has ended it, and it is not back yet."""
 
     @property
     def address(self) -> str:
@@ -85,9 +87,13 @@ class Subject(msgspec.Struct):
     def hear_well(self, place: Place, look: Look) -> None:
         """``look`` found it alive at ``place``."""
         self.place, self.last = place, look
-        self.bad_since, self.bad_looks, self.stopped = None, 0, False
+        self.bad_since, self.bad_looks = None, 0
+        self.stopped = self.terminated = False
         self.seen = True
-        if self.well_since is None:
+        if look.reports_gone:
+            # It has nothing to run queries any more: no time of health.
+            self.well_since = None
+        elif self.well_since is None:
             self.well_since = look.at
         if look.said is Said.WELL:
             self.last_seen = look
@@ -113,4 +119,9 @@ class Subject(msgspec.Struct):
     def stop(self) -> None:
         """It closed in good order, and is not missed until it is seen again."""
         self.forgive()
-        self.stopped, self.well_since = True, None
+        self.stopped, self.terminated, self.well_since = True, False, None
+
+    def terminate(self) -> None:
+        """A signal ended it: it may come back, and is missed later than one that was killed."""
+        self.forgive()
+        self.terminated, self.well_since = True, None

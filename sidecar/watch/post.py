@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ...exporter.farewell import Notice
 from ...listener.guard import Guard
 from ...listener.loop import Loop
 from .client import Access, Client, NoAnswer
@@ -28,14 +29,15 @@ class Looked(msgspec.Struct, frozen=True):
     look: Look
 
 
-class Stopped(msgspec.Struct, frozen=True):
-    """The driver said at ``at``, in monotonic seconds, that it closes in good order."""
+class Closing(msgspec.Struct, frozen=True):
+    """The driver gave notice at ``at``, in monotonic seconds, that it closes, and why."""
 
     place: Place
     at: float
+    notice: Notice
 
 
-Sign = Looked | Stopped
+Sign = Looked | Closing
 
 
 class Post:
@@ -97,8 +99,8 @@ class Post:
             self._rest(REST_SECONDS)
             return
         self._broken = False
-        if heard is Heard.STOPPED:
-            self._report(Stopped(self._place, time.monotonic()))
+        if heard.notice is not None:
+            self._report(Closing(self._place, time.monotonic(), heard.notice))
         if heard is not Heard.RUNNING or time.monotonic() - began < REST_SECONDS:
             self._rest(self._interval)
 

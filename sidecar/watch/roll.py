@@ -9,11 +9,14 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from ...exporter.farewell import Notice
 from .look import Look, Place, Said
 from .memory import Spot, Subject
 
 NEVER_SEEN_FACTOR = 4
 """How much longer one may be silent that was never seen: it may still be starting."""
+TERMINATED_AFTER_SECONDS = 300.0
+"""So long a driver that a signal has ended may take to be back."""
 LONGEST_LOOK_SECONDS = 10.0
 """A look that took longer tells of the watcher, not of the driver."""
 SLACK_SECONDS = 5.0
@@ -26,8 +29,14 @@ Key = tuple[str, str]
 class Roll:
     """Remembers what was seen of each driver; ``subjects`` are those that are to be there."""
 
-    def __init__(self, gone_after_seconds: float, interval_seconds: float) -> None:
+    def __init__(
+        self,
+        gone_after_seconds: float,
+        interval_seconds: float,
+        terminated_after_seconds: float = TERMINATED_AFTER_SECONDS,
+    ) -> None:
         self._gone_after = gone_after_seconds
+        self._terminated_after = max(gone_after_seconds, terminated_after_seconds)
         self._longest_pause = interval_seconds + SLACK_SECONDS
         self._spots: dict[Place, Spot] = {}
         self._listed: frozenset[Place] = frozenset()
@@ -81,15 +90,15 @@ class Roll:
             self._tell(subject, place, look)
         self._drop_spots()
 
-    def stopped(self, place: Place, at: float) -> None:
-        """The driver at ``place`` said at ``at`` that it closes in good order."""
+    def closes(self, place: Place, at: float, notice: Notice) -> None:
+        """The driver at ``place`` gave notice at ``at`` that it closes."""
         spot = self._spots.get(place)
         if spot is None:
             return
         spot.stopped_at = at
         for subject in self._under(place.listed_as):
             if place in self._places_of(subject) and not self._lives(subject):
-                subject.stop()
+                (subject.stop if notice is Notice.STOPPED else subject.terminate)()
 
     def proved(self, at: float) -> None:
         """Something answered over the network at ``at``.
@@ -107,6 +116,8 @@ class Roll:
         if subject.last is None or subject.bad_since is None or subject.bad_looks < 2:  # noqa: PLR2004 - one is a glitch
             return False
         needed = self._gone_after * (1 if subject.seen else NEVER_SEEN_FACTOR)
+        if subject.terminated:
+            needed = self._terminated_after
         return subject.last.at - subject.bad_since >= needed
 
     def network_works(self, subject: Subject) -> bool:

@@ -22,13 +22,17 @@ HOW = {
     Said.UNREACHABLE: "cannot be reached, while the network works",
     Said.REPLACED: "has vanished: another driver is at its address",
 }
+TERMINATED = "was ended by a signal, and has not come back"
 NEVER = "has never answered since watching began"
 
 
 def gone(subject: Subject, now: float, wall: float, runbook_base_url: str) -> Alert:
     """The alert of a subject that was not found; ``now`` is monotonic, ``wall`` Unix seconds."""
     how = HOW.get(subject.last.said, "") if subject.last is not None else ""
-    how = how if subject.seen else NEVER
+    if subject.terminated:
+        how = TERMINATED
+    elif not subject.seen:
+        how = NEVER
     detail = subject.last.detail if subject.last is not None else ""
     finding = replace(
         _finding(subject.name, how),

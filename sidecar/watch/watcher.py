@@ -18,7 +18,7 @@ from .client import Access
 from .judge import Judge
 from .look import Place
 from .network import Host, answers
-from .post import Looked, Post, Sign, Stopped
+from .post import Closing, Looked, Post, Sign
 from .targets import TargetError, Targets
 
 log = logging.getLogger("querypulse")
@@ -126,8 +126,8 @@ class Watcher:
     def _take(self, sign: Sign | Listed | Proved) -> None:
         if isinstance(sign, Looked):
             self._roll.looked(sign.place, sign.look)
-        elif isinstance(sign, Stopped):
-            self._roll.stopped(sign.place, sign.at)
+        elif isinstance(sign, Closing):
+            self._roll.closes(sign.place, sign.at, sign.notice)
         elif isinstance(sign, Listed):
             self._warn_if_alone(sign.places)
             self._roll.listed(sign.places)

@@ -13,13 +13,15 @@ from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.policy import Policy
 from querypulse.alerting.rules import driver_gone
+from querypulse.exporter.farewell import Notice
 from querypulse.listener.guard import Guard
 from querypulse.listener.identity import UNNAMED
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
-from querypulse.listener.reader import EventReader, Item
+from querypulse.listener.reader import Crashed, EventReader, Item, Marker
 from querypulse.sidecar.deadline import Deadline
 from querypulse.sidecar.parts import Parts
+from querypulse.sidecar.process_end import End, end_of
 from querypulse.sidecar.worker import Judged, Worker
 
 from .clock import Time
@@ -76,7 +78,8 @@ class SimDriver:
         self.alive = True
         self.attached = False
         self.attached_at = float("inf")
-        self.announced = False
+        self.announced: Notice | None = None
+        self.end: End | None = None
         self.closed_at: float | None = None
         self.awake_since = time.now
         self.asleep_until = 0.0
@@ -172,20 +175,27 @@ class SimDriver:
         self.alive = self.attached = False
         self.spark.die(health)
 
-    def close(self) -> None:
-        """The application ends: a last look, a flush, and whatever ``Parts`` says of it."""
+    def close(self, uncaught: type[BaseException] | None = None) -> None:
+        """The application ends, perhaps by an exception: as ``Parts.end``, without its threads."""
         self.closed_at = self.time.now
         if not self.attached:
             self.kill(Health.STOPPED)
             return
         self.probe.poll()
         self.step()
+        self.end = end = end_of(self.worker.judged.snapshot.context, uncaught)
+        if end is End.CRASHED:
+            for item in (Crashed(), Marker(), Marker()):
+                self.inbox.put(item, lifecycle=True)
+                self.step()
         for courier in self.couriers:
             courier.pump()
         if self._spool is not None:
             self._spool.flush()
-        Parts.stop(self._as_parts(), Deadline(1.0))
-        self.time.after(1.0, lambda: self.kill(Health.STOPPED))
+        Parts.stop(self._as_parts(), Deadline(1.0), end)
+        self.time.after(
+            1.0, lambda: self.kill(Health.STOPPED if end is End.CLOSED else Health.DOWN)
+        )
 
     def _as_parts(self) -> Parts:
         """As much of a ``Parts`` as its ``stop`` looks at."""
@@ -196,8 +206,8 @@ class SimDriver:
             _server=server, judged=self.worker.judged,
         )  # fmt: skip
 
-    def _server_closed(self, _: float, *, announce: bool) -> None:
-        self.announced = announce
+    def _server_closed(self, _: float, *, notice: Notice | None) -> None:
+        self.announced = notice
 
     def _attach(self) -> None:
         if self.alive:

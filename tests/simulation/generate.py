@@ -45,7 +45,7 @@ class _Maker:
                      if one.do == "probe_refused" else one for one in steps]  # fmt: skip
         if any(one.key == "twin" for one in queries):
             # A new process gives the name to the first that it meets.
-            steps = [one for one in steps if one.do not in ("kill", "close", "boot")]
+            steps = [one for one in steps if one.do not in (*_ENDS, "boot")]
         steps.sort(key=lambda one: one.at)
         return Plan(seed, self._horizon, queries, tuple(steps), setup, self._terms.without)
 
@@ -156,7 +156,7 @@ class _Maker:
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
         if kind == "context_dies" and not self._terms.has("A1"):
             kind = "pause"
-        if kind in ("kill", "close", "jvm_crash", "context_dies", "app_stops"):
+        if kind in _ENDS:
             return self._end(kind, setup, at)
         if kind == "silence all":
             return [self._silence("*", at)]
@@ -179,12 +179,14 @@ class _Maker:
         driver = self._rng.choice(setup.drivers)
         if kind == "jvm_crash" and setup.watched and not self._terms.has("N2"):
             at = max(at, 60.0)
-        seconds = self._lasts(1.0, 30.0) if kind == "app_stops" else 0.0
+        longest = {"app_stops": 30.0, "terminate": 3.0}
+        seconds = self._lasts(1.0, longest[kind]) if kind in longest else 0.0
         steps = [Step(at, kind, driver, seconds)]
         gone = at + seconds + 2.0
         if kind in ("jvm_crash", "context_dies"):
             gone += self._rng.choice([1.0, 20.0, 70.0])
-            steps.append(Step(round(gone, 1), "kill", driver))
+            how = self._rng.choice(["kill", "kill", "close", "raise"])
+            steps.append(Step(round(gone, 1), how, driver))
         if self._rng.random() < 0.85:
             back = gone + self._rng.choice([1.0, 5.0, 30.0, 90.0])
             steps.append(Step(round(back, 1), "boot", driver))
@@ -199,6 +201,7 @@ class _Maker:
 
 
 _STUCK = frozenset({"hang", "crawl", "ask"})
+_ENDS = frozenset({"kill", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"})
 
 
 _OF_OFFSETS = ("lag", "stall", "rewind")

@@ -14,12 +14,21 @@ from msgspec.structs import replace
 from querypulse.alerting.lifecycle import course, grouping, lifecycle
 from querypulse.alerting.lifecycle.health import Health
 from querypulse.alerting.outbox import outbox, pace
-from querypulse.alerting.rules import monitor_blind, offset_rewound, offset_stalled, query_lagging
+from querypulse.alerting.rules import (
+    monitor_blind,
+    offset_rewound,
+    offset_stalled,
+    query_gone,
+    query_lagging,
+)
 from querypulse.listener import fold, identity, probing, query, reader, state, trends
 from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.probing import Context
 from querypulse.listener.snapshot import Snapshot
+from querypulse.sidecar.process_end import End
 from querypulse.sidecar.watch.roll import Roll
 
+from . import driver
 from .mutating import Mutation, only
 from .mutations_of_identity import IDENTITY
 
@@ -75,6 +84,12 @@ def _empty_log_is_ignored(query: Any, log: Any, at: float) -> Any:
 
 
 OTHERS = (
+    Mutation("every end of a driver is a planned one", "P1",
+             driver, "end_of", lambda *_: End.CLOSED,
+             only(around=("context_dies",), around_share=1.0), 60, finding="A1"),
+    Mutation("every query that is gone is gone with its SparkContext", "P5",
+             query_gone, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
+             only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),
     Mutation("an event of a past run takes over the present one", "P1|P2|P3|P5|P8",
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
                                                          steps=(8,))),

@@ -63,9 +63,9 @@ class SimWatch:
     def _look(self) -> None:
         for name, place in self._places.items():
             driver = self._drivers()[name]
-            if driver.announced:
-                self._roll.stopped(place, self._time.now)
-                driver.announced = False
+            if driver.announced is not None:
+                self._roll.closes(place, self._time.now, driver.announced)
+                driver.announced = None
             self._roll.looked(place, self._see(driver))
         told = self._judge.update(self._time.now, self._time.wall())
         self._dispatch.offer(told.incidents, told.closings)
@@ -80,7 +80,10 @@ class SimWatch:
         if not driver.awake:
             return Look(began_at=now, at=now, said=Said.SILENT, detail="no answer")
         beat = driver.worker.beat_at + self._time.wall() - now
-        return Look(began_at=now, at=now, said=Said.WELL, app=driver.app, heartbeat=beat)
+        gone = any(one.labels["alertname"] == driver_gone.NAME for one in driver.lifecycle.alerts)
+        return Look(
+            began_at=now, at=now, said=Said.WELL, app=driver.app, heartbeat=beat, reports_gone=gone
+        )
 
     def _about(self, alert: Alert) -> Named:
         del alert

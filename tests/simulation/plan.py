@@ -38,6 +38,8 @@ STEPS = {
     "jump": "the wall clock jumps by so much",
     "kill": "the driver (who) is killed",
     "close": "the driver's application ends in good order",
+    "raise": "the driver's application ends by an exception",
+    "terminate": "the driver's JVM gets SIGTERM, and Python ends so much later",
     "jvm_crash": "the driver's JVM ends, Python stays",
     "context_dies": "the SparkContext stops by itself",
     "app_stops": "the application stops its SparkContext, which takes so long",

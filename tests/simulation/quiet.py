@@ -22,7 +22,7 @@ from .queries import SimQuery
 from .receivers import SimReceiver
 from .silencing import UNDER_WAY_SECONDS
 from .truth import CALM, Health
-from .verdicts import TICK_SECONDS, Stage, Violation
+from .verdicts import TICK_SECONDS, Stage, Violation, is_end_unheard, is_of_unnamed
 
 BEFORE_SECONDS = 75.0
 """What was bad so long before a notification explains it."""
@@ -101,6 +101,9 @@ class Quiet:
         if query.is_lost and (name == query_gone.NAME or held_up):
             # Its run with another id has ended, and nothing says that this one is the same.
             return True
+        if name == query_gone.NAME and is_end_unheard(self._stage, query):
+            # Nothing says that a run which ends by itself has completed.
+            return True
         if name in OF_OFFSETS:
             return OF_OFFSETS[name] in found
         if found == {Health.DEAD} and name == query_gone.NAME:
@@ -139,10 +142,13 @@ class Quiet:
             self._heard[mark] = one
             late = which > 0 and before is not None and before.at < receiver.is_up_from
             # What an outage held up speaks of the trouble before this one.
+            nameless = is_of_unnamed(one.key) and query.spec.name and self._is_unheard(query)
+            # A run whose start was lost has no name.
             silenced = before is not None and self._stage.silences.covered(
                 query.spec, name, before.at, one.at
             )
-            if before is None or late or silenced or self._is_excused(before, one):
+            told = late or silenced or nameless
+            if before is None or told or self._is_excused(before, one):
                 fresh = True
             else:
                 again.append((key, name))

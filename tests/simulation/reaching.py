@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from querypulse.alerting.rules import driver_gone
+from querypulse.listener.probing import Context
+from querypulse.sidecar.process_end import End
+from querypulse.sidecar.watch.roll import TERMINATED_AFTER_SECONDS
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -80,9 +83,12 @@ class Reaching:
 
     def _can_see(self, driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
         """Whether any signal could have shown it."""
-        if not driver.attached or driver.attached_at > episode.began_at:
+        awake = driver.awake and driver.time.now - driver.awake_since >= DEATH_SECONDS
+        # A query that is stopped shortly before all others are belongs to the application's end.
+        ends = driver.spark.context is Context.STOPPED_BY_APPLICATION
+        if not awake or not driver.attached or driver.attached_at > episode.began_at:
             return False
-        if not driver.awake or driver.time.now - driver.awake_since < DEATH_SECONDS:
+        if episode.health is Health.GONE and ends:
             return False
         if episode.health in OF_SOURCE:
             # Only events tell of offsets.
@@ -210,7 +216,7 @@ class Reaching:
                 self._down.pop(name, None)
                 continue
             since = self._down.setdefault(name, now)
-            if now - since > DOWN_SECONDS and not self._knows_down(down[0], since):
+            if now - since > _down_seconds(driver) and not self._knows_down(down[0], since):
                 raise Violation("P1", f"driver {name} is down, and nobody was notified")
 
     def _check_exits(self) -> None:
@@ -221,9 +227,12 @@ class Reaching:
             late = self._stage.time.now - driver.closed_at
             for query in driver.queries:
                 episode = query.truth.episode
-                if episode is None or episode.health is not Health.GONE or late < DOWN_SECONDS:
+                gone = episode is not None and episode.health is Health.GONE
+                if not gone or episode.began_at > driver.closed_at or late < DOWN_SECONDS:
                     continue
-                if not any(self._is_known(query, episode, one) for one in self._stage.receivers):
+                # What was not delivered by then waits for the next process, where there is a spool.
+                up = [one for one in self._stage.receivers if is_up(one)]
+                if up and not any(self._is_known(query, episode, one) for one in up):
                     raise Violation("P1", f"{query.key} was gone when its driver closed")
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
@@ -238,3 +247,8 @@ class Reaching:
 
     def _since(self, episode: Episode) -> str:
         return f"{episode.began_at - (self._stage.time.now - self._stage.time.passed):.1f} s"
+
+
+def _down_seconds(driver: SimDriver) -> float:
+    """Within which it is known that a driver is down; one that a signal has ended may come back."""
+    return DOWN_SECONDS + (TERMINATED_AFTER_SECONDS if driver.end is End.TERMINATED else 0.0)

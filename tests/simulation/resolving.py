@@ -16,6 +16,7 @@ from .verdicts import (
     TICK_SECONDS,
     Stage,
     Violation,
+    is_end_unheard,
     is_of_unnamed,
     is_seen,
     is_up,
@@ -94,9 +95,7 @@ class Resolving:
         query = self._stage.queries.get(key)
         if query is None:
             return False
-        bus = self._stage.drivers[query.spec.driver].bus
-        unheard = bus.lost_until.get(key, float("-inf")) >= query.started_at
-        return query.is_lost or (query.spec.is_finite and unheard)
+        return query.is_lost or is_end_unheard(self._stage, query)
 
     @staticmethod
     def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:
@@ -129,6 +128,7 @@ class Resolving:
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query should not have ended at that moment; empty if it should."""
         truth, at = query.truth, closed.at
+        driver_born = self._stage.drivers[query.spec.driver].born_at
         if query.spec.name is None and not truth.health.is_bad:
             # An alert of queries without a name ends by time.
             return ""
@@ -137,8 +137,14 @@ class Resolving:
         if truth.health in WARNINGS and closed.incident.severity == "critical":
             return ""
         if truth.health.is_bad:
+            if query.spec.name is None and max(truth.since, query.started_at) < driver_born:
+                # A new process cannot tell which of the queries without a name was meant.
+                return ""
             known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
             return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
+        if any(key == WHOLE_DRIVER for key, _ in closed.incident.shown):
+            # What concerns the whole driver ends by time.
+            return ""
         known_ends = [
             one.ended_at
             for one in truth.episodes

@@ -160,6 +160,16 @@ def _app_stops(driver: SimDriver, step: Step) -> None:
     driver.time.after(step.seconds, driver.close)
 
 
+def _context_dies(driver: SimDriver, _: Step) -> None:
+    if driver.spark.context is Context.RUNNING:
+        driver.spark.context_ends(Context.STOPPED, Health.GONE)
+
+
+def _terminate(driver: SimDriver, step: Step) -> None:
+    driver.spark.context_ends(Context.TERMINATED, Health.DOWN)
+    driver.time.after(step.seconds, driver.close)
+
+
 def _jvm_crash(driver: SimDriver, _: Step) -> None:
     driver.spark.die(Health.DOWN)
 
@@ -188,8 +198,10 @@ _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
     "pause": lambda driver, step: driver.pause(step.seconds),
     "kill": lambda driver, _: driver.kill(),
     "close": lambda driver, _: driver.close(),
+    "raise": lambda driver, _: driver.close(RuntimeError),
+    "terminate": _terminate,
     "jvm_crash": _jvm_crash,
-    "context_dies": lambda driver, _: driver.spark.context_ends(Context.STOPPED, Health.GONE),
+    "context_dies": _context_dies,
     "app_stops": _app_stops,
 }
 _OF_WORLD: dict[str, Callable[[World, Step], None]] = {

@@ -44,7 +44,7 @@ class Terms(msgspec.Struct, frozen=True):
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
         ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
         ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
-        ("silence all", 0.5), ("poison", 1.0),
+        ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
     )  # fmt: skip
 
     def has(self, finding: str) -> bool:

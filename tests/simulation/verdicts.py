@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Protocol
 
 from querypulse.alerting.rules import (
@@ -93,6 +94,12 @@ def is_seen(driver: SimDriver, key: str) -> bool:
     if now - driver.attached_at < SEEN_SECONDS:
         return False
     return now - driver.probe.answered.get(key, float("-inf")) <= SEEN_SECONDS
+
+
+def is_end_unheard(stage: Stage, query: SimQuery) -> bool:
+    """Whether its last run, which ends by itself, may have completed without a word of it."""
+    bus = stage.drivers[query.spec.driver].bus
+    return query.spec.is_finite and bus.lost_until.get(query.key, -inf) >= query.started_at
 
 
 def is_of_unnamed(key: str) -> bool:

@@ -50,7 +50,13 @@ class Driver:
     """Runs ``script`` after ``header``; ``lines`` is what it has said so far."""
 
     def __init__(
-        self, script: str, folder: Path, *, header: str = HEADER, **environment: str
+        self,
+        script: str,
+        folder: Path,
+        *,
+        header: str = HEADER,
+        command: tuple[str, ...] = (sys.executable, "-Iu"),
+        **environment: str,
     ) -> None:
         path = folder / "driver.py"
         path.write_text(header + textwrap.dedent(script))
@@ -58,7 +64,7 @@ class Driver:
         self._errors = folder / "errors"
         with self._output.open("w") as output, self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [sys.executable, "-Iu", str(path)],
+                [*command, str(path)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,

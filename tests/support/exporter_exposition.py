@@ -6,15 +6,15 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from querypulse.exporter.exposition import as_openmetrics, as_text
-from querypulse.exporter.query_collector import QueryCollector
+from querypulse.exporter.query_collector import all_families
 
 
 def text(shown) -> str:
-    return as_text(QueryCollector(lambda: shown).collect()).decode()
+    return as_text(all_families(shown)).decode()
 
 
 def om_text(shown) -> str:
-    return as_openmetrics(QueryCollector(lambda: shown).collect()).decode()
+    return as_openmetrics(all_families(shown)).decode()
 
 
 def samples(shown, parse=parse_text, render=text):

@@ -17,10 +17,16 @@ SHARED_QUEUE = "queue.streams.numDroppedEvents"
 
 
 def answer(
-    *events: tuple, now=0, waiting=0, given: object = GIVEN, dropped=(0, 0, 0), watchers=""
+    *events: tuple,
+    now=0,
+    waiting=0,
+    given: object = GIVEN,
+    dropped=(0, 0, 0),
+    terminated=False,
+    watchers="",
 ) -> str:
     """What ``EventQueue.take`` of the JVM returns; an event: kind, arrival, session, trigger, JSON."""
-    head = [now, waiting, given, *dropped, watchers]
+    head = [now, waiting, given, *dropped, str(terminated).lower(), watchers]
     return "".join(FIELD.join(map(str, record)) + RECORD for record in (head, *events))
 
 

@@ -74,6 +74,7 @@ class FakeSpark:
         self.commands = []
         self.executions = {}
         self.stopped = False
+        self.shutting_down = False
         self.refuse_all = None
         self.lines = {}
         self.jobs = {}
@@ -171,6 +172,9 @@ class FakeSpark:
         classes = {
             "java.util.UUID": self.java(fromString=lambda text: text),
             "java.util.Arrays": self.java(toString=str),
+            "org.apache.spark.util.ShutdownHookManager": self.java(
+                inShutdown=lambda: self.shutting_down
+            ),
             "java.lang.System": self.java(identityHashCode=lambda java: java.answers["hash"]),
             "java.lang.Throwable": lambda: self.java(setStackTrace=None),
             "org.apache.spark.util.Utils": self.java(exceptionString=str),

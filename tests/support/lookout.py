@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querypulse.exporter.farewell import Notice
 from querypulse.sidecar.watch.judge import Judge, Terms, Told
 from querypulse.sidecar.watch.look import Look, Place, Said
 from querypulse.sidecar.watch.roll import Roll
@@ -53,9 +54,9 @@ class Lookout:
             self.look(place, said, after=every, **fields)
         return self
 
-    def stopped(self, place=A, after=0.0) -> Lookout:
+    def stopped(self, place=A, after=0.0, notice=Notice.STOPPED) -> Lookout:
         self.now += after
-        self.roll.stopped(place, self.now)
+        self.roll.closes(place, self.now, notice)
         return self.update()
 
     def proved(self, after=0.0) -> Lookout:

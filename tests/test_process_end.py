@@ -1,0 +1,100 @@
+"""Which of three ends a process comes to: closed, terminated or crashed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from querypulse.exporter.farewell import Notice
+from querypulse.listener.probing import Context
+from querypulse.sidecar import process_end
+from querypulse.sidecar.process_end import End, end_of, uncaught_exception
+
+RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
+
+
+@pytest.mark.parametrize(
+    ("context", "uncaught", "end"),
+    [
+        (RUNNING, None, End.CLOSED),
+        (Context.STOPPED_BY_APPLICATION, None, End.CLOSED),
+        (Context.TERMINATED, None, End.TERMINATED),
+        (RUNNING, KeyboardInterrupt, End.TERMINATED),
+        (Context.STOPPED_BY_APPLICATION, KeyboardInterrupt, End.TERMINATED),
+        # What Python says when the JVM goes away under it.
+        (Context.TERMINATED, ConnectionRefusedError, End.TERMINATED),
+        (STOPPED, None, End.CRASHED),
+        (GONE, None, End.CRASHED),
+        (GONE, KeyboardInterrupt, End.CRASHED),
+        (RUNNING, ValueError, End.CRASHED),
+        (Context.STOPPED_BY_APPLICATION, ValueError, End.CRASHED),
+    ],
+)
+def test_the_end_of_a_process(context, uncaught, end):
+    assert end_of(context, uncaught) is end
+
+
+def test_a_crash_gives_no_notice():
+    assert {end: end.notice for end in End} == {
+        End.CLOSED: Notice.STOPPED,
+        End.TERMINATED: Notice.TERMINATED,
+        End.CRASHED: None,
+    }
+
+
+AT_EXIT = """
+import atexit, sys, threading
+from querypulse.sidecar.process_end import uncaught_exception
+atexit.register(lambda: print(getattr(uncaught_exception(), "__name__", None), flush=True))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "found"),
+    [
+        ("pass", "None"),
+        ("sys.exit(3)", "None"),
+        ("sys.exit('wrong')", "None"),
+        ("try:\n    1 / 0\nexcept ZeroDivisionError:\n    pass", "None"),
+        ("t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()", "None"),
+        ("1 / 0", "ZeroDivisionError"),
+        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ("try:\n    1 / 0\nfinally:\n    sys.exit(0)", "None"),
+        ("sys.ps1 = '> '\n1 / 0", "None"),
+    ],
+    ids=["ends", "exits", "exits with words", "caught", "thread", "exception", "interrupt",
+         "exits after one", "interactive"],
+)  # fmt: skip
+def test_what_ends_a_python_process_is_known_at_its_exit(script, found):
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", AT_EXIT + script], capture_output=True, text=True, check=False
+    )
+
+    assert ran.stdout.strip() == found
+
+
+@pytest.mark.slow
+def test_an_interrupt_is_known_at_the_exit_too():
+    script = (
+        AT_EXIT
+        + "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nthreading.Event().wait(10)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False
+    )
+
+    assert ran.stdout.strip() == "KeyboardInterrupt"
+    assert ran.returncode == -signal.SIGINT
+
+
+def test_a_notebook_keeps_the_exceptions_of_its_cells_and_they_are_no_end(monkeypatch):
+    flags = SimpleNamespace(interactive=0)
+    shell = SimpleNamespace(last_type=ValueError, modules={"IPython": None}, flags=flags)
+    monkeypatch.setattr(process_end, "sys", shell)
+
+    assert uncaught_exception() is None

@@ -1,0 +1,163 @@
+"""Every way in which a driver ends, on real processes: who is notified, from inside and outside.
+
+``docs/ends.md`` shows this table.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pyspark
+import pytest
+from support.driver import Driver
+from support.pages import Pages
+from support.queries import until
+from support.watching import is_seen, watching
+
+pytestmark = pytest.mark.spark
+
+GONE_AFTER = 2.0
+SUBMIT = (str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),)
+ATTACHED = """
+import signal
+sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
+for name in ("bronze", "silver"):
+    start(name)
+until_commits(sidecar, "bronze", "silver")
+say(sidecar.url)
+while not os.path.exists(os.environ["GO"]):
+    time.sleep(0.05)
+"""
+WAITS = "sidecar.await_any_failure()"
+FAILS = """
+def fail(batch, batch_id):
+    raise ValueError("negative amount")
+start("gold", fail)
+sidecar.await_any_failure()
+"""
+DIES = "spark._jsc.sc().stop()\n"
+HANDLES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+OUT_OF_MEMORY = """
+held = []
+while True:
+    held.append(spark.sparkContext._gateway.new_array(spark._jvm.byte, 1 << 28))
+"""
+EXITS_WITHOUT_MEMORY = "--driver-java-options -XX:+ExitOnOutOfMemoryError pyspark-shell"
+
+
+class End(NamedTuple):
+    """What the driver does last, which signal it gets, and what becomes of it."""
+
+    script: str
+    code: int
+    inside: tuple[tuple[str, str], ...]
+    """Alerts that the driver itself sends."""
+    outside: str
+    """What ``querypulse watch`` makes of it: closed, terminated, gone."""
+    number: signal.Signals | None = None
+    to_jvm: bool = False
+    command: tuple[str, ...] = (sys.executable, "-Iu")
+    submit_args: str = ""
+
+
+GONE = (("QueryGone", "*"),)
+ENDS = {
+    "the script ends": End("", 0, (), "closed"),
+    "sys.exit(3)": End("sys.exit(3)", 3, (), "closed"),
+    "spark.stop()": End("spark.stop()", 0, (), "closed"),
+    "SIGTERM that the script handles": End(HANDLES + WAITS, 0, (), "closed", signal.SIGTERM),
+    "SIGINT": End(WAITS, -signal.SIGINT, (), "terminated", signal.SIGINT),
+    "SIGTERM to the JVM": End(WAITS, 0, (), "terminated", signal.SIGTERM, to_jvm=True),
+    "SIGTERM to spark-submit": End(
+        WAITS, 128 + signal.SIGTERM, (), "terminated", signal.SIGTERM, command=SUBMIT
+    ),
+    "SIGTERM to Python": End(WAITS, -signal.SIGTERM, (), "gone", signal.SIGTERM),
+    "os._exit(5)": End("os._exit(5)", 5, (), "gone"),
+    "an exception": End("1 / 0", 1, (), "gone"),
+    "a query fails": End(FAILS, 1, (("QueryFailed", "gold"),), "gone"),
+    "the SparkContext stops by itself": End(DIES, 0, GONE, "gone"),
+    "the same, and the script closes": End(DIES + "sidecar.close()", 0, GONE, "gone"),
+    "kill -9 of the JVM": End(
+        WAITS, 1, (("DriverGone", "*"),), "gone", signal.SIGKILL, to_jvm=True
+    ),
+    "the JVM is out of memory": End(
+        OUT_OF_MEMORY, 1, (("DriverGone", "*"),), "gone", submit_args=EXITS_WITHOUT_MEMORY
+    ),
+}
+
+
+def came_of(end: End, folder: Path) -> tuple[int, tuple[tuple[str, str], ...], str]:
+    """Exit code, alerts from inside, and what the watcher makes of it."""
+    go = folder / "go"
+    environment = {"GO": str(go), "PYSPARK_PYTHON": sys.executable}
+    if end.submit_args:
+        environment["PYSPARK_SUBMIT_ARGS"] = end.submit_args
+    with (
+        Pages() as pages,
+        Driver(
+            ATTACHED + end.script, folder, command=end.command, PAGES=pages.url, **environment
+        ) as driver,
+        watching(url_of(driver), interval=1.0, gone_after=GONE_AFTER) as told,
+    ):
+        until(lambda: is_seen(told, "driver"), "the driver is seen")
+        time.sleep(1.0)
+        go.touch()
+        if end.number is not None:
+            # It must have come to where it waits.
+            time.sleep(1.0)
+            signal_it(driver, end)
+        code = driver.wait(60)
+        with suppress(AssertionError):
+            until(lambda: told.firing, "the watcher reports it", timeout=3 * GONE_AFTER + 4)
+        fired = tuple(page.what for page in pages.pages if page.status == "firing")
+        return code, fired, seen_from_outside(told)
+
+
+def signal_it(driver, end):
+    if end.to_jvm:
+        driver.signal_jvm(end.number)
+    else:
+        os.kill(driver.process.pid, end.number)
+
+
+def seen_from_outside(told) -> str:
+    (subject,) = told.roll.subjects.values()
+    if told.firing:
+        return "gone"
+    if subject.terminated:
+        return "terminated"
+    return "closed" if subject.stopped else "there"
+
+
+def url_of(driver):
+    def said():
+        assert driver.process.poll() is None, driver.errors
+        return next((line for line in driver.lines if line.startswith("http://")), None)
+
+    return until(said, "the driver says its URL", timeout=120)
+
+
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    """Runs the ends two at a time, each once: most of a driver's life it waits."""
+    with ThreadPoolExecutor(2) as pool:
+        running = {
+            how: pool.submit(came_of, end, tmp_path_factory.mktemp("driver"))
+            for how, end in ENDS.items()
+        }
+        yield cache(lambda how: running[how].result())
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_how_a_driver_ends_decides_who_is_notified(outcome, how):
+    end = ENDS[how]
+
+    assert outcome(how) == (end.code, end.inside, end.outside)
