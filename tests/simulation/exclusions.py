@@ -18,7 +18,7 @@ ALERTING = {
 """Issue 16."""
 
 NEW = {
-    "N2": "watch beside Alertmanager: its start-up resolves end what the driver itself reports",
+    "N2": "watch that begins, or beside Alertmanager: its start-up resolves end what the driver itself reports",
 }
 """What the simulator has found itself; `docs/simulation.md` tells each."""
 

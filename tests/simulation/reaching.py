@@ -108,7 +108,7 @@ class Reaching:
     def _is_told(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
         """Whether an event, or the probe's last sight of the run, tells of the death."""
         told = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-        return told or driver.probe.ends.get(query.key, 0.0) >= episode.began_at
+        return told or driver.probe.failures.get(query.key, 0.0) >= episode.began_at
 
     @staticmethod
     def _is_missed(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
@@ -168,15 +168,16 @@ class Reaching:
             for label, one in verdicts.items()
             if driver.owners.get(label) == query.key
         ]
+        episode.window = max(episode.window, max(shown, default=most))
         if episode.health in OF_SOURCE:
             most = max(most, TREND_SECONDS)
             # Of many points some are kept, and the first above the limit may not be one of them.
             trend = 1.1 * TREND_SECONDS if episode.health is Health.LAGGING else 0.0
             batches = 3.0 * (query.spec.every + query.spec.takes)
-            window = max(trend, min(most, max(shown, default=most)))
+            window = max(trend, min(most, episode.window))
             return window + batches + BEYOND_WINDOW_SECONDS
         # A log that is written rarely may stand for three of its intervals.
-        window = max(min(most, max(shown, default=most)), 3.0 * query.spec.log_every)
+        window = max(min(most, episode.window), 3.0 * query.spec.log_every)
         return window + BEYOND_WINDOW_SECONDS
 
     @property

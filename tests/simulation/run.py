@@ -224,7 +224,9 @@ class Run:
 
     def _suffer(self, seconds: float, health: Health) -> None:
         truth = self.query.truth
-        if seconds >= NOTABLE_SECONDS and truth.health in LIVES - {Health.SLOW}:
+        # A slow batch may come to hang; one that hangs is not slow.
+        before = LIVES if health is Health.STUCK else LIVES - {Health.SLOW}
+        if seconds >= NOTABLE_SECONDS and truth.health in before:
             first = self.batches == 0
             truth.becomes(health, self._spark.time.now, first_batch=first)
 
