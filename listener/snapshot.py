@@ -40,11 +40,14 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     @property
     def received_at(self) -> float | None:
-        """When the probe or an event last showed anything of the driver; None without a probe."""
+        """When the probe, or an event of a living query, last showed anything of the driver.
+
+        None without a probe.
+        """
         if self.probe is None:
             return None
-        events = [one.last_event_at for one in self.queries if one.last_event_at is not None]
-        return max(self.probe.at, *events) if events else self.probe.at
+        events = (one.last_event_at for one in self.queries if one.alive)
+        return max([self.probe.at, *(at for at in events if at is not None)])
 
     def watched(self, since: float, now: float) -> float:
         """Seconds between ``since`` and ``now`` in which this process was awake.

@@ -19,7 +19,7 @@ from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.ownership import ALONE, Ownership
 from ..listener.probing import ProbeReport
-from ..listener.reader import Arrived, Crashed, ExpectStop, Forget, Inbox, Item, Marker
+from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
@@ -134,8 +134,8 @@ class Worker:
             self.state.expect_stop(item.name)
         elif isinstance(item, Forget):
             self._forget(item.name)
-        elif isinstance(item, Crashed):
-            self.policy = self.policy.without_graces()
+        elif isinstance(item, Ending):
+            self.policy = self.policy.at_end(crashed=item.crashed)
         else:
             self._waiting.append(item)
 

@@ -28,6 +28,7 @@ VALUES = {
     "stall_tolerance": (0, "0"),
     "start_grace_seconds": (9, "9"),
     "gone_grace_seconds": (8.5, "8.5"),
+    "failed_grace_seconds": (4.5, "4.5"),
     "webhook_url": ("https://h/x", "https://h/x"),
     "webhook_secret_file": ("/s", "/s"),
     "pagerduty_routing_key": ("k" * 32, "k" * 32),

@@ -127,6 +127,8 @@ def test_the_incident_is_over_once_every_unnamed_query_has_recovered():
         assert desk.offers[-1][0].ends_at is None
         desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
         desk.hear(_progress(number, batch)).step()
+    for number in (1, 2):
+        desk.step().hear(_progress(number, 7)).step()
     for _ in range(30):
         desk.step()
 

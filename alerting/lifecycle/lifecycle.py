@@ -137,7 +137,7 @@ class Lifecycle:
                 continue
             key = course.alert.key
             held = self._flaps.fires(key, health.now)
-            begun.append(begin(course, flapping=held))
+            begun.append(begin(course, held))
             self._courses[key] = begun[-1]
             self._reconciliation.settle(course.query)
         self.suppressed = tuple(suppressed)

@@ -100,7 +100,11 @@ def _stalled(case: Case) -> str | None:
 
 
 def _silence(case: Case) -> float:
-    return case.watched_since(case.query.last_sign_at)
+    """Since the last sign of life; a JVM that says nothing counts from a whole window on only."""
+    silence = case.watched_since(case.query.last_sign_at)
+    if not case.probe_is_stale or case.received_at is None or case.driver_is_silent:
+        return silence
+    return silence - case.watched_since(case.received_at)
 
 
 def _how(case: Case) -> str | None:

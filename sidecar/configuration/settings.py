@@ -25,6 +25,7 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     stall_tolerance: _Grace | None = None
     start_grace_seconds: _Grace | None = None
     gone_grace_seconds: _Grace | None = None
+    failed_grace_seconds: _Grace | None = None
     lag_allowed_offsets: _Grace | None = None
     trend_window_seconds: _Seconds | None = None
     data_loss_warning_ratio: _Share | None = None
@@ -62,6 +63,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stall_tolerance: _Grace = 1.0
     start_grace_seconds: _Grace = 120.0
     gone_grace_seconds: _Grace = 60.0
+    failed_grace_seconds: _Grace = 0.0
+    """How long a query that failed may take to recover before anybody is notified."""
     lag_allowed_offsets: _Grace = 1000.0
     trend_window_seconds: _Seconds = 300.0
     """How long lag must have risen, or a watermark stood, before anybody is told."""

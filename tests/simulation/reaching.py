@@ -222,7 +222,7 @@ class Reaching:
     def _check_exits(self) -> None:
         """What was wrong when a driver closed is known: there is no later."""
         for driver in self._stage.drivers.values():
-            if driver.closed_at is None or driver.end is not End.CRASHED:
+            if driver.closed_at is None or driver.spark.context is not Context.STOPPED:
                 continue
             late = self._stage.time.now - driver.closed_at
             for query in driver.queries:
