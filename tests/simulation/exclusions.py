@@ -8,7 +8,6 @@ from __future__ import annotations
 
 ALERTING = {
     "A4": "a batch of a run's beginning that is slow, and slow batches that become critical",
-    "A7": "a relapse, or one more member of a group, under a key that is open",
     "A8": "two drivers of one app name",
     "A18": "a receiver that answers 410 once",
     "A21": "warnings and groups that a driver without a spool has left open",

@@ -33,6 +33,7 @@ from querypulse.sidecar.watch.roll import Roll
 from . import driver
 from .mutating import Mutation, only
 from .mutations_of_identity import IDENTITY
+from .mutations_of_keys import KEYS
 from .scenarios import plan_of
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
@@ -185,4 +186,4 @@ OF_NOTIFYING = (
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip
 
-MUTATIONS = OF_NOTIFYING + IDENTITY
+MUTATIONS = OF_NOTIFYING + IDENTITY + KEYS

@@ -126,17 +126,15 @@ class Reaching:
             if any(key == query.key and name in says for key, name in one.named):
                 return True
         relapse = episode.previous < recovery_seconds(query) + self._stage.longest_delay
-        forgiven = "A7" in self._stage.plan.without
         for held in receiver.open.values():
-            read = held.shown if forgiven else held.heard
             # What is a warning's matter waits for a critical alert of the same query to end.
             slow = episode.health in WARNINGS
-            speaks = any(key == query.key and (slow or name in says) for key, name in read)
+            speaks = any(key == query.key and (slow or name in says) for key, name in held.heard)
             if query.spec.name is None and is_of_unnamed(held.key):
                 # They share one incident, and nobody is notified of each that joins it.
-                speaks |= any(name in says for _, name in read)
+                speaks |= any(name in says for _, name in held.heard)
                 relapse = True
-            if speaks and (relapse or held.held or forgiven or slow):
+            if speaks and (relapse or held.held or slow):
                 return True
         return False
 
