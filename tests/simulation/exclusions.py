@@ -7,7 +7,6 @@ makes such plans, and the properties ask for what they forgave.
 from __future__ import annotations
 
 ALERTING = {
-    "A4": "a batch of a run's beginning that is slow, and slow batches that become critical",
     "A5": "a JVM or probe that is silent for longer than a stall window",
     "A6": "a silence of one alert, which suppresses the others all the same",
     "A7": "a relapse, or one more member of a group, under a key that is open",

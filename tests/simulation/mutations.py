@@ -2,7 +2,8 @@
 
 A property that no mutation breaks is worth nothing. Each entry replaces one attribute of the
 product, and names under which terms, and within how many seeds, the simulator must fail.
-``mutations_of_identity`` has those that are about the question which query this is.
+``mutations_of_identity`` has those that are about the question which query this is,
+``mutations_of_batches`` those about a batch in flight.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from querypulse.sidecar.watch.roll import Roll
 
 from . import driver
 from .mutating import Mutation, only
+from .mutations_of_batches import BATCHES
 from .mutations_of_identity import IDENTITY
 
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
@@ -163,4 +165,4 @@ OTHERS = (
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip
 
-MUTATIONS = OTHERS + IDENTITY
+MUTATIONS = OTHERS + BATCHES + IDENTITY
