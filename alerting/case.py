@@ -29,6 +29,8 @@ class Case(msgspec.Struct, frozen=True, gc=False):
     probe_stale_seconds: float
     snapshot: Snapshot
     now: float
+    received_at: float | None = None
+    """When anything of the whole driver was last received."""
 
     def watched_since(self, at: float) -> float:
         """Seconds since ``at`` in which we were awake to watch."""
@@ -39,3 +41,9 @@ class Case(msgspec.Struct, frozen=True, gc=False):
         """Whether the second witness exists but has fallen silent."""
         probe = self.snapshot.probe
         return probe is not None and self.watched_since(probe.at) > self.probe_stale_seconds
+
+    @property
+    def driver_is_silent(self) -> bool:
+        """Whether neither the probe nor any event has shown anything for a whole window."""
+        at = self.received_at
+        return at is not None and self.watched_since(at) > self.window.seconds

@@ -8,6 +8,7 @@ from ..listener.identity import base_label
 from ..listener.probing import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
+from .asking import Asking
 from .case import Case
 from .deaths import was_flapping_already
 from .finding import Finding, Severity, State
@@ -52,48 +53,63 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """All findings, and a verdict for every query by its label, the absent ones included."""
+    """All findings, and a verdict for every query by its label, the absent ones included.
+
+    ``errors`` are what rules have raised, by the rule's name: the other rules stand.
+    """
 
     findings: tuple[Finding, ...] = ()
     verdicts: dict[str, Verdict] = {}
+    errors: tuple[tuple[str, Exception], ...] = ()
 
 
 def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Judgement:
     """Judge every query of the snapshot at ``now`` (monotonic seconds)."""
     findings: list[Finding] = []
     verdicts: dict[str, Verdict] = {}
+    rules = Asking()
+    received_at = snapshot.received_at
     for label, query in snapshot.labels().items():
-        found, verdicts[label] = _judge(case_of(label, query, snapshot, now, policy))
+        case = case_of(label, query, snapshot, now, policy, received_at=received_at)
+        found, verdicts[label] = _judge(case, rules)
         findings += found
     names = {query.name for query in snapshot.queries}
     for name in policy.expected:
         if name not in names:
             limits = policy.limits(name)
             label = base_label(name)
-            absent = query_missing.check_absent(label, limits, snapshot, now)
+            absent = rules.ask(query_missing.check_absent, label, limits, snapshot, now)
             verdicts[label] = _absent(absent, limits)
             findings += [absent] if absent is not None else []
-    findings += _of_witnesses(snapshot, now, policy, findings)
+    findings += _of_witnesses(snapshot, now, policy, findings, rules)
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
-    return Judgement(gather(findings, list(verdicts), unnamed), verdicts)
+    told = gather(findings, list(verdicts), unnamed)
+    return Judgement(told, verdicts, tuple(rules.errors.items()))
 
 
 def _of_witnesses(
-    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding]
+    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], rules: Asking
 ) -> list[Finding]:
     """What is wrong with the witnesses, unless a page tells of the silent JVM already."""
     told = {finding.cause for finding in findings}
-    rules = [driver_gone.check]
+    found = [rules.ask(driver_gone.check, snapshot, now, policy)]
     if snapshot.ownership.is_eldest:
-        rules.append(listener_deaf.check)
-        if commit_stalled.SHARED_SILENCE not in told:
-            rules.append(monitor_blind.check)
-    found = (rule(snapshot, now, policy) for rule in rules)
+        found.append(rules.ask(listener_deaf.check, snapshot, now, policy))
+        if commit_stalled.SHARED_SILENCE not in told or rules.errors:
+            found.append(monitor_blind.check(snapshot, now, policy, tuple(rules.errors)))
     return [finding for finding in found if finding is not None]
 
 
-def case_of(label: str, query: Query, snapshot: Snapshot, now: float, policy: Policy) -> Case:
-    """One query as the rules see it."""
+def case_of(
+    label: str,
+    query: Query,
+    snapshot: Snapshot,
+    now: float,
+    policy: Policy,
+    *,
+    received_at: float | None = None,
+) -> Case:
+    """One query as the rules see it; ``received_at`` is the snapshot's, worked out once."""
     limits = policy.limits(query.base_name)
     window = stall_window(query, limits)
     commit_at = query.last_commit_at
@@ -110,14 +126,15 @@ def case_of(label: str, query: Query, snapshot: Snapshot, now: float, policy: Po
         probe_stale_seconds=policy.probe_stale_seconds,
         snapshot=snapshot,
         now=now,
+        received_at=received_at,
     )
 
 
-def _judge(case: Case) -> tuple[list[Finding], Verdict]:
+def _judge(case: Case, rules: Asking) -> tuple[list[Finding], Verdict]:
     limits = case.limits
     covered = case.snapshot.ownership.covers(case.query.session)
     elsewhere = case.query.reported_elsewhere or not covered
-    worst = None if limits.ignore else _worst(case)
+    worst = None if limits.ignore else _worst(case, rules)
     verdict = Verdict(
         state=worst.state if worst is not None else _calm_state(case),
         reason=worst.reason if worst is not None else "",
@@ -128,18 +145,18 @@ def _judge(case: Case) -> tuple[list[Finding], Verdict]:
         restart_budget=limits.restart_budget,
         severity=worst.severity if worst is not None else None,
     )
-    return _told(case, worst) if worst is not None and not elsewhere else [], verdict
+    return _told(case, worst, rules) if worst is not None and not elsewhere else [], verdict
 
 
-def _worst(case: Case) -> Finding | None:
+def _worst(case: Case, rules: Asking) -> Finding | None:
     for rule in ORDER:
-        found = rule(case)
+        found = rules.ask(rule, case)
         if found is not None:
             return found
     return None
 
 
-def _told(case: Case, worst: Finding) -> list[Finding]:
+def _told(case: Case, worst: Finding, rules: Asking) -> list[Finding]:
     """The worst finding, and besides that the query flaps, and that data is in danger.
 
     Once it flaps, each further death is no news.
@@ -147,7 +164,7 @@ def _told(case: Case, worst: Finding) -> list[Finding]:
     besides = [
         found
         for rule in BESIDES
-        if (found := rule(case)) is not None and found.alertname != worst.alertname
+        if (found := rules.ask(rule, case)) is not None and found.alertname != worst.alertname
     ]
     flaps = any(found.alertname == query_flapping.NAME for found in besides)
     died = worst.alertname == query_failed.NAME

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from ..listener.identity import UNNAMED
 from .finding import WHOLE_DRIVER, Finding, Severity
+from .rules.commit_stalled import SHARED_SILENCE
 
 MAX_LISTED = 10
 """So many queries without a name are listed in one alert, the newest first."""
@@ -18,8 +19,9 @@ def gather(
 ) -> tuple[Finding, ...]:
     """Make one finding of those that share a cause; tell each how many queries are well.
 
-    In a driver of one query it stays that query's. It depends on the driver, not on how
-    many fire: else the first would be told twice. Queries without a name (``unnamed`` are their
+    In a driver of one query it stays that query's. A SparkContext that has stopped is the cause
+    of one query alone as well; a silent JVM is none as long as only one is stalled. Queries
+    without a name (``unnamed`` are their
     labels) share one finding for each alert name.
     """
     sick = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
@@ -30,8 +32,10 @@ def gather(
             shared.setdefault((finding.alertname, finding.cause), []).append(finding)
         else:
             told.append(finding)
+    for (_, cause), members in shared.items():
+        alone = cause == SHARED_SILENCE and len(members) == 1
+        told += members if alone else [_incident(members)]
     told = _of_unnamed(told, unnamed)
-    told += [_incident(members) for members in shared.values()]
     text = _siblings(sick, labels)
     return tuple(
         replace(finding, evidence={"siblings": text, **finding.evidence}) for finding in told

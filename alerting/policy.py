@@ -15,6 +15,8 @@ class Limits(msgspec.Struct, frozen=True):
     stall_tolerance: float = 1.0
     start_grace_seconds: float = 120.0
     gone_grace_seconds: float = 60.0
+    failed_grace_seconds: float = 0.0
+    """How long a query that failed may take to recover before anybody is notified."""
     stall_critical_factor: float = 3.0
     """After how many windows a stall with an ordinary cause is critical (at most 15 minutes)."""
     slow_critical_factor: float = 10.0
@@ -47,15 +49,17 @@ class Policy(msgspec.Struct, frozen=True):
     probe_stale_seconds: float = 4.0
     probe_expected: bool = False
 
-    def without_graces(self) -> Policy:
-        """The same for a process that ends: what waits for a grace would never be reported."""
+    def at_end(self, *, crashed: bool) -> Policy:
+        """The same for a process that ends: what waits for a grace would never be reported.
+
+        That a query is gone is news only where the process crashes.
+        """
+        over = {"failed_grace_seconds": 0.0} | ({"gone_grace_seconds": 0.0} if crashed else {})
         overrides = tuple(
-            (pattern, {name: one for name, one in changes.items() if name != "gone_grace_seconds"})
+            (pattern, {name: one for name, one in changes.items() if name not in over})
             for pattern, changes in self.overrides
         )
-        return replace(
-            self, defaults=replace(self.defaults, gone_grace_seconds=0.0), overrides=overrides
-        )
+        return replace(self, defaults=replace(self.defaults, **over), overrides=overrides)
 
     def limits(self, name: str) -> Limits:
         """The defaults, changed by each pattern that matches, in the order given."""

@@ -16,7 +16,7 @@ def redacted(judgement: Judgement, redactor: Redactor) -> Judgement:
     """Redact every text of every finding and verdict. Labels stay: they are identities."""
     findings = tuple(_finding(finding, redactor) for finding in judgement.findings)
     verdicts = {label: _verdict(one, redactor) for label, one in judgement.verdicts.items()}
-    return Judgement(findings, verdicts)
+    return replace(judgement, findings=findings, verdicts=verdicts)
 
 
 def _finding(finding: Finding, redactor: Redactor) -> Finding:

@@ -128,6 +128,20 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     probe_seconds: Buckets = PROBE_BUCKETS
 
 
+class ShownSuppressed(Protocol):
+    """One alert that does not fire because another does."""
+
+    @property
+    def alert(self) -> ShownAlert:
+        """The one that does not fire."""
+        ...
+
+    @property
+    def by(self) -> ShownAlert:
+        """The one that suppresses it."""
+        ...
+
+
 class Board(msgspec.Struct, frozen=True, kw_only=True):
     """Everything readers may see at one moment; nothing in it changes after publication.
 
@@ -143,6 +157,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     monitor: Monitor
     wall: float
     expected: tuple[str, ...] = ()
+    suppressed: tuple[ShownSuppressed, ...] = ()
     lag_by_partition: bool = False
 
     def unix(self, at: float | None) -> float | None:

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from .board import Board, ShownAlert
+from .board import Board, ShownAlert, ShownSuppressed
 from .monitor_status import MonitorStatus, monitor_status
 from .row import Row, rows
 
@@ -60,6 +60,16 @@ class AlertStatus(msgspec.Struct, frozen=True):
     starts_at: str
 
 
+class SuppressedStatus(msgspec.Struct, frozen=True):
+    """One alert that does not fire, and the alert that suppresses it."""
+
+    alertname: str
+    query: str
+    reason: str
+    by_alertname: str
+    by_query: str
+
+
 class Status(msgspec.Struct, frozen=True):
     """A frozen view of one driver: its queries, its alerts, and the monitor itself.
 
@@ -72,6 +82,7 @@ class Status(msgspec.Struct, frozen=True):
     alerts: tuple[AlertStatus, ...]
     monitor: MonitorStatus
     at: str
+    suppressed: tuple[SuppressedStatus, ...] = ()
 
 
 def status(board: Board) -> Status:
@@ -83,6 +94,17 @@ def status(board: Board) -> Status:
         alerts=tuple(_alert(alert) for alert in board.alerts),
         monitor=monitor_status(board.monitor),
         at=_iso(board.wall),
+        suppressed=tuple(_suppressed(one) for one in board.suppressed),
+    )
+
+
+def _suppressed(one: ShownSuppressed) -> SuppressedStatus:
+    return SuppressedStatus(
+        alertname=one.alert.labels["alertname"],
+        query=one.alert.labels["query"],
+        reason=one.alert.annotations.get("reason", ""),
+        by_alertname=one.by.labels["alertname"],
+        by_query=one.by.labels["query"],
     )
 
 

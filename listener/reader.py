@@ -56,11 +56,13 @@ class Forget(msgspec.Struct, frozen=True):
     name: str
 
 
-class Crashed(msgspec.Struct, frozen=True):
-    """The process ends though nobody wants it to: there is no later."""
+class Ending(msgspec.Struct, frozen=True):
+    """The process ends, and there is no later; ``crashed`` where nobody wanted it to."""
+
+    crashed: bool
 
 
-Item = Arrived | Marker | ExpectStop | Forget | Crashed
+Item = Arrived | Marker | ExpectStop | Forget | Ending
 Inbox = Mailbox[Item]
 """What the worker takes from."""
 

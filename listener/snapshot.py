@@ -38,6 +38,17 @@ class Snapshot(msgspec.Struct, frozen=True):
         """The SparkContext as last seen; running while no probe says otherwise."""
         return self.probe.context if self.probe is not None else Context.RUNNING
 
+    @property
+    def received_at(self) -> float | None:
+        """When the probe, or an event of a living query, last showed anything of the driver.
+
+        None without a probe.
+        """
+        if self.probe is None:
+            return None
+        events = (one.last_event_at for one in self.queries if one.alive)
+        return max([self.probe.at, *(at for at in events if at is not None)])
+
     def watched(self, since: float, now: float) -> float:
         """Seconds between ``since`` and ``now`` in which this process was awake.
 

@@ -56,6 +56,7 @@ class MonitorFacts:
             snapshot=judged.snapshot,
             verdicts=judged.judgement.verdicts,
             alerts=judged.alerts,
+            suppressed=judged.suppressed,
             monitor=self._monitor(judged),
             wall=time.time(),
             expected=self._worker.policy.expected,

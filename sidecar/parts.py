@@ -16,7 +16,7 @@ from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
 from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
-from ..listener.reader import Crashed, ExpectStop, Forget, Inbox, Marker
+from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
 from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
@@ -132,14 +132,13 @@ class Parts:
         return end_of(self.judged.snapshot.context, uncaught_exception())
 
     def _last_flush(self, deadline: Deadline) -> None:
-        """After a crash nothing waits for a grace any more."""
+        """What waits for a grace would never be reported."""
         self._observers.prober.look_now(deadline.left / 4)
         self._evaluate(deadline)
-        if self._end is End.CRASHED:
-            self._arrived.put(Crashed(), lifecycle=True)
-            # What may be a glitch is reported once it was found twice.
-            self._evaluate(deadline)
-            self._evaluate(deadline)
+        self._arrived.put(Ending(self._end is End.CRASHED), lifecycle=True)
+        # What may be a glitch is reported once it was found twice.
+        self._evaluate(deadline)
+        self._evaluate(deadline)
         self._telling.flush(deadline)
 
     def _evaluate(self, deadline: Deadline) -> bool:
@@ -187,6 +186,7 @@ class Parts:
             ownership=lambda: self.path.ownership,
             silences=self._outfit.silencing,
             redact=self._outfit.redacting,
+            on_error=self._guard.report,
             on_judged=self._publish,
         )
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.evaluate import Judgement, evaluate
+from ..alerting.lifecycle.inhibition import Suppressed
 from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..alerting.lifecycle.silences import Silence
 from ..alerting.policy import Policy
@@ -18,7 +19,7 @@ from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.ownership import ALONE, Ownership
 from ..listener.probing import ProbeReport
-from ..listener.reader import Arrived, Crashed, ExpectStop, Forget, Inbox, Item, Marker
+from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
@@ -35,6 +36,7 @@ class Judged(msgspec.Struct, frozen=True):
     snapshot: Snapshot
     judgement: Judgement
     alerts: tuple[Alert, ...]
+    suppressed: tuple[Suppressed, ...] = ()
 
 
 class TakesIncidents(Protocol):
@@ -67,6 +69,7 @@ class Worker:
         ownership: Callable[[], Ownership] = lambda: ALONE,
         silences: Callable[[], Sequence[Silence]] = tuple,
         redact: Callable[[Judgement], Judgement],
+        on_error: Callable[[str, Exception], None],
         on_judged: Callable[[Judged], None],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -85,6 +88,7 @@ class Worker:
         self._ownership = ownership
         self._silences = silences
         self._redact = redact
+        self._on_error = on_error
         self._on_judged = on_judged
         self._clock = clock
         self._wall = wall
@@ -130,8 +134,8 @@ class Worker:
             self.state.expect_stop(item.name)
         elif isinstance(item, Forget):
             self._forget(item.name)
-        elif isinstance(item, Crashed):
-            self.policy = self.policy.without_graces()
+        elif isinstance(item, Ending):
+            self.policy = self.policy.at_end(crashed=item.crashed)
         else:
             self._waiting.append(item)
 
@@ -168,10 +172,14 @@ class Worker:
         self.state.own(self._ownership())
         snapshot = self.state.snapshot(now)
         judgement = self._redact(evaluate(snapshot, now, self.policy))
+        for rule, error in judgement.errors:
+            self._on_error(f"rule {rule}", error)
         wall, silences = self._wall(), self._silences()
         incidents = self._lifecycle.update(judgement, snapshot, now, wall, silences)
         self._dispatch.offer(incidents, self._lifecycle.closings)
-        self.judged = Judged(snapshot, judgement, self._lifecycle.alerts)
+        self.judged = Judged(
+            snapshot, judgement, self._lifecycle.alerts, self._lifecycle.suppressed
+        )
         self._on_judged(self.judged)
 
     def _pass_markers(self) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import msgspec
 import pytest
+from msgspec.structs import replace
 from support.exporter_boards import MONITOR, WALL, board, full_board, full_story
 from support.id_story import IdStory
 from support.story import CONFLICT, Story, run
@@ -47,7 +50,15 @@ def test_the_states_and_outcomes_are_those_of_alerting():
 
 def test_json_has_the_fields_of_the_contract_and_what_the_page_needs_besides():
     shown = as_json(full_board())
-    assert list(shown) == ["app", "spark_version", "queries", "alerts", "monitor", "at"]
+    assert list(shown) == [
+        "app",
+        "spark_version",
+        "queries",
+        "alerts",
+        "monitor",
+        "at",
+        "suppressed",
+    ]
     assert all(list(query) == CONTRACT + ADDED for query in shown["queries"])
     assert (shown["app"], shown["spark_version"]) == ("shop", "4.0.0")
 
@@ -227,3 +238,19 @@ def test_two_queries_of_one_expected_name_are_both_expected():
 
     shown = {query.name: query.expected for query in status(board(story, expected=("q",))).queries}
     assert shown == {"q": True, "q-22222222": True}
+
+
+def test_what_is_suppressed_names_what_suppresses_it():
+    def alert(alertname, query, reason):
+        labels = {"alertname": alertname, "query": query}
+        return SimpleNamespace(labels=labels, annotations={"reason": reason}, starts_at=0.0)
+
+    pair = SimpleNamespace(
+        alert=alert("BatchSlow", "a", "slow"), by=alert("CommitStalled", "*", "silent")
+    )
+    (shown,) = as_json(replace(full_board(), suppressed=(pair,)))["suppressed"]
+
+    assert shown == {
+        "alertname": "BatchSlow", "query": "a", "reason": "slow",
+        "by_alertname": "CommitStalled", "by_query": "*",
+    }  # fmt: skip

@@ -40,16 +40,26 @@ def test_a_query_that_was_gone_before_its_context_died_keeps_its_own_incident():
     assert shared.reason == "the SparkContext stopped by itself: b"
 
 
-def test_an_incident_keeps_its_name_while_its_members_come_one_by_one():
+def test_a_jvm_that_does_not_answer_is_one_incident_once_two_queries_are_stalled():
     story = two_queries().probe(run(batch=10), run("b"), at=100)
     patient = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}
 
     (first,) = story.judge(170, **patient).findings
     (later,) = story.judge(500, **patient).findings
 
-    assert (first.alertname, first.query) == (later.alertname, later.query)
-    assert first.reason == "the JVM does not answer: a"
+    assert (first.alertname, first.query) == ("CommitStalled", "a")
+    assert (later.alertname, later.query) == ("CommitStalled", "*")
     assert later.reason == "the JVM does not answer: a, b"
+
+
+def test_a_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incident():
+    story = two_queries().probe(run(batch=10), run("b"), at=100)
+    for batch in range(1, 40):
+        story.commit("b", batch=batch, at=100 + 2 * batch)
+
+    names = {(one.alertname, one.query) for one in story.judge(178, **WATCHED).findings}
+
+    assert names == {("CommitStalled", "a"), ("MonitorBlind", "*")}
 
 
 def test_a_driver_of_one_query_names_it():

@@ -124,14 +124,12 @@ def test_an_alert_that_gets_worse_is_told_again():
     assert ward.incidents[0].severity == "critical"
 
 
-def test_every_further_firing_within_half_an_hour_is_held_too():
+def test_from_the_third_firing_within_a_day_it_is_held_as_long_as_these_took():
     guard = FlapGuard()
-    minutes = (0, 1, 2, 3, 31.9, 33.5, 70, 70.1, 100)
+    minutes = (0, 1, 2, 3, 30, 60, 600, 1600, 3100)
 
-    assert [guard.fires("a", at * 60) for at in minutes] == [
-        *(False, False, True, True, True, False, False, False, True)
-    ]
-    assert not guard.fires("b", 100 * 60)
+    assert [guard.fires("a", at * 60) / 60 for at in minutes] == [0, 0, 15, 15, 28, 57, 570, 0, 0]
+    assert guard.fires("b", 100 * 60) == 0
 
 
 # -- time -------------------------------------------------------------------------------------

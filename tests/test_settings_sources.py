@@ -31,6 +31,7 @@ VALUES = {
     "stall_critical_factor": (1.0, "1"),
     "slow_critical_factor": (20.0, "20"),
     "slow_critical_seconds": (7200.0, "7200"),
+    "failed_grace_seconds": (4.5, "4.5"),
     "webhook_url": ("https://h/x", "https://h/x"),
     "webhook_secret_file": ("/s", "/s"),
     "pagerduty_routing_key": ("k" * 32, "k" * 32),

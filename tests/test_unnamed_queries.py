@@ -12,7 +12,7 @@ from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle.course import Course
 from querypulse.alerting.lifecycle.health import Health
-from querypulse.alerting.lifecycle.inhibition import is_held_back, supersedes
+from querypulse.alerting.lifecycle.inhibition import supersedes, suppressor
 from querypulse.alerting.policy import Policy
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import MAX_GONE_UNNAMED
@@ -127,6 +127,8 @@ def test_the_incident_is_over_once_every_unnamed_query_has_recovered():
         assert desk.offers[-1][0].ends_at is None
         desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
         desk.hear(_progress(number, batch)).step()
+    for number in (1, 2):
+        desk.step().hear(_progress(number, 7)).step()
     for _ in range(30):
         desk.step()
 
@@ -189,7 +191,7 @@ def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
     health = Health(judged.judgement, judged.snapshot, desk.clock())
     critical = course("QueryFailed", "critical", begun=True)
     warning = course("BatchSlow", "warning")
-    assert not is_held_back(warning, [critical], health, 10.0)
+    assert suppressor(warning, [critical], health, 10.0, lambda _: False) is None
     assert not supersedes(
         course("QueryGone", "critical"), course("QueryFailed", "critical", begun=True, found=False)
     )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 from msgspec.structs import replace
 from support.desk import WALL, Desk
-from support.story import CONFLICT, processing, run
+from support.story import CONFLICT, processing, progress, run
 
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
 from querypulse.listener.probing import Context
-from querypulse.listener.reader import Arrived, Crashed
+from querypulse.listener.reader import Arrived, Ending
 from querypulse.sidecar.worker import TICK_SECONDS
+
+EVALUATION = import_module("querypulse.alerting.evaluate")
 
 
 def states(desk):
@@ -105,7 +109,7 @@ def test_a_crash_leaves_no_time_for_graces():
     desk = Desk(gone_grace_seconds=60).look(run()).commit(batch=1).step()
     desk.ended().step().step()
     assert desk.told == []
-    desk.inbox.put(Crashed(), lifecycle=True)
+    desk.inbox.put(Ending(crashed=True), lifecycle=True)
     desk.step().step()
 
     assert desk.told == [("QueryGone", "a")]
@@ -113,7 +117,60 @@ def test_a_crash_leaves_no_time_for_graces():
 
 def test_a_crash_reports_nothing_of_what_is_healthy():
     desk = Desk(gone_grace_seconds=60).started().commit(batch=1).step()
-    desk.inbox.put(Crashed(), lifecycle=True)
+    desk.inbox.put(Ending(crashed=True), lifecycle=True)
+    desk.step().step()
+
+    assert desk.told == []
+
+
+def test_a_rule_that_raises_is_reported_and_the_others_stand(monkeypatch):
+    def broken(case):
+        raise KeyError(case.label)
+
+    broken.__module__ = "querypulse.alerting.rules.query_missing"
+    monkeypatch.setattr(EVALUATION, "ORDER", (broken, *EVALUATION.ORDER))
+    desk = Desk().started().started("b").step()
+    desk.ended(exception=CONFLICT).step().step()
+
+    assert ("QueryFailed", "a") in desk.told
+    assert {where for where, _ in desk.errors} == {"rule query_missing"}
+    blind = [one for one in desk.published[-1].alerts if one.name == "MonitorBlind"]
+    assert [one.annotations["reason"] for one in blind] == ["rules that fail: query_missing"]
+
+
+def test_a_failure_that_recovers_within_its_grace_is_reported_to_nobody():
+    desk = Desk(failed_grace_seconds=60).look(run()).commit(batch=1).step()
+    desk.ended(exception=CONFLICT).step().step(after=10.0)
+    desk.hear(Started("id-a", "a-2", "a")).step()
+    for batch in (2, 3, 4):
+        desk.hear(replace(progress(batch=batch), run_id="a-2")).step(after=20.0)
+
+    assert desk.told == []
+
+
+def test_a_failure_that_outlasts_its_grace_is_reported():
+    desk = Desk(failed_grace_seconds=60).look(run()).step()
+    desk.ended(exception=CONFLICT).step()
+    for _ in range(31):
+        desk.step(after=2.0)
+
+    assert desk.told == [("QueryFailed", "a")]
+
+
+@pytest.mark.parametrize("crashed", [True, False])
+def test_a_failure_within_its_grace_is_reported_when_the_process_ends(crashed):
+    desk = Desk(failed_grace_seconds=60).look(run()).step()
+    desk.ended(exception=CONFLICT).step()
+    desk.inbox.put(Ending(crashed=crashed), lifecycle=True)
+    desk.step().step()
+
+    assert desk.told == [("QueryFailed", "a")]
+
+
+def test_a_query_that_is_gone_within_its_grace_is_not_reported_when_the_process_closes():
+    desk = Desk(gone_grace_seconds=60).look(run()).step()
+    desk.ended().step()
+    desk.inbox.put(Ending(crashed=False), lifecycle=True)
     desk.step().step()
 
     assert desk.told == []

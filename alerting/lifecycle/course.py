@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from ..alert import Alert
 from ..finding import Severity
 from ..rules import query_failed
-from .flap_guard import CALM_SECONDS, NOTE
+from .flap_guard import note
 from .health import Calm, Health
 
 FACTS = frozenset({query_failed.NAME})
@@ -23,8 +23,9 @@ class Course(msgspec.Struct, frozen=True):
     """Pending until ``begun``; then firing while ``found``, and recovering while not.
     ``looks`` counts the evaluations at which it was found.
 
-    ``flapping``: it has come too often and is held open. ``unseen_since`` (monotonic seconds):
-    an earlier driver left it, and its query has not been seen since we came.
+    ``held_seconds``: it has come too often, and is held open until so much calm.
+    ``unseen_since`` (monotonic seconds): an earlier driver left it, and its query has not been
+    seen since we came.
     """
 
     alert: Alert
@@ -32,7 +33,7 @@ class Course(msgspec.Struct, frozen=True):
     begun: bool = False
     found: bool = True
     calm: Calm | None = None
-    flapping: bool = False
+    held_seconds: float = 0.0
     unseen_since: float | None = None
 
     @property
@@ -67,7 +68,7 @@ def found_again(course: Course, alert: Alert, health: Health) -> Course:
     return replace(
         course,
         alert=_worded(
-            replace(alert, labels=labels, starts_at=known.starts_at), held=course.flapping
+            replace(alert, labels=labels, starts_at=known.starts_at), held=course.held_seconds
         ),
         looks=course.looks + 1,
         found=True,
@@ -84,10 +85,13 @@ def not_found(course: Course, health: Health) -> Course:
     return replace(course, found=False, calm=calm, unseen_since=None)
 
 
-def begin(course: Course, *, flapping: bool) -> Course:
+def begin(course: Course, held_seconds: float) -> Course:
     """It fires from now on."""
     return replace(
-        course, begun=True, flapping=flapping, alert=_worded(course.alert, held=flapping)
+        course,
+        begun=True,
+        held_seconds=held_seconds,
+        alert=_worded(course.alert, held=held_seconds),
     )
 
 
@@ -95,8 +99,8 @@ def is_over(course: Course, health: Health, resolve_after_seconds: float) -> boo
     """Whether the query has proven that it is well, for as long as is asked of it."""
     if course.calm is None:
         return False
-    held = CALM_SECONDS if course.flapping else 0.0
-    return health.is_proven(course.query, course.calm, max(held, resolve_after_seconds))
+    seconds = max(course.held_seconds, resolve_after_seconds)
+    return health.is_proven(course.query, course.calm, seconds)
 
 
 def is_expired(course: Course, now: float) -> bool:
@@ -110,7 +114,7 @@ def _is_milder(new: Alert, old: Alert) -> bool:
     return old.labels["severity"] == critical != new.labels["severity"]
 
 
-def _worded(alert: Alert, *, held: bool) -> Alert:
+def _worded(alert: Alert, *, held: float) -> Alert:
     if not held:
         return alert
-    return replace(alert, annotations={**alert.annotations, "flapping": NOTE})
+    return replace(alert, annotations={**alert.annotations, "flapping": note(held)})

@@ -6,6 +6,8 @@ until it fails again. Times are monotonic seconds.
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from ...listener.identity import UNNAMED
@@ -18,6 +20,8 @@ from ..finding import WHOLE_DRIVER, Severity, State
 GRAVE = frozenset({State.FAILED, State.MISSING, State.STALLED})
 SICK = GRAVE | {State.FLAPPING, State.REWOUND, State.SLOW, State.LAGGING}
 COMMITS_OF_HEALTH = 2
+POLL_IS_OLD_SECONDS = 10.0
+"""Twenty polls of the probe at its default interval."""
 
 
 class Calm(msgspec.Struct, frozen=True, gc=False):
@@ -56,12 +60,15 @@ class Health:
         """The calm that lasts, or begins now; None while the query is as sick as ``severity``.
 
         A warning's matter does not keep a critical alert open: it is told by itself. No calm
-        begins while a query is starting: nothing shows yet that it is healthy.
+        begins while a query is starting, and none lasts while no poll shows whether it is still in
+        the batch that it was last seen in: nothing shows that it is healthy.
         """
         if label == UNNAMED:
             return self._calm_of_unnamed(severity, before)
         query, verdict = self.queries.get(label), self._verdicts.get(label)
         if self._is_sick(label, severity):
+            return None
+        if query is not None and verdict is not None and self._is_unseen_in_batch(query, verdict):
             return None
         commits = 0 if query is None else query.totals.commits
         # Fewer commits than before: another query goes by this name now.
@@ -74,10 +81,13 @@ class Health:
         """Whether ``calm`` has lasted for ``seconds`` and is real.
 
         Two commits or an idleness show it. A query that has ended well, is of no interest any
-        more or has been forgotten cannot show anything, nor can the whole driver.
+        more or has been forgotten cannot show anything, nor can the whole driver. Each query
+        without a name that runs must have shown life.
         """
         if self.lasted(calm) < seconds:
             return False
+        if label == UNNAMED:
+            return all(map(partial(self._has_shown_life, calm), self.queries.values()))
         query, verdict = self.queries.get(label), self._verdicts.get(label)
         if query is None or verdict is None or verdict.ignored:
             return True
@@ -85,6 +95,21 @@ class Health:
             return True
         idle = query.last_idle_at is not None and query.last_idle_at > calm.since
         return idle or query.totals.commits - calm.commits >= COMMITS_OF_HEALTH
+
+    def _is_unseen_in_batch(self, query: Query, verdict: Verdict) -> bool:
+        flight, polled_at = query.in_flight, query.probed_at
+        if flight is None or flight.batch_id is None or polled_at is None:
+            return False
+        if query.last_sign_at > polled_at or verdict.ignored or not query.alive:
+            return False
+        return self._snapshot.watched(polled_at, self.now) > POLL_IS_OLD_SECONDS
+
+    def _has_shown_life(self, calm: Calm, query: Query) -> bool:
+        """Whether it is none of those without a name that run, or has shown life since."""
+        verdict = self._verdicts.get(query.label)
+        if not query.is_unnamed or verdict is None or verdict.ignored:
+            return True
+        return verdict.state is not State.RUNNING or query.last_sign_at > calm.since
 
     def _calm_of_unnamed(self, severity: str, before: Calm | None) -> Calm | None:
         """None while one is unhealthy without being reported by another alert of theirs."""

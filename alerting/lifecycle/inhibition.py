@@ -1,10 +1,28 @@
-"""One query's misery is told by one alert: which waits for which, and which ends which. Pure."""
+"""Which alert suppresses which, and which ends which. Pure.
+
+While X is open, Y does not begin to fire:
+
+=======================  ===================================  ==================================
+X                        Y                                    while
+=======================  ===================================  ==================================
+a critical alert of the  every warning, and every alert of a  X fires, and for
+whole driver (``*``)     query but ``QueryFailed``            ``resolve_after_seconds`` after
+a critical alert of a    a warning of the same query, but     X is open
+query                    not ``DataLossRisk``
+=======================  ===================================  ==================================
+
+A failure is never suppressed. What is silenced suppresses nothing, nor does what only an earlier
+driver found. Alerts of queries without a name may be about different queries: they suppress none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+import msgspec
 
 from ...listener.identity import UNNAMED
+from ..alert import Alert
 from ..finding import WHOLE_DRIVER, Severity
 from ..rules import data_loss_risk, query_flapping
 from .course import FACTS, Course
@@ -14,22 +32,37 @@ BESIDES = frozenset({query_flapping.NAME, data_loss_risk.NAME})
 """What stands beside whatever else is told of its query, and ends nothing."""
 
 
+class Suppressed(msgspec.Struct, frozen=True):
+    """An alert that does not begin to fire, and the one that suppresses it."""
+
+    alert: Alert
+    by: Alert
+
+
 def urgency(course: Course) -> tuple[bool, bool]:
     """Sorts the whole driver's alerts first, then the critical ones."""
     return course.query != WHOLE_DRIVER, not _is_critical(course)
 
 
-def is_held_back(
-    new: Course, others: Iterable[Course], health: Health, resolve_after_seconds: float
-) -> bool:
-    """Whether ``new`` is not to begin while one of ``others`` is open."""
-    return any(
-        _driver_holds(other, new, health, resolve_after_seconds)
-        if other.query == WHOLE_DRIVER
-        else other.query == new.query and _speaks_for(other, new)
-        for other in others
-        if other.begun
-    )
+def suppressor(
+    new: Course,
+    others: Iterable[Course],
+    health: Health,
+    resolve_after_seconds: float,
+    is_silenced: Callable[[Alert], bool],
+) -> Course | None:
+    """The one of ``others`` because of which ``new`` is not to begin; None where it may."""
+    if new.alert.name in FACTS:
+        return None
+    for other in others:
+        holds = (
+            _driver_holds(other, new, health, resolve_after_seconds)
+            if other.query == WHOLE_DRIVER
+            else other.query == new.query and _speaks_for(other, new)
+        )
+        if other.begun and holds and not is_silenced(other.alert):
+            return other
+    return None
 
 
 def supersedes(new: Course, old: Course) -> bool:
@@ -44,28 +77,17 @@ def supersedes(new: Course, old: Course) -> bool:
 def _driver_holds(
     driver: Course, new: Course, health: Health, resolve_after_seconds: float
 ) -> bool:
-    """A driver that is ill speaks for its queries, and a while after: they have to come round.
-
-    What is a fact needs no such while, and what only an earlier driver found holds nothing.
-    """
+    """A while after it has recovered, its queries may still have to."""
     beneath = new.query != WHOLE_DRIVER or not _is_critical(new)
     if not beneath or not _is_critical(driver) or not driver.looks:
         return False
     if driver.found:
         return True
-    calm = driver.calm
-    return (
-        new.alert.name not in FACTS
-        and calm is not None
-        and health.lasted(calm) < resolve_after_seconds
-    )
+    return driver.calm is not None and health.lasted(driver.calm) < resolve_after_seconds
 
 
 def _speaks_for(old: Course, new: Course) -> bool:
-    """That data is in danger is another matter than why, and no lesser one for being a warning.
-
-    Alerts of queries without a name may be about different queries.
-    """
+    """That data is in danger is another matter than why, and no lesser one for being a warning."""
     if new.query == UNNAMED or new.alert.name == data_loss_risk.NAME:
         return False
     return _is_lesser(new, old)

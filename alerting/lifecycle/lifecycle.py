@@ -5,7 +5,7 @@ Level-triggered: each update is given all that is found, and answers with all th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from .course import Course, begin, found_again, is_expired, is_over, not_found
 from .flap_guard import FlapGuard
 from .grouping import Grouping
 from .health import Health
-from .inhibition import is_held_back, supersedes, urgency
+from .inhibition import Suppressed, supersedes, suppressor, urgency
 from .reconciliation import Reconciliation
 from .silences import Silence, silence_of
 from .wording import alert_of
@@ -39,13 +39,15 @@ class Terms(msgspec.Struct, frozen=True):
 class Lifecycle:
     """Pending, firing, recovering, ended: the course of every alert of one driver.
 
-    After each update, ``alerts`` are all that fire (silenced ones say so in ``muted``), and
-    ``closings`` what an earlier driver may have left open, each once. Touches no clock, thread
-    or socket: ``now`` is in monotonic, ``wall`` in Unix seconds.
+    After each update, ``alerts`` are all that fire (silenced ones say so in ``muted``),
+    ``suppressed`` those that would without another, and ``closings`` what an earlier driver may
+    have left open, each once. Touches no clock, thread or socket: ``now`` is in monotonic,
+    ``wall`` in Unix seconds.
     """
 
     def __init__(self, app: str, runbook_base_url: str, terms: Terms) -> None:
         self.alerts: tuple[Alert, ...] = ()
+        self.suppressed: tuple[Suppressed, ...] = ()
         self.closings: tuple[Incident, ...] = ()
         self._app = app
         self._runbooks = runbook_base_url
@@ -81,7 +83,7 @@ class Lifecycle:
         """All open incidents, and in this one update those that are over since the last."""
         health = Health(judgement, snapshot, now)
         over = self._follow(judgement, health, wall)
-        begun = self._begin(health)
+        begun = self._begin(health, lambda alert: silence_of(alert, silences, wall) is not None)
         over += self._supersede(begun, wall)
         self._grouping.begin([course.alert for course in begun], now)
         incidents = self._grouping.update(
@@ -124,18 +126,21 @@ class Lifecycle:
         began = self._grouping.starts_at(alert.key)
         return Course(alert if began is None else replace(alert, starts_at=began))
 
-    def _begin(self, health: Health) -> list[Course]:
-        """Let fire what is ripe and not held back, the weightiest first."""
-        begun = []
+    def _begin(self, health: Health, is_silenced: Callable[[Alert], bool]) -> list[Course]:
+        """Let fire what is ripe and not suppressed, the weightiest first."""
+        begun, suppressed = [], []
         wait = self._terms.resolve_after_seconds
         for course in sorted((c for c in self._courses.values() if c.is_ripe), key=urgency):
-            if is_held_back(course, self._courses.values(), health, wait):
+            by = suppressor(course, self._courses.values(), health, wait, is_silenced)
+            if by is not None:
+                suppressed.append(Suppressed(course.alert, by.alert))
                 continue
             key = course.alert.key
             held = self._flaps.fires(key, health.now)
-            begun.append(begin(course, flapping=held))
+            begun.append(begin(course, held))
             self._courses[key] = begun[-1]
             self._reconciliation.settle(course.query)
+        self.suppressed = tuple(suppressed)
         return begun
 
     def _supersede(self, begun: Sequence[Course], wall: float) -> list[Alert]:

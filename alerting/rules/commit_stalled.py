@@ -54,7 +54,7 @@ def _finding(case: Case, reason: str) -> Finding:
         reason=reason,
         summary=f"Streaming query {case.label} has stopped committing: {reason}",
         evidence=evidence(case),
-        cause=SHARED_SILENCE if case.probe_is_stale else "",
+        cause=SHARED_SILENCE if case.driver_is_silent else "",
     )
 
 
@@ -110,10 +110,17 @@ def _idle_since_commit(case: Case) -> bool:
     return idle_at is not None and (commit_at is None or idle_at > commit_at)
 
 
+def _silence(case: Case) -> float:
+    """Since the last sign of life; a JVM that says nothing counts from a whole window on only."""
+    silence = case.watched_since(case.query.last_sign_at)
+    if not case.probe_is_stale or case.received_at is None or case.driver_is_silent:
+        return silence
+    return silence - case.watched_since(case.received_at)
+
+
 def _stall_reason(case: Case) -> str | None:
     """The reason, or None while the query may still go on."""
-    flight = case.query.in_flight
-    silence = case.watched_since(case.query.last_sign_at)
+    flight, silence = case.query.in_flight, _silence(case)
     if case.query.probed is None or case.probe_is_stale:
         at_work = flight is not None and case.watched_since(flight.moved_at) <= case.window.seconds
         if silence <= case.window.seconds or (at_work and not _waits_for_log(case)):

@@ -1,4 +1,4 @@
-"""MonitorBlind: the probe is silent, or a checkpoint that must be read cannot be.
+"""MonitorBlind: the probe is silent, a checkpoint that must be read cannot be, or a rule fails.
 
 Events still tell of deaths, but hangs of what emits no events cannot be seen.
 """
@@ -14,11 +14,16 @@ from ..policy import Policy
 NAME = "MonitorBlind"
 
 
-def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
-    """Fire for the whole driver when a witness that should be there tells nothing."""
-    if not policy.probe_expected or snapshot.context is not Context.RUNNING:
-        return None
-    told = _probe(snapshot, now, policy), _log(snapshot, now, policy)
+def check(
+    snapshot: Snapshot, now: float, policy: Policy, failed_rules: tuple[str, ...] = ()
+) -> Finding | None:
+    """Fire for the whole driver when something that should be seen is not.
+
+    ``failed_rules`` have raised an error, which is a defect of ours.
+    """
+    told = [f"rules that fail: {', '.join(failed_rules)}"] if failed_rules else []
+    if policy.probe_expected and snapshot.context is Context.RUNNING:
+        told += [_probe(snapshot, now, policy), _log(snapshot, now, policy)]
     reason = "; ".join(text for text in told if text)
     if not reason:
         return None

@@ -10,9 +10,12 @@ NAME = "QueryFailed"
 
 
 def check(case: Case) -> Finding | None:
-    """Fire at once on the first witness of the exception; hold until a new run commits."""
+    """Fire after the grace, which is none by default; hold until a new run commits."""
     ended = case.query.failure
     if ended is None or ended.failure is None:
+        return None
+    grace = case.limits.failed_grace_seconds
+    if grace and case.watched_since(ended.at) <= grace:
         return None
     failure = ended.failure
     facts = {

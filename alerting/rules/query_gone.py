@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...listener.probing import Context
+from ...listener.query import Outcome
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
@@ -16,18 +17,19 @@ CONTEXT_GONE = "the SparkContext stopped by itself"
 def check(case: Case) -> Finding | None:
     """Fire when the query is not back within the grace.
 
-    ``once`` and ``availableNow`` end by themselves; an application that stops its own
+    ``once`` and ``availableNow`` end by themselves, unless a SparkContext that stops by itself cuts
+    them off; an application that stops its own
     SparkContext has said so, and so has who called ``expect_stop``. Where the trigger is
     unknown, only the roster counts.
     """
     gone_at = _gone_at(case)
     if gone_at is None or case.snapshot.context.explains_ends:
         return None
-    if case.query.stop_expected or not _should_run_for_ever(case):
+    with_context = _ended_with_context(case, gone_at)
+    if case.query.stop_expected or not _should_be_there(case, with_context=with_context):
         return None
     if case.watched_since(gone_at) <= case.limits.gone_grace_seconds:
         return None
-    with_context = _ended_with_context(case, gone_at)
     reason = _reason(case, with_context=with_context)
     return Finding(
         alertname=NAME,
@@ -48,9 +50,14 @@ def _gone_at(case: Case) -> float | None:
     return case.snapshot.context_stopped_at
 
 
-def _should_run_for_ever(case: Case) -> bool:
-    trigger = case.query.trigger
-    return case.expected if trigger is None else not trigger.ends_by_itself
+def _should_be_there(case: Case, *, with_context: bool) -> bool:
+    """A run that ends by itself should be there until it has: its SparkContext may cut it off."""
+    trigger, ended = case.query.trigger, case.query.ended
+    if trigger is None:
+        return case.expected
+    if not trigger.ends_by_itself:
+        return True
+    return with_context and (ended is None or ended.outcome is not Outcome.COMPLETED)
 
 
 def _ended_with_context(case: Case, gone_at: float) -> bool:

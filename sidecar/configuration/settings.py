@@ -26,6 +26,7 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     stall_tolerance: _Grace | None = None
     start_grace_seconds: _Grace | None = None
     gone_grace_seconds: _Grace | None = None
+    failed_grace_seconds: _Grace | None = None
     stall_critical_factor: _Factor | None = None
     slow_critical_factor: _Factor | None = None
     slow_critical_seconds: _Seconds | None = None
@@ -66,6 +67,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     stall_tolerance: _Grace = 1.0
     start_grace_seconds: _Grace = 120.0
     gone_grace_seconds: _Grace = 60.0
+    failed_grace_seconds: _Grace = 0.0
+    """How long a query that failed may take to recover before anybody is notified."""
     stall_critical_factor: _Factor = 3.0
     """After how many windows a stall with an ordinary cause is critical (at most 15 minutes)."""
     slow_critical_factor: _Factor = 10.0

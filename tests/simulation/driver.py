@@ -18,7 +18,7 @@ from querypulse.listener.guard import Guard
 from querypulse.listener.identity import UNNAMED
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
-from querypulse.listener.reader import Crashed, EventReader, Item, Marker
+from querypulse.listener.reader import Ending, EventReader, Item, Marker
 from querypulse.sidecar.deadline import Deadline
 from querypulse.sidecar.parts import Parts
 from querypulse.sidecar.process_end import End, end_of
@@ -125,6 +125,7 @@ class SimDriver:
             latest_log=lambda: self.probe.log,
             silences=lambda: silences,
             redact=_unchanged,
+            on_error=self.guard.report,
             on_judged=self._judged,
             clock=time,
             wall=time.wall,
@@ -185,10 +186,9 @@ class SimDriver:
         self.probe.poll()
         self.step()
         self.end = end = end_of(self.worker.judged.snapshot.context, uncaught)
-        if end is End.CRASHED:
-            for item in (Crashed(), Marker(), Marker()):
-                self.inbox.put(item, lifecycle=True)
-                self.step()
+        for item in (Ending(end is End.CRASHED), Marker(), Marker()):
+            self.inbox.put(item, lifecycle=True)
+            self.step()
         for courier in self.couriers:
             courier.pump()
         if self._spool is not None:

@@ -158,7 +158,7 @@ class _Maker:
         if kind == "context_dies" and not self._terms.has("A1"):
             kind = "pause"
         if kind in _ENDS:
-            return self._end(kind, self._rng.choice(setup.drivers), at)
+            return self._end(kind, setup, at)
         if kind == "silence all":
             return [self._silence("*", at)]
         if kind == "poison":
@@ -175,8 +175,11 @@ class _Maker:
             longest |= {"jvm_pause": 90.0, "probe_refused": 120.0}
         return [Step(at, kind, "", self._lasts(1.0, longest.get(kind, 1.0)))]
 
-    def _end(self, kind: str, driver: str, at: float) -> list[Step]:
+    def _end(self, kind: str, setup: Setup, at: float) -> list[Step]:
         """A driver ends, and nearly always comes back."""
+        driver = self._rng.choice(setup.drivers)
+        if kind == "jvm_crash" and setup.watched and not self._terms.has("N2"):
+            at = max(at, 60.0)
         longest = {"app_stops": 30.0, "terminate": 3.0}
         seconds = self._lasts(1.0, longest[kind]) if kind in longest else 0.0
         steps = [Step(at, kind, driver, seconds)]

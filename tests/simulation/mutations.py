@@ -8,11 +8,13 @@ product, and names under which terms, and within how many seeds, the simulator m
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from msgspec.structs import replace
 
-from querypulse.alerting.lifecycle import course, grouping, lifecycle
+from querypulse.alerting import incidents
+from querypulse.alerting.lifecycle import course, flap_guard, grouping, inhibition, lifecycle
 from querypulse.alerting.lifecycle.health import Health
 from querypulse.alerting.outbox import outbox, pace
 from querypulse.alerting.rules import (
@@ -33,7 +35,10 @@ from . import driver
 from .mutating import Mutation, only
 from .mutations_of_batches import BATCHES
 from .mutations_of_identity import IDENTITY
+from .scenarios import plan_of
 
+EVALUATION = import_module("querypulse.alerting.evaluate")
+_gather = incidents.gather
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
 _look, _look_at_known = state.State.look, state.State._look_at_known
 _succeed, _told, _failed = identity.succeed, grouping._told, outbox.Outbox.failed
@@ -85,10 +90,26 @@ def _empty_log_is_ignored(query: Any, log: Any, at: float) -> Any:
     return query if log.committed is None else _fold_log(query, log, at)
 
 
-OTHERS = (
+def _one_silence_is_the_drivers(findings: Any, *others: Any) -> Any:
+    return _gather(
+        [
+            incidents._incident([one]) if one.reason.startswith("silent: ") else one
+            for one in findings
+        ],
+        *others,
+    )
+
+
+OF_NOTIFYING = (
     Mutation("every end of a driver is a planned one", "P1",
              driver, "end_of", lambda *_: End.CLOSED,
              only(around=("context_dies",), around_share=1.0), 60, finding="A1"),
+    Mutation("what the whole driver has suppresses a failure", "P4",
+             inhibition, "FACTS", frozenset(), finding="A5", plan=plan_of("A5", 1)),
+    Mutation("a probe that is silent alone is a silent JVM", "P4|P5",
+             EVALUATION, "gather", _one_silence_is_the_drivers, finding="A10", plan=plan_of("A10")),
+    Mutation("what heals itself again and again is notified each time", "P5",
+             flap_guard.FlapGuard, "fires", lambda *_: 0.0, finding="A11", plan=plan_of("A11")),
     Mutation("every query that is gone is gone with its SparkContext", "P5",
              query_gone, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
              only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),
@@ -124,8 +145,9 @@ OTHERS = (
     Mutation("what fires is told again twice a minute", "P5",
              grouping, "_told", _reminds_always, only("die", "stop")),
     Mutation("any alert of a query holds back all others", "P1",
-             lifecycle, "is_held_back",
-             lambda new, others, *_: any(o.begun and o.query == new.query for o in others),
+             lifecycle, "suppressor",
+             lambda new, others, *_: next(
+                 (one for one in others if one.begun and one.query == new.query), None),
              only("crawl", "die", "hang", steps=(6,)), 60),
     Mutation("after a failed attempt there is no other for an hour", "P1",
              pace, "_pause", _never_again, only("die in outage", steps=(1,), minutes=(8.0,))),
@@ -165,4 +187,4 @@ OTHERS = (
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip
 
-MUTATIONS = OTHERS + BATCHES + IDENTITY
+MUTATIONS = OF_NOTIFYING + BATCHES + IDENTITY

@@ -23,7 +23,7 @@ BATCHES = (
              only("crawl", minutes=(12.0,), slow_critical=(240.0,)), finding="A4"),
     Mutation("the trigger interval counts while a batch is in flight", "P1",
              stuck_batch, "moved_lately", _moved_within_trigger, finding="A4",
-             plan=plan_of("A4", "trigger of ten minutes")),
+             plan=plan_of("A4", 2)),
     Mutation("a batch that is delayed is critical after its window", "P2",
              stuck_batch, "stall_severity", lambda *_: Severity.CRITICAL,
              only("skew", "starve", minutes=(8.0,)), finding="A9"),

@@ -33,6 +33,8 @@ class SimProbe:
         """By query: when a poll last showed it as it was."""
         self.ends: dict[str, float] = {}
         """By query: when the last run ended whose end a poll has shown."""
+        self.failures: dict[str, float] = {}
+        """The same, of runs that failed."""
         self._time = time
         self._spark = spark
         self._bus = bus
@@ -68,6 +70,8 @@ class SimProbe:
                 self._seen.pop(run.run_id)
                 self._facts.pop(run.run_id)
                 self.ends[run.spec.key] = run.ended_at
+                if run.exception is not None:
+                    self.failures[run.spec.key] = run.ended_at
         self._spark.ended_runs.clear()
         present = tuple(run for run in runs if run is not None)
         self._publish((*present, *self._ended.report()), self._spark.context)

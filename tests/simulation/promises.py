@@ -32,21 +32,25 @@ def promised_seconds(
         # Of many points some are kept, and the first above the limit may not be one of them.
         trend = 1.1 * TREND_SECONDS if episode.health is Health.LAGGING else 0.0
         batches = 3.0 * (query.spec.every + query.spec.takes)
-        return max(trend, _window(driver, query, TREND_SECONDS)) + batches + BEYOND_WINDOW_SECONDS
+        return (
+            max(trend, _window(driver, query, episode, TREND_SECONDS))
+            + batches
+            + BEYOND_WINDOW_SECONDS
+        )
     if not query.spec.log_every and _is_in_flight(driver, query):
-        return _batch_window(driver, query) + BEYOND_WINDOW_SECONDS
+        return _batch_window(driver, query, episode) + BEYOND_WINDOW_SECONDS
     # A log that is written rarely may stand for three of its intervals.
-    window = max(_window(driver, query, START_GRACE_SECONDS), 3.0 * query.spec.log_every)
+    window = max(_window(driver, query, episode, START_GRACE_SECONDS), 3.0 * query.spec.log_every)
     return window + BEYOND_WINDOW_SECONDS
 
 
 def is_told(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
     """Whether an event, or the probe's last sight of the run, tells of the death."""
     told = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-    return told or driver.probe.ends.get(query.key, 0.0) >= episode.began_at
+    return told or driver.probe.failures.get(query.key, 0.0) >= episode.began_at
 
 
-def _window(driver: SimDriver, query: SimQuery, least: float) -> float:
+def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) -> float:
     """The window that the monitor shows, unless it is longer than any can be."""
     floor = max(least, START_GRACE_SECONDS)
     most = max(floor, WINDOW_FACTOR * max(query.spec.every, query.spec.takes))
@@ -55,7 +59,8 @@ def _window(driver: SimDriver, query: SimQuery, least: float) -> float:
         for label, one in driver.worker.judged.judgement.verdicts.items()
         if driver.owners.get(label) == query.key
     ]
-    return min(most, max(shown, default=most))
+    episode.window = max(episode.window, max(shown, default=most))
+    return min(most, episode.window)
 
 
 def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
@@ -73,17 +78,19 @@ def _is_in_flight(driver: SimDriver, query: SimQuery) -> bool:
 
 def _critical_seconds(stage: Stage, driver: SimDriver, query: SimQuery, episode: Episode) -> float:
     """When a batch in flight is critical, whatever it does."""
-    window = _batch_window(driver, query)
+    window = _batch_window(driver, query, episode)
     if episode.health is Health.SLOW:
         return max(window, min(10.0 * window, stage.plan.setup.slow_critical))
     return max(window, min(3.0 * window, 900.0))
 
 
-def _batch_window(driver: SimDriver, query: SimQuery) -> float:
+def _batch_window(driver: SimDriver, query: SimQuery, episode: Episode) -> float:
     """The window of its batch in flight, as far as the monitor knows the query."""
     windows = [
         batch_window(one, Limits()).seconds
         for label, one in driver.worker.judged.snapshot.labels().items()
         if driver.owners.get(label) == query.key
     ]
-    return max(windows, default=START_GRACE_SECONDS)
+    known = max(windows, default=START_GRACE_SECONDS)
+    episode.batch_window = max(episode.batch_window, known)
+    return episode.batch_window

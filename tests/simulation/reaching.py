@@ -203,7 +203,7 @@ class Reaching:
     def _check_exits(self) -> None:
         """What was wrong when a driver closed is known: there is no later."""
         for driver in self._stage.drivers.values():
-            if driver.closed_at is None or "A1" in self._without:
+            if driver.closed_at is None or driver.spark.context is not Context.STOPPED:
                 continue
             late = self._stage.time.now - driver.closed_at
             for query in driver.queries:

@@ -129,8 +129,9 @@ class Resolving:
         """Why the incident of a query should not have ended at that moment; empty if it should."""
         truth, at = query.truth, closed.at
         driver_born = self._stage.drivers[query.spec.driver].born_at
-        if query.spec.name is None and not truth.health.is_bad:
-            # An alert of queries without a name ends by time.
+        of_driver = any(key == WHOLE_DRIVER for key, _ in closed.incident.shown)
+        if of_driver or (query.spec.name is None and not truth.health.is_bad):
+            # An alert of the whole driver, or of queries without a name, ends by time.
             return ""
         late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
         short = truth.health in SLOWLY_KNOWN
@@ -142,9 +143,6 @@ class Resolving:
                 return ""
             known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
             return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
-        if any(key == WHOLE_DRIVER for key, _ in closed.incident.shown):
-            # What concerns the whole driver ends by time.
-            return ""
         known_ends = [
             one.ended_at
             for one in truth.episodes

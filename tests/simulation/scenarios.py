@@ -125,6 +125,11 @@ SCENARIOS = (
         Step(220, "die", "b"),
     ),
     _scenario(
+        "A5", "P4", "a query that fails while it is stalled with all others",
+        (A, B, C), Step(90, "probe_refused", "", 400.0), Step(95, "hang", "a", 400.0),
+        Step(95, "hang", "b", 400.0), Step(95, "hang", "c", 400.0), Step(250, "die", "c"),
+    ),
+    _scenario(
         "A6", "P1|P4", "a silenced alert of the whole driver suppresses what is under it",
         (A, B), Step(90, "silence", "*", 600.0, "CommitStalled"),
         Step(90, "probe_refused", "", 300.0), Step(95, "hang", "a", 400.0),
@@ -191,6 +196,6 @@ SCENARIOS = (
 )  # fmt: skip
 
 
-def plan_of(finding: str, about: str = "") -> Plan:
-    """The plan of the first scenario of a finding, or of the first that is ``about`` this."""
-    return next(one.plan for one in SCENARIOS if one.finding == finding and about in one.what)
+def plan_of(finding: str, index: int = 0) -> Plan:
+    """The plan of a scenario of a finding."""
+    return [one.plan for one in SCENARIOS if one.finding == finding][index]

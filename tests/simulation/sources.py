@@ -52,6 +52,10 @@ class SimSource:
     def read(self) -> None:
         """A batch reads what there is, or what it may."""
         time, end, latest = self._time.now, self.now.end, self.now.latest
+        if time < self.stall_until:
+            # Nothing moves, back neither.
+            self.now = Position(end, latest + ROWS)
+            return
         if time < self.rewind_until and not self._is_back:
             self._is_back = True
             end = max(0, end - BACK)
@@ -59,9 +63,7 @@ class SimSource:
         elif time >= self.rewind_until and self._is_back:
             self._is_back = False
             latest = max(latest, self._highest)
-        if time < self.stall_until:
-            self.now = Position(end, latest + ROWS)
-        elif time < self.lag_until:
+        if time < self.lag_until:
             self.now = Position(end + ROWS, max(end, latest) + FLOOD)
         else:
             latest = max(end, latest) + ROWS

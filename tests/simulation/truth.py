@@ -60,6 +60,10 @@ class Episode(msgspec.Struct):
     waited: dict[str, float] = {}
     answered: set[str] = set()
     first_batch: bool = False
+    window: float = 0.0
+    """The longest stall window that the monitor has shown in this time: it may shrink."""
+    batch_window: float = 0.0
+    """The same of the window of a batch in flight."""
 
 
 class Truth:

@@ -33,6 +33,7 @@ class Desk:
         self.offers: list[tuple[Incident, ...]] = []
         self.closings: list[tuple[Incident, ...]] = []
         self.silences: list[Silence] = []
+        self.errors: list[tuple[str, Exception]] = []
         self.redactor: Callable[[Judgement], Judgement] | None = None
         self.worker = Worker(
             self.inbox,
@@ -42,6 +43,7 @@ class Desk:
             latest_report=lambda: self.report,
             silences=lambda: self.silences,
             redact=self.redact,
+            on_error=lambda where, error: self.errors.append((where, error)),
             on_judged=self.on_judged,
             clock=self.clock,
             wall=lambda: WALL + self.clock.now,

@@ -425,6 +425,12 @@ CASES = [
      steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 150, {}, None, "stopped"),
     ("availableNow, finished before its SparkContext died",
      Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(at=3, context=Context.STOPPED), 900, {}, None, "completed"),
+    ("availableNow, cut off by a SparkContext that stopped by itself",
+     Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2, exception=SHUTDOWN, context=Context.STOPPED).probe(at=3, context=Context.STOPPED), 900, {}, "QueryGone", "missing"),
+    ("availableNow, stopped long before its SparkContext was",
+     Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(at=300, context=Context.STOPPED), 900, {}, None, "completed"),
+    ("availableNow, cut off by the application's own spark.stop()",
+     Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2, exception=SHUTDOWN, context=STOPPED).probe(at=3, context=STOPPED), 900, {}, None, "stopped"),
     ("frozen during the grace", steady().probe(run(), at=100).ended(at=101).paused(at=160, seconds=50), 200, {}, None, "stopped"),
     ("a longer grace by pattern", steady().probe(run(), at=100).ended(at=101), 900, {"overrides": [("*", {"gone_grace_seconds": 3600.0})]}, None, "stopped"),
     # -- QueryMissing -------------------------------------------------------------------------

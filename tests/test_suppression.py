@@ -1,0 +1,92 @@
+"""Which alert suppresses which: the table of ``alerting/lifecycle/inhibition.py``, row by row."""
+
+from __future__ import annotations
+
+import pytest
+from support.desk import Desk
+from support.story import run
+from support.ward import Ward
+
+from querypulse.alerting.alert import Alert
+from querypulse.alerting.lifecycle.course import Course
+from querypulse.alerting.lifecycle.health import Calm, Health
+from querypulse.alerting.lifecycle.inhibition import suppressor
+
+WAIT = 30.0
+
+
+def course(name, query="a", severity="critical", **state):
+    labels = {"app": "etl", "query": query, "alertname": name, "severity": severity}
+    return Course(Alert(labels, {}, 0.0), **state)
+
+
+def silent_driver(**state):
+    return course("CommitStalled", "*", **({"begun": True, "looks": 2} | state))
+
+
+def suppressed_by(new, *others, silenced=()):
+    desk = Desk().look(run(), run("b")).step()
+    judged = desk.worker.judged
+    health = Health(judged.judgement, judged.snapshot, desk.clock())
+    by = suppressor(new, others, health, WAIT, lambda alert: alert.name in silenced)
+    return None if by is None else (by.alert.name, by.query)
+
+
+@pytest.mark.parametrize(
+    ("new", "other"),
+    [
+        (course("QueryGone"), silent_driver()),
+        (course("BatchSlow", severity="warning"), silent_driver()),
+        (course("MonitorBlind", "*", "warning"), silent_driver()),
+        (course("CommitStalled"), silent_driver(found=False, calm=Calm(990.0, 0))),
+        (course("BatchSlow", severity="warning"), course("CommitStalled", begun=True)),
+        (course("QueryLagging", severity="warning"), course("QueryFailed", begun=True, found=False)),
+    ],
+    ids=["of a query", "a warning", "of the signals", "a while after", "its own critical one",
+         "its own that recovers"],
+)  # fmt: skip
+def test_what_is_suppressed(new, other):
+    assert suppressed_by(new, other) == (other.alert.name, other.query)
+
+
+@pytest.mark.parametrize(
+    ("new", "other"),
+    [
+        (course("QueryFailed"), silent_driver()),
+        (course("QueryFailed"), course("QueryGone", "*", begun=True, looks=9)),
+        (course("DriverGone", "*"), silent_driver()),
+        (course("CommitStalled"), silent_driver(looks=0)),
+        (course("CommitStalled"), silent_driver(begun=False)),
+        (course("CommitStalled"), silent_driver(found=False, calm=Calm(960.0, 0))),
+        (course("CommitStalled"), course("MonitorBlind", "*", "warning", begun=True, looks=9)),
+        (course("BatchSlow", severity="warning"), course("CommitStalled", "b", begun=True)),
+        (course("DataLossRisk", severity="warning"), course("CommitStalled", begun=True)),
+        (course("QueryGone"), course("CommitStalled", begun=True)),
+        (course("BatchSlow", severity="warning"), course("QueryLagging", severity="warning", begun=True)),
+    ],
+    ids=["a failure", "a failure under its driver's end", "another of the driver", "inherited",
+         "not begun", "long after", "a warning of the driver", "another query's",
+         "data in danger", "a critical one", "a warning by a warning"],
+)  # fmt: skip
+def test_what_is_not_suppressed(new, other):
+    assert suppressed_by(new, other) is None
+
+
+def test_what_is_silenced_suppresses_nothing():
+    new = course("QueryGone")
+
+    assert suppressed_by(new, silent_driver()) == ("CommitStalled", "*")
+    assert suppressed_by(new, silent_driver(), silenced={"CommitStalled"}) is None
+
+
+def test_what_is_suppressed_is_listed_with_what_suppresses_it():
+    ward = Ward().condition("*", "CommitStalled").condition("a", "commits")
+    for _ in range(3):
+        ward.tick()
+    ward.condition("a", "OffsetStalled")
+    for _ in range(3):
+        ward.tick()
+    (pair,) = ward.lifecycle.suppressed
+
+    assert (pair.alert.name, pair.alert.labels["query"]) == ("OffsetStalled", "a")
+    assert (pair.by.name, pair.by.labels["query"]) == ("CommitStalled", "*")
