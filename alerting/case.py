@@ -17,6 +17,8 @@ class Case(msgspec.Struct, frozen=True, gc=False):
     query: Query
     limits: Limits
     window: Window
+    batch_window: Window
+    """The window of a batch in flight."""
     trend_seconds: float
     """How long a trend must last; never shorter than the window."""
     is_running: bool

@@ -11,7 +11,7 @@ from ..listener.snapshot import Snapshot
 from .asking import Asking
 from .case import Case
 from .deaths import was_flapping_already
-from .finding import Finding, State
+from .finding import Finding, Severity, State
 from .incidents import gather
 from .policy import Limits, Policy
 from .rules import (
@@ -25,7 +25,7 @@ from .rules import (
     query_flapping,
     query_missing,
 )
-from .window import stall_window
+from .window import batch_window, stall_window
 
 BESIDES = (query_flapping.check, data_loss_risk.check)
 """What is told besides the worst that is found of a query."""
@@ -48,6 +48,8 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     reported_elsewhere: bool = False
     lag_allowed_offsets: float | None = None
     restart_budget: int | None = None
+    severity: Severity | None = None
+    """Of the worst that holds of it; None where nothing does."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -116,6 +118,7 @@ def case_of(
         query=query,
         limits=limits,
         window=window,
+        batch_window=batch_window(query, limits),
         trend_seconds=max(window.seconds, limits.trend_window_seconds),
         is_running=query.alive and snapshot.context is Context.RUNNING,
         batches_come=(commit_at is not None and snapshot.watched(commit_at, now) <= window.seconds),
@@ -140,6 +143,7 @@ def _judge(case: Case, rules: Asking) -> tuple[list[Finding], Verdict]:
         reported_elsewhere=elsewhere and not limits.ignore,
         lag_allowed_offsets=limits.lag_allowed_offsets,
         restart_budget=limits.restart_budget,
+        severity=worst.severity if worst is not None else None,
     )
     return _told(case, worst, rules) if worst is not None and not elsewhere else [], verdict
 
@@ -197,4 +201,4 @@ def _is_idle(case: Case) -> bool:
 def _absent(finding: Finding | None, limits: Limits) -> Verdict:
     if finding is None:
         return Verdict(State.STARTING, "expected, not seen yet", ignored=limits.ignore)
-    return Verdict(finding.state, finding.reason)
+    return Verdict(finding.state, finding.reason, severity=finding.severity)

@@ -6,16 +6,20 @@ from ..listener.job_counts import JobCounts
 from ..listener.probing import Work
 from ..listener.query import Query
 from .case import Case
+from .window import Window
 
 
-def evidence(case: Case) -> dict[str, str]:
-    """Facts about one query; what is not known is left out."""
+def evidence(case: Case, window: Window | None = None) -> dict[str, str]:
+    """Facts about one query; what is not known is left out.
+
+    ``window``: what the finding was measured by, if not the query's own window.
+    """
     query, probed = case.query, case.query.probed
     facts = {
         "query_id": query.query_id,
         "run_id": query.run_id,
         "last_commit": _last_commit(case),
-        "window": str(case.window),
+        "window": str(case.window if window is None else window),
         "batch_in_flight": _in_flight(case),
         "commit_log": _commit_log(query),
         "lag": _lag(case),

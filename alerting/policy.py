@@ -17,6 +17,12 @@ class Limits(msgspec.Struct, frozen=True):
     gone_grace_seconds: float = 60.0
     failed_grace_seconds: float = 0.0
     """How long a query that failed may take to recover before anybody is notified."""
+    stall_critical_factor: float = 3.0
+    """After how many windows a stall with an ordinary cause is critical (at most 15 minutes)."""
+    slow_critical_factor: float = 10.0
+    """After how many windows a batch in flight is critical, though its tasks finish ..."""
+    slow_critical_seconds: float = 1800.0
+    """... and after how long at the latest."""
     lag_allowed_offsets: float = 1000.0
     trend_window_seconds: float = 300.0
     """How long lag must have risen, or a watermark stood, before anybody is told."""

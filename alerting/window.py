@@ -1,4 +1,4 @@
-"""How long a query may go without a commit: a window that sizes itself."""
+"""How long a query may go without a commit: windows that size themselves."""
 
 from __future__ import annotations
 
@@ -7,37 +7,62 @@ import msgspec
 from ..listener.query import Query
 from .policy import Limits
 
+STALL_CRITICAL_SECONDS = 900.0
+"""However long the window: a stall that has an ordinary cause is critical after so long."""
+
 
 class Window(msgspec.Struct, frozen=True, gc=False):
-    """``W = max(floor, max(trigger interval, p99 of recent batches) x (tolerance + 2))``.
+    """``W = max(floor, max(trigger interval, longest recent batch) x (tolerance + 2))``.
 
-    Seconds. After Flink's operator, which sizes its checkpoint window alike.
+    Seconds. After Flink's operator, which sizes its checkpoint window alike. ``interval`` is None
+    for the window of a batch in flight: the trigger interval is over when a batch begins.
     """
 
     seconds: float
     floor: float
-    interval: float
-    p99: float
+    interval: float | None
+    longest: float
     tolerance: float
 
     def __str__(self) -> str:
+        longest = f"{self.longest:.1f} s longest recent batch"
+        if self.interval is not None:
+            longest = f"max({self.interval:g} s trigger, {longest})"
         return (
-            f"{self.seconds:.0f} s = max({self.floor:g} s floor, max({self.interval:g} s trigger, "
-            f"{self.p99:.1f} s p99 of recent batches) x ({self.tolerance:g} + 2))"
+            f"{self.seconds:.0f} s = max({self.floor:g} s floor, "
+            f"{longest} x ({self.tolerance:g} + 2))"
         )
+
+    def critical_after(self, factor: float, most: float) -> float:
+        """Seconds after which what is a warning becomes critical: never before the window."""
+        return max(self.seconds, min(self.seconds * factor, most))
 
 
 def stall_window(query: Query, limits: Limits) -> Window:
-    """Size the window of one query.
+    """How long the query may go without a commit or proof of idleness."""
+    interval = query.facts.trigger.interval_seconds if query.facts is not None else 0.0
+    return _window(query, limits, interval)
+
+
+def batch_window(query: Query, limits: Limits) -> Window:
+    """How long a batch in flight may make no progress.
+
+    A batch under ``realTime`` lasts as long as the trigger says.
+    """
+    trigger = query.facts.trigger if query.facts is not None else None
+    lasts = trigger is not None and trigger.is_real_time
+    return _window(query, limits, trigger.interval_seconds if trigger and lasts else None)
+
+
+def _window(query: Query, limits: Limits, interval: float | None) -> Window:
+    """Size a window.
 
     Before a run's first commit or idleness nothing is known of its pace: the start grace
     is the floor then, for a first batch is often the longest of all.
     """
-    interval = query.facts.trigger.interval_seconds if query.facts is not None else 0.0
-    # The 99th percentile of at most 50 values is their maximum.
-    p99 = max(query.baseline, default=0.0)
+    longest = max(query.baseline, default=0.0)
     floor = limits.stall_floor_seconds
     if not query.first_sign_seen:
         floor = max(floor, limits.start_grace_seconds)
-    seconds = max(floor, max(interval, p99) * (limits.stall_tolerance + 2))
-    return Window(seconds, floor, interval, p99, limits.stall_tolerance)
+    seconds = max(floor, max(interval or 0.0, longest) * (limits.stall_tolerance + 2))
+    return Window(seconds, floor, interval, longest, limits.stall_tolerance)

@@ -13,8 +13,9 @@ from .commit_log import LoggedBatches
 from .counting import count_batch, learn, remember
 from .ending import end, recovered
 from .events import Event, Idle, Progress, Started, Terminated
+from .in_flight import in_flight, jobs_per_batch
 from .probing import Context, ProbedRun
-from .query import InFlight, LogBehind, Query, Unheard
+from .query import LogBehind, Query, Unheard
 from .sources.told_latest import with_latest
 from .trends import Trends, carry_over, follow, tells_lag
 
@@ -47,6 +48,8 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         baseline=old.baseline,
         recent_batches=old.recent_batches,
         totals=replace(old.totals, restarts=old.totals.restarts + 1),
+        commits_before_run=old.totals.commits,
+        jobs_per_batch=old.jobs_per_batch,
     )
 
 
@@ -82,7 +85,6 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     """Take in one look of the probe at the query's present run."""
     has_batches = not run.facts.trigger.is_continuous
     shows_work = run.active and has_batches
-    in_flight = _in_flight(query, run, at) if shows_work else query.in_flight
     previous = query.probed
     query = replace(
         query,
@@ -90,9 +92,10 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
         facts=run.facts,
         probed=run,
         probed_at=at,
-        in_flight=in_flight,
+        in_flight=in_flight(query, run, at) if shows_work else query.in_flight,
         vanished_at=None,
     )
+    query = replace(query, jobs_per_batch=jobs_per_batch(query))
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
         news = _is_first_batch_id(previous)
         query = _committed_by_probe(query, run.batch_id - 1, at, first_look=news)
@@ -222,15 +225,3 @@ def _moved_on(previous: ProbedRun | None, run: ProbedRun) -> bool:
     if previous is None or not previous.last_progress_mark:
         return False
     return run.last_progress_mark > previous.last_progress_mark
-
-
-def _in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
-    if not (run.planning or run.processing):
-        return None
-    batch_id = run.batch_id if run.processing else None
-    before = query.in_flight
-    if before is None or before.batch_id != batch_id:
-        return InFlight(since=at, moved_at=at, batch_id=batch_id)
-    last_work = query.probed.work if query.probed is not None else None
-    moved = run.work is not None and last_work is not None and run.work.moved_since(last_work)
-    return replace(before, moved_at=at) if moved else before

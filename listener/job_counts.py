@@ -19,5 +19,17 @@ class JobCounts(msgspec.Struct, frozen=True, gc=False):
     tasks_active: int = 0
 
 
+class Slots(msgspec.Struct, frozen=True, gc=False):
+    """How many tasks the executors can run at once, and who else runs tasks now."""
+
+    total: int
+    taken: int = 0
+    """Tasks of all others that run."""
+    holder: str = UNOWNED
+    """The id of the query that runs most of these; ``UNOWNED`` for jobs that name no query."""
+    held: int = 0
+    """How many tasks the holder runs."""
+
+
 CountJobs = Callable[[], Mapping[str, JobCounts] | None]
 """Counts by query id, those without a query under ``UNOWNED``; None where nothing counts."""

@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 
 from .events import Progress, Terminated
-from .job_counts import JobCounts
+from .job_counts import JobCounts, Slots
 
 UNKNOWN_TRIGGER = "Unknown"
 """The kind of a trigger that Spark refuses to name."""
@@ -37,6 +37,11 @@ class Trigger(msgspec.Struct, frozen=True):
     def is_continuous(self) -> bool:
         """Whether there are neither events nor batches, only epochs in the commit log."""
         return self.kind == "Continuous"
+
+    @property
+    def is_real_time(self) -> bool:
+        """Whether each batch lasts as long as the interval says."""
+        return self.kind == "RealTime"
 
     def __str__(self) -> str:
         if not self.interval_seconds:
@@ -96,6 +101,13 @@ class Work(msgspec.Struct, frozen=True):
     python_line: str = ""
     waits_for_log: bool = False
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
+    slots: Slots | None = None
+    """Asked while its jobs are active and none of their tasks runs; None where Spark refuses."""
+
+    @property
+    def jobs(self) -> JobCounts:
+        """Its own jobs; while none of them is active, those that name no query may be its own."""
+        return self.own if self.own.jobs_active or not self.unowned.jobs_active else self.unowned
 
     def moved_since(self, before: Work) -> bool:
         """Whether a job began or a task finished since ``before``.

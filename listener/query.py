@@ -63,6 +63,10 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     since: float
     moved_at: float
     batch_id: int | None
+    delayed_at: float | None = None
+    """When a task of it was last seen to run, or its jobs to wait for executors or slots."""
+    jobs_before: int | None = None
+    """How many jobs of the query had begun when this was first seen to take long; counted ones."""
 
 
 class Died(msgspec.Struct, frozen=True, gc=False):
@@ -145,6 +149,10 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     recent_batches: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as they were."""
     totals: Totals = Totals()
+    commits_before_run: int = 0
+    """The commits in ``totals`` that earlier runs made."""
+    jobs_per_batch: float | None = None
+    """How many Spark jobs a batch of this query usually runs; None until some were counted."""
 
     @property
     def alive(self) -> bool:

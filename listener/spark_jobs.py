@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from typing import Any
 
+from msgspec.structs import replace
+
 from .details import Details
-from .job_counts import UNOWNED, CountJobs, JobCounts
+from .job_counts import UNOWNED, CountJobs, JobCounts, Slots
 from .probing import RunFacts, Work
 
 NONE = JobCounts()
@@ -46,6 +48,20 @@ class StatusTracker:
         return {int(number) for number in re.findall(r"\d+", self._arrays.toString(array))}
 
 
+class TaskSlots:
+    """How many tasks all executors of the application can run at once; none without executors."""
+
+    def __init__(self, java_context: Any) -> None:
+        self._java = java_context.sc()
+        self._profile: Any = None
+
+    def count(self) -> int:
+        """Ask Spark's scheduler."""
+        if self._profile is None:
+            self._profile = self._java.resourceProfileManager().defaultResourceProfile()
+        return int(self._java.maxNumConcurrentTasks(self._profile))
+
+
 class PolledJobs:
     """The jobs of all living runs at one moment; nothing is asked twice, or before it is needed."""
 
@@ -53,10 +69,12 @@ class PolledJobs:
         self,
         count_jobs: CountJobs,
         tracker: StatusTracker,
+        count_slots: Callable[[], int],
         run_ids: Collection[str],
         details: Details,
     ) -> None:
         self._count_jobs = count_jobs
+        self._count_slots = count_slots
         self._tracker = tracker
         self._run_ids = run_ids
         self._ask = details.ask
@@ -66,11 +84,28 @@ class PolledJobs:
         """The jobs of one run, and those of no query; nothing of its threads."""
         if self._counts is not None:
             own = self._counts.get(facts.query_id, NONE)
-            return Work(own, self._counts.get(UNOWNED, NONE), counted=True)
+            work = Work(own, self._counts.get(UNOWNED, NONE), counted=True)
+            return replace(work, slots=self._slots_beside(work, facts.query_id))
         tracked = self._ask("jobs", lambda: self._tracked(facts.run_id), None)
         if tracked is None:
             return Work()
-        return Work(tracked, NONE if tracked.jobs_active else self._unowned)
+        work = Work(tracked, NONE if tracked.jobs_active else self._unowned)
+        return replace(work, slots=self._slots_beside(work, facts.query_id))
+
+    def _slots_beside(self, work: Work, query_id: str) -> Slots | None:
+        """Asked only where jobs are active and none of their tasks runs.
+
+        Where nothing counts, nobody knows who else runs tasks.
+        """
+        waits = work.jobs.jobs_active and not work.jobs.tasks_active
+        if not waits or self._slots is None:
+            return None
+        return slots_beside(self._counts or {}, query_id, self._slots)
+
+    @cached_property
+    def _slots(self) -> int | None:
+        unknown: int | None = None
+        return self._ask("slots", self._count_slots, unknown)
 
     @cached_property
     def _counts(self) -> Any:
@@ -103,3 +138,13 @@ class PolledJobs:
         if run_id not in self._groups:
             self._groups[run_id] = self._tracker.jobs_of(run_id)
         return self._groups[run_id]
+
+
+def slots_beside(counts: Mapping[str, JobCounts], query_id: str, total: int) -> Slots:
+    """Who else runs tasks, and how many."""
+    others = {one: known.tasks_active for one, known in counts.items() if one != query_id}
+    taken = sum(others.values())
+    if not taken:
+        return Slots(total)
+    holder = max(others, key=lambda one: others[one])
+    return Slots(total, taken, holder, others[holder])

@@ -13,7 +13,7 @@ from .details import Details
 from .job_counts import CountJobs
 from .probing import RunFacts, Work
 from .python_frames import foreach_batch_calls
-from .spark_jobs import PolledJobs, StatusTracker
+from .spark_jobs import PolledJobs, StatusTracker, TaskSlots
 
 STACK_FRAMES = 5
 STACK_DEPTH = 60
@@ -52,13 +52,16 @@ class SparkWork:
         self, java_context: Any, jvm: Any, count_jobs: CountJobs, details: Details
     ) -> None:
         self._tracker = StatusTracker(java_context, jvm)
+        self._slots = TaskSlots(java_context)
         self._threads = SparkThreads(jvm)
         self._count_jobs = count_jobs
         self._details = details
 
     def poll(self, run_ids: Collection[str]) -> PolledWork:
         """One poll of all living runs, which are ``run_ids``; asks nothing yet."""
-        jobs = PolledJobs(self._count_jobs, self._tracker, run_ids, self._details)
+        jobs = PolledJobs(
+            self._count_jobs, self._tracker, self._slots.count, run_ids, self._details
+        )
         return PolledWork(jobs, self._threads, self._details)
 
 

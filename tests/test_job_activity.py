@@ -9,7 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from support.fake_spark import CLOSER_AFTER, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
-from querypulse.listener.job_counts import UNOWNED, JobCounts
+from querypulse.listener.delays import Delay, delay_of
+from querypulse.listener.job_counts import UNOWNED, JobCounts, Slots
 from querypulse.listener.probing import Work
 
 SIBLINGS = range(2, 9)
@@ -155,6 +156,96 @@ def test_a_channel_that_refuses_to_count_leaves_the_status_tracker():
 
     assert batch.poll().own == JobCounts(5, 1, 2, 1)
     assert "job_counts" in batch.probe.details.missing
+
+
+# -- why no task of it finishes ---------------------------------------------------------------
+
+
+RUNS = JobCounts(5, 1, 20, 1)
+WAITS = JobCounts(5, 1, 20, 0)
+HAS_NONE = JobCounts(5, 0, 20, 0)
+
+
+@pytest.mark.parametrize(
+    ("own", "unowned", "slots", "delay"),
+    [
+        (RUNS, HAS_NONE, None, Delay.TASK_RUNNING),
+        (HAS_NONE, RUNS, None, Delay.TASK_RUNNING),
+        (WAITS, HAS_NONE, Slots(0), Delay.NO_EXECUTORS),
+        (WAITS, HAS_NONE, Slots(4, 4, "other", 4), Delay.WAITING_FOR_SLOTS),
+        (HAS_NONE, WAITS, Slots(4, 5, "other", 4), Delay.WAITING_FOR_SLOTS),
+        (WAITS, RUNS, None, None),
+        (WAITS, HAS_NONE, None, None),
+        (WAITS, HAS_NONE, Slots(4), None),
+        (WAITS, HAS_NONE, Slots(4, 3, "other", 3), None),
+        (HAS_NONE, HAS_NONE, Slots(0), None),
+        (HAS_NONE, HAS_NONE, Slots(4, 4, "other", 4), None),
+        (JobCounts(5, 0, 20, 1), HAS_NONE, None, None),
+        (JobCounts(), JobCounts(), None, None),
+    ],
+)
+def test_a_batch_is_delayed_only_while_a_job_is_active(own, unowned, slots, delay):
+    assert delay_of(Work(own, unowned, counted=True, slots=slots)) is delay
+
+
+def test_of_a_run_that_was_never_polled_closely_no_delay_is_known():
+    assert delay_of(None) is None
+
+
+def slots_of(batch, waits=True):
+    batch.counts[OWN] = WAITS if waits else RUNS
+    return batch.poll().slots
+
+
+def test_a_batch_whose_job_has_no_running_task_says_who_holds_the_slots():
+    batch = Batch(counted=True)
+    batch.counts[query_id(2)] = JobCounts(5, 1, 20, 3)
+    batch.counts[UNOWNED] = JobCounts(5, 1, 20, 1)
+
+    assert slots_of(batch) == Slots(4, 4, query_id(2), 3)
+
+
+def test_free_slots_are_held_by_nobody():
+    assert slots_of(Batch(counted=True)) == Slots(4)
+
+
+def test_without_executors_there_is_no_slot(batch):
+    work_for(batch, OWN, jobs=1, active=[1])
+    batch.spark.slots = 0
+    batch.spark.sparkContext._jsc.answers["statusTracker"].answers["getStageInfo"] = None
+    if batch.channel.counts is not None:
+        batch.counts[OWN] = WAITS
+
+    assert batch.poll().slots == Slots(0)
+
+
+def test_slots_are_asked_only_while_a_job_waits():
+    batch = Batch(counted=True)
+    waits, runs = slots_of(batch), slots_of(batch, waits=False)
+
+    assert (waits, runs) == (Slots(4), None)
+    assert batch.spark.commands.count("maxNumConcurrentTasks") == 1
+
+
+def test_slots_are_asked_once_for_all_runs():
+    batch = Batch(counted=True)
+    for number in (1, *SIBLINGS):
+        batch.counts[query_id(number)] = WAITS
+    batch.poll()
+    batch.poll()
+
+    assert batch.spark.commands.count("maxNumConcurrentTasks") == 2
+    assert batch.spark.commands.count("defaultResourceProfile") == 1
+
+
+@pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd"), "no number"])
+def test_a_spark_that_refuses_to_count_slots_costs_this_detail_only(odd):
+    batch = Batch(counted=True)
+    batch.spark.sparkContext._jsc.answers["sc"].answers["maxNumConcurrentTasks"] = odd
+
+    assert slots_of(batch) is None
+    assert batch.poll().own == WAITS
+    assert batch.probe.details.missing == {"slots"}
 
 
 # -- what it costs ----------------------------------------------------------------------------

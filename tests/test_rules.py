@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 import pytest
-from support.rules_table import CASES, counted, hung_batch, steady, watched
+from support.rules_table import (
+    CASES,
+    USUALLY,
+    counted,
+    hung_batch,
+    in_a_pool,
+    live_locked,
+    no_executor,
+    no_slot,
+    one_task,
+    steady,
+    watched,
+)
 from support.story import CONFLICT, Story, policy, processing, run
 
 from querypulse.alerting import rules
@@ -16,8 +28,21 @@ NUMBERED = [
 ]
 
 
+def with_severities(told):
+    """The alerts of a row whose severity may differ, as alert, query and severity."""
+    return [
+        (name, query, rest[0] if rest else USUALLY[name])
+        for name, query, *rest in as_lists(told)
+        if name in USUALLY
+    ]
+
+
 def as_pairs(told):
     """A row's cell as pairs of alert and query."""
+    return [(name, query) for name, query, *_ in as_lists(told)]
+
+
+def as_lists(told):
     if told is None:
         return []
     if isinstance(told, str):
@@ -46,6 +71,11 @@ def test_rules_table(row):
     judgement = story.judge(now, **settings)
 
     assert [(finding.alertname, finding.query) for finding in judgement.findings] == as_pairs(told)
+    assert [
+        (finding.alertname, finding.query, finding.severity.value)
+        for finding in judgement.findings
+        if finding.alertname in USUALLY
+    ] == with_severities(told)
     assert (judgement.verdicts["a"].state.value if "a" in judgement.verdicts else None) == state
     assert holding(story, now, settings) == told_of_a(story, told) | set(*besides)
 
@@ -70,6 +100,11 @@ REASONS = [
     (watched(steady(), (101, 170, run(message="Processing new data", busy=True, tasks=0, waits_for_log=True))), 170, "commit_log_behind: the next batch waits for the commit log for 69 s"),
     (watched(steady(), (101, 170, run(message="Getting offsets from K", busy=True))), 170, "source_hung: 'Getting offsets from K' for 69 s"),
     (watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True))), 170, "no_trigger: nothing in flight and no trigger for 70 s"),
+    (one_task(until=180), 180, "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s"),
+    (one_task(until=180, running=3), 180, "task_running: batch 10 in flight for 79 s, 3 tasks running, none finished for 79 s"),
+    (in_a_pool(until=180, running=1), 180, "task_running: batch 10 in flight for 79 s, 1 task running of jobs that name no query, none finished for 79 s"),
+    (no_executor(until=180), 180, "no_executors: batch 10 in flight for 79 s, no executor is there to run its tasks, none finished for 79 s"),
+    (no_slot(until=180), 180, "waiting_for_slots: batch 10 in flight for 79 s, no task of it runs, others hold 4 of 4 slots, id-b 3 of them, none finished for 79 s"),
     (steady(), 170, "silent: no sign of it for 70 s, from any witness"),
     (steady().probe(run(), at=100), 170, "silent: no sign of it for 70 s, from any witness"),
 ]  # fmt: skip
@@ -116,14 +151,56 @@ def test_where_nothing_counts_a_stall_says_what_spark_still_knows():
 
 def test_a_slow_batch_claims_no_job_that_names_no_query():
     reasons = [
-        counted(until=900, **moving).judge(900).findings[0].reason
+        counted(until=600, **moving).judge(600).findings[0].reason
         for moving in ({"own": True, "active": 1}, {"unowned": True})
     ]
 
     assert reasons == [
-        "batch 10 in flight for 799 s, its tasks still finish",
-        "batch 10 in flight for 799 s, its tasks still finish, or those of jobs that name no query",
+        "batch 10 in flight for 499 s, its tasks still finish",
+        "batch 10 in flight for 499 s, its tasks still finish, or those of jobs that name no query",
     ]
+
+
+def test_a_batch_that_waits_names_the_query_that_holds_most_slots():
+    story = Story().started(at=0).started("b", at=0).commit("b", batch=0, at=99)
+    steady(story)
+    (finding,) = (
+        no_slot(until=180, story=story).judge(180, overrides=[("b", {"ignore": True})]).findings
+    )
+
+    assert finding.evidence["slots"] == "others hold 4 of 4 slots, b 3 of them"
+
+
+def test_a_warning_about_a_batch_says_when_it_becomes_critical():
+    (mild,), (critical,) = (one_task(until=at).judge(at).findings for at in (180, 290))
+
+    assert mild.evidence["critical_after"] == "180 s without a finished task, or 600 s in flight"
+    assert "critical_after" not in critical.evidence
+
+
+@pytest.mark.parametrize(
+    ("story", "retries"),
+    [
+        (live_locked(until=600), True),
+        (live_locked(until=600, usual=200), False),
+        (live_locked(until=180, jobs=0), False),
+        (live_locked(until=1306, first=True), False),
+    ],
+    ids=["many more jobs", "no more than usual", "no more jobs", "nothing known of its batches"],
+)
+def test_a_slow_batch_that_runs_many_more_jobs_than_others_retries(story, retries):
+    (finding,) = story.judge(story.query().probed_at + 1).findings
+
+    assert finding.reason.startswith("retrying: ") == retries
+
+
+def test_a_batch_that_retries_says_how_many_jobs_it_has_run():
+    (finding,) = live_locked(until=600).judge(600).findings
+
+    assert finding.reason == (
+        "retrying: batch 10 in flight for 499 s, its tasks still finish, "
+        "490 jobs in this batch so far, at most 2.5 in a usual one"
+    )
 
 
 def test_a_death_carries_its_evidence():
@@ -172,7 +249,7 @@ def test_a_stall_prints_its_window_with_its_terms():
     (finding,) = hung_batch(until=170).judge(170).findings
 
     assert finding.evidence["window"] == (
-        "60 s = max(60 s floor, max(0 s trigger, 1.0 s p99 of recent batches) x (1 + 2))"
+        "60 s = max(60 s floor, 1.0 s longest recent batch x (1 + 2))"
     )
     assert finding.evidence["spark_says"] == "Processing new data"
     assert finding.evidence["batch_in_flight"] == "batch 10, for 69 s"

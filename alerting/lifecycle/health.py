@@ -131,11 +131,18 @@ class Health:
 def _is_sick(query: Query | None, verdict: Verdict, severity: str, context: Context) -> bool:
     if verdict.ignored:
         return False
-    states = GRAVE if severity == Severity.CRITICAL.value else SICK
+    states = SICK if severity == Severity.WARNING.value else _grave_states(verdict)
     if verdict.state in states or query is None:
         # Without a query: it is expected, and nobody has seen it yet.
         return True
     return verdict.state is State.STOPPED and not _on_purpose(query, context)
+
+
+def _grave_states(verdict: Verdict) -> frozenset[State]:
+    """What is critical; that a query stalls or is slow may be a warning or critical."""
+    if verdict.severity is Severity.WARNING:
+        return frozenset()
+    return GRAVE | {State.SLOW} if verdict.severity is Severity.CRITICAL else GRAVE
 
 
 def _on_purpose(query: Query, context: Context) -> bool:

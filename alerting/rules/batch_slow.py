@@ -1,14 +1,14 @@
 """BatchSlow: a batch takes longer than the window, but its tasks still finish.
 
-A run's first batch may be as long as it likes: it catches up with what came while the query
-was away, and nothing is known of its pace.
+A run's first batch may take long: it catches up with what came while the query was away, and
+nothing is known of its pace. It is reported only once it is critical.
 """
 
 from __future__ import annotations
 
-from ...listener.query import Query
+from ...listener.query import InFlight, Query
+from .. import stuck_batch
 from ..case import Case
-from ..evidence import evidence
 from ..finding import Finding, Severity, State
 
 NAME = "BatchSlow"
@@ -17,26 +17,37 @@ NAME = "BatchSlow"
 def check(case: Case) -> Finding | None:
     """Fire while the batch in flight gets on, but slowly; ``CommitStalled`` when it does not."""
     flight = case.query.in_flight
-    if not case.is_running or flight is None or flight.batch_id is None:
+    if flight is None or not _is_slow(case, flight):
         return None
-    if case.query.last_commit_at is None or case.probe_is_stale:
+    critical = stuck_batch.is_slow_for_long(case, flight)
+    if case.query.last_commit_at is None and not critical:
         return None
-    if case.query.last_commit_batch is not None and flight.batch_id <= case.query.last_commit_batch:
-        # It is done: the event was faster than the next look.
-        return None
-    lasted, still = case.watched_since(flight.since), case.watched_since(flight.moved_at)
-    if lasted <= case.window.seconds or still > case.window.seconds:
-        return None
-    reason = f"batch {flight.batch_id} in flight for {lasted:.0f} s, {_what_moves(case.query)}"
+    severity = Severity.CRITICAL if critical else Severity.WARNING
+    retries = stuck_batch.retries_text(case, flight)
+    seconds = stuck_batch.lasted(case, flight)
+    reason = f"batch {flight.batch_id} in flight for {seconds:.0f} s, {_what_moves(case.query)}"
+    if retries:
+        reason = f"retrying: {reason}, {retries}"
     return Finding(
         alertname=NAME,
         query=case.label,
-        severity=Severity.WARNING,
+        severity=severity,
         state=State.SLOW,
         reason=reason,
         summary=f"Streaming query {case.label} is slow: {reason}",
-        evidence=evidence(case),
+        evidence=stuck_batch.batch_evidence(case, severity),
     )
+
+
+def _is_slow(case: Case, flight: InFlight) -> bool:
+    """Whether a batch is in flight for longer than the window, and has made progress within it."""
+    if not case.is_running or flight.batch_id is None or case.probe_is_stale:
+        return False
+    if case.query.last_commit_batch is not None and flight.batch_id <= case.query.last_commit_batch:
+        # It is done: the event was faster than the next poll.
+        return False
+    too_long = stuck_batch.lasted(case, flight) > case.batch_window.seconds
+    return too_long and stuck_batch.moved_lately(case, flight)
 
 
 def _what_moves(query: Query) -> str:

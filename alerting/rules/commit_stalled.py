@@ -3,6 +3,8 @@
 The reason says how:
 
 * ``batch_hung``: a batch is in flight and none of its tasks has finished for W;
+* ``task_running``, ``no_executors``, ``waiting_for_slots``: the same, and Spark runs a task of it,
+  has no executor, or has given all slots to others; these are warnings at first;
 * ``source_hung``: the query has been asking a source for offsets for W;
 * ``no_trigger``: nothing is in flight and no trigger has come;
 * ``commit_log_behind``: the checkpoint's commit log stands, though batches go on (async
@@ -12,7 +14,10 @@ The reason says how:
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...listener.query import InFlight
+from .. import stuck_batch
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
@@ -26,11 +31,21 @@ def check(case: Case) -> Finding | None:
     """Fire when the query has shown no sign of life for longer than its window."""
     if not case.is_running:
         return None
-    reason = _log_behind(case) or (
-        _epochs_stopped(case) if _is_continuous(case) else _stalled(case)
-    )
+    reason = _log_behind(case) or (_epochs_stopped(case) if _is_continuous(case) else None)
+    if reason is not None:
+        return _finding(case, reason)
+    reason = None if _is_continuous(case) else _stall_reason(case)
     if reason is None:
         return None
+    flight = case.query.in_flight
+    if flight is None or case.probe_is_stale or _waits_for_log(case):
+        return _finding(case, reason)
+    severity = stuck_batch.stall_severity(case, flight)
+    told = stuck_batch.batch_evidence(case, severity)
+    return replace(_finding(case, reason), severity=severity, evidence=told)
+
+
+def _finding(case: Case, reason: str) -> Finding:
     return Finding(
         alertname=NAME,
         query=case.label,
@@ -87,16 +102,12 @@ def _in_flight(case: Case) -> float:
     flight = case.query.in_flight
     if flight is None or case.probe_is_stale or _waits_for_log(case):
         return 0.0
-    return case.watched_since(flight.since) if _moved_lately(case, flight) else 0.0
+    return stuck_batch.lasted(case, flight) if stuck_batch.moved_lately(case, flight) else 0.0
 
 
 def _idle_since_commit(case: Case) -> bool:
     idle_at, commit_at = case.query.last_idle_at, case.query.last_commit_at
     return idle_at is not None and (commit_at is None or idle_at > commit_at)
-
-
-def _stalled(case: Case) -> str | None:
-    return _how(case) if _silence(case) > case.window.seconds else None
 
 
 def _silence(case: Case) -> float:
@@ -107,31 +118,40 @@ def _silence(case: Case) -> float:
     return silence - case.watched_since(case.received_at)
 
 
-def _how(case: Case) -> str | None:
-    """The reason, or None while the query still gets on with its batch."""
-    flight = case.query.in_flight
-    waits_for_log = _waits_for_log(case)
-    if flight is not None and not waits_for_log and _moved_lately(case, flight):
-        return None
+def _stall_reason(case: Case) -> str | None:
+    """The reason, or None while the query may still go on."""
+    flight, silence = case.query.in_flight, _silence(case)
     if case.query.probed is None or case.probe_is_stale:
-        return f"silent: no sign of it for {_silence(case):.0f} s, from any witness"
+        at_work = flight is not None and case.watched_since(flight.moved_at) <= case.window.seconds
+        if silence <= case.window.seconds or (at_work and not _waits_for_log(case)):
+            return None
+        return f"silent: no sign of it for {silence:.0f} s, from any witness"
     if flight is None:
-        return f"no_trigger: nothing in flight and no trigger for {_silence(case):.0f} s"
-    since = case.watched_since(flight.since)
-    if waits_for_log:
+        if silence <= case.window.seconds:
+            return None
+        return f"no_trigger: nothing in flight and no trigger for {silence:.0f} s"
+    return _flight_reason(case, flight) if silence > case.batch_window.seconds else None
+
+
+def _flight_reason(case: Case, flight: InFlight) -> str | None:
+    since = stuck_batch.lasted(case, flight)
+    if _waits_for_log(case):
         return f"commit_log_behind: the next batch waits for the commit log for {since:.0f} s"
-    if flight.batch_id is None:
-        asked = case.query.probed.message or "looking for data"
-        return f"source_hung: {asked!r} for {since:.0f} s"
-    still = case.watched_since(flight.moved_at)
-    return (
-        f"batch_hung: batch {flight.batch_id} in flight for {since:.0f} s, "
-        f"no task of its own finished for {still:.0f} s"
+    if stuck_batch.moved_lately(case, flight):
+        return None
+    still = stuck_batch.still(case, flight)
+    what = (
+        "looking for a batch" if flight.batch_id is None else f"batch {flight.batch_id} in flight"
     )
-
-
-def _moved_lately(case: Case, flight: InFlight) -> bool:
-    return case.watched_since(flight.moved_at) <= case.window.seconds
+    delay = stuck_batch.delay_text(case)
+    if delay is not None:
+        word, facts = delay
+        return f"{word}: {what} for {since:.0f} s, {facts}, none finished for {still:.0f} s"
+    if flight.batch_id is None:
+        probed = case.query.probed
+        asked = (probed.message if probed is not None else "") or "looking for data"
+        return f"source_hung: {asked!r} for {since:.0f} s"
+    return f"batch_hung: {what} for {since:.0f} s, no task of its own finished for {still:.0f} s"
 
 
 def _waits_for_log(case: Case) -> bool:

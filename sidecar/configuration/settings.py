@@ -12,6 +12,7 @@ from .receiver_settings import ReceiverSettings, SilenceSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
 _Grace = Annotated[float, Meta(ge=0)]
+_Factor = Annotated[float, Meta(ge=1)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
 _Count = Annotated[int, Meta(ge=1, le=16)]
 
@@ -26,6 +27,9 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     start_grace_seconds: _Grace | None = None
     gone_grace_seconds: _Grace | None = None
     failed_grace_seconds: _Grace | None = None
+    stall_critical_factor: _Factor | None = None
+    slow_critical_factor: _Factor | None = None
+    slow_critical_seconds: _Seconds | None = None
     lag_allowed_offsets: _Grace | None = None
     trend_window_seconds: _Seconds | None = None
     data_loss_warning_ratio: _Share | None = None
@@ -65,6 +69,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     gone_grace_seconds: _Grace = 60.0
     failed_grace_seconds: _Grace = 0.0
     """How long a query that failed may take to recover before anybody is notified."""
+    stall_critical_factor: _Factor = 3.0
+    """After how many windows a stall with an ordinary cause is critical (at most 15 minutes)."""
+    slow_critical_factor: _Factor = 10.0
+    """After how many windows a batch in flight is critical, though its tasks finish ..."""
+    slow_critical_seconds: _Seconds = 1800.0
+    """... and after how long at the latest."""
     lag_allowed_offsets: _Grace = 1000.0
     trend_window_seconds: _Seconds = 300.0
     """How long lag must have risen, or a watermark stood, before anybody is told."""

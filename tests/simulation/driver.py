@@ -11,7 +11,7 @@ from querypulse.alerting.evaluate import Judgement
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.outbox.dispatch import Dispatch
-from querypulse.alerting.policy import Policy
+from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.rules import driver_gone
 from querypulse.exporter.farewell import Notice
 from querypulse.listener.guard import Guard
@@ -115,6 +115,7 @@ class SimDriver:
             self.inbox,
             Policy(
                 expected=expected,
+                defaults=Limits(slow_critical_seconds=setup.slow_critical),
                 probe_stale_seconds=STALE_SECONDS,
                 probe_expected=True,
             ),

@@ -7,7 +7,6 @@ makes such plans, and the properties ask for what they forgave.
 from __future__ import annotations
 
 ALERTING = {
-    "A4": "a batch of a run's beginning that is slow, and slow batches that become critical",
     "A8": "two drivers of one app name",
     "A18": "a receiver that answers 410 once",
     "A21": "warnings and groups that a driver without a spool has left open",

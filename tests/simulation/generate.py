@@ -65,6 +65,7 @@ class _Maker:
             attach_at=rng.choice([0.0, 0.0, 0.0, 15.0]),
             mailbox=rng.choice(terms.mailboxes),
             memory=terms.memory if rng.random() < terms.small_memory else 1000,
+            slow_critical=rng.choice(terms.slow_critical),
         )
 
     def _query(self, index: int, setup: Setup) -> QuerySpec:
@@ -218,14 +219,15 @@ class _Maker:
         return str(self._rng.choices(names, weights)[0])
 
 
-_STUCK = frozenset({"hang", "crawl", "ask"})
+_STUCK = frozenset({"hang", "crawl", "ask", "skew", "starve"})
 _ENDS = frozenset({"kill", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"})
 
 
 _OF_OFFSETS = ("lag", "stall", "rewind")
 _LONG = (8.0, 20.0, 50.0, 90.0, 160.0, 250.0)
 _SECONDS = {
-    **dict.fromkeys(("hang", "crawl", "fan_out", "ask", "dry", "log_stands", "unreadable"), _LONG),
+    **dict.fromkeys(("hang", "ask", "dry", "log_stands", "unreadable"), _LONG),
+    **dict.fromkeys(("crawl", "fan_out", "skew", "starve"), (*_LONG, 420.0)),
     **dict.fromkeys(_OF_OFFSETS, (50.0, 160.0, 420.0)),
     **dict.fromkeys(("drop", "repeat", "probe_partial"), (5.0, 20.0, 45.0)),
     "delay": (2.0, 10.0, 40.0, 70.0),

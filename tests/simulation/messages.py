@@ -30,7 +30,7 @@ class Open(msgspec.Struct):
     """An incident that is open at a receiver.
 
     ``heard`` is what the last message that a person was notified by had in it, ``shown`` what
-    the incident shows now.
+    the incident shows now; so it is with ``heard_severity`` and ``severity``.
     """
 
     key: str
@@ -40,6 +40,7 @@ class Open(msgspec.Struct):
     shown: Named
     held: bool
     severity: str
+    heard_severity: str
     acknowledged: bool = False
 
 

@@ -2,7 +2,8 @@
 
 A property that no mutation breaks is worth nothing. Each entry replaces one attribute of the
 product, and names under which terms, and within how many seeds, the simulator must fail.
-``mutations_of_identity`` has those that are about the question which query this is.
+``mutations_of_identity`` has those that are about the question which query this is,
+``mutations_of_batches`` those about a batch in flight.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from querypulse.sidecar.watch.roll import Roll
 
 from . import driver
 from .mutating import Mutation, only
+from .mutations_of_batches import BATCHES
 from .mutations_of_identity import IDENTITY
 from .mutations_of_keys import KEYS
 from .scenarios import plan_of
@@ -186,4 +188,4 @@ OF_NOTIFYING = (
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip
 
-MUTATIONS = OF_NOTIFYING + IDENTITY + KEYS
+MUTATIONS = OF_NOTIFYING + BATCHES + IDENTITY + KEYS

@@ -14,6 +14,8 @@ STEPS = {
     "plan_stop": "it is stopped after expect_stop",
     "hang": "its batch hangs for so long, no task finishes",
     "crawl": "its batch is slow for so long, tasks finish",
+    "skew": "one task of its batch runs for so long, and no other finishes",
+    "starve": "its job waits for so long, because another query holds all slots",
     "fan_out": "its batch is slow for so long, its jobs run in a thread pool and name no query",
     "ask": "it asks its source for offsets for so long",
     "lag": "its source grows faster than it reads for so long",
@@ -111,6 +113,8 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     attach_at: float = 0.0
     memory: int = 1000
     """How many queries that are gone are remembered: small numbers bring the bound into reach."""
+    slow_critical: float = 1800.0
+    """``slow_critical_seconds``: small numbers bring what is critical into reach."""
     mailbox: int = 2000
     """How many progress events may wait for the worker."""
 

@@ -37,6 +37,8 @@ class SimQuery:
         self.hang_until = 0.0
         self.crawl_until = 0.0
         self.fan_until = 0.0
+        self.skew_until = 0.0
+        self.starve_until = 0.0
         self.ask_until = 0.0
         self.dry_until = 0.0
         self.log_until = 0.0

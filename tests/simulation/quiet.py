@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.rules import (
+    batch_slow,
     commit_stalled,
     driver_gone,
     listener_deaf,
@@ -30,6 +31,9 @@ BLIND_SECONDS = 50.0
 REMINDER_SECONDS = 4 * 3600.0
 SIGNALS = frozenset({listener_deaf.NAME, monitor_blind.NAME})
 SLOW_FLAPS = 3
+STALL_FLOOR_SECONDS = 60.0
+SLACK_SECONDS = 15.0
+OF_BATCHES = frozenset({commit_stalled.NAME, batch_slow.NAME})
 OF_OFFSETS = {
     query_lagging.NAME: Health.LAGGING,
     offset_rewound.NAME: Health.REWOUND,
@@ -43,7 +47,7 @@ class Quiet:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._checked: dict[str, int] = {}
-        self._heard: dict[tuple[str, str, str, int], Notification] = {}
+        self._heard: dict[tuple[str, str, str, int, str], Notification] = {}
         self._blind_at = 0.0
         self._away_at = float("-inf")
         self._aways = 0
@@ -59,6 +63,7 @@ class Quiet:
             done = self._checked.get(receiver.name, 0)
             for one in receiver.notifications[done:]:
                 self._check_cause(receiver, one)
+                self._check_severity(receiver, one)
                 self._check_silence(receiver, one)
                 self._check_news(receiver, one)
             self._checked[receiver.name] = len(receiver.notifications)
@@ -75,6 +80,35 @@ class Quiet:
                 )
             if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > self._blind_at:
                 raise Violation("P2", f"{receiver.name} notified of {name}; all signals were well")
+
+    def _check_severity(self, receiver: SimReceiver, one: Notification) -> None:
+        """What is ordinarily slow wakes nobody before its time (A9)."""
+        if (
+            len(one.named) != 1
+            or one.severity != "critical"
+            or self._stage.time.now <= self._blind_at
+        ):
+            return
+        if receiver.kind == "alertmanager" and '"severity": "critical"' not in one.key:
+            # The others of its group are critical.
+            return
+        ((key, name),) = one.named
+        query = self._stage.queries.get(key)
+        if query is None or name not in OF_BATCHES:
+            return
+        late = BEFORE_SECONDS + self._stage.longest_delay
+        found = query.truth.healths_between(one.at - late, one.at) - CALM
+        slow = self._stage.plan.setup.slow_critical
+        least = {
+            frozenset({Health.DELAYED}): min(3 * STALL_FLOOR_SECONDS, slow),
+            frozenset({Health.SLOW}): min(10 * STALL_FLOOR_SECONDS, slow),
+        }.get(frozenset(found), 0.0)
+        lasted = one.at - query.truth.since
+        if found == {query.truth.health} and lasted < least - SLACK_SECONDS:
+            raise Violation(
+                "P2", f"{receiver.name} was notified that {name} of {key} is critical, "
+                f"which has been {query.truth.health.value} for {lasted:.0f} s only"
+            )  # fmt: skip
 
     def _check_silence(self, receiver: SimReceiver, one: Notification) -> None:
         """What a silence covers notifies nobody; in a group, unless all of it is covered."""
@@ -139,7 +173,8 @@ class Quiet:
                 continue
             began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
             which = self._aways if name == driver_gone.NAME else began[-1] if began else -1
-            mark = (receiver.name, key, name, which)
+            # A warning that becomes critical is news.
+            mark = (receiver.name, key, name, which, one.severity)
             before = self._heard.get(mark)
             self._heard[mark] = one
             late = which > 0 and before is not None and before.at < receiver.is_up_from

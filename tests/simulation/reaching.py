@@ -9,7 +9,9 @@ from querypulse.sidecar.watch.roll import TERMINATED_AFTER_SECONDS
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .messages import Open
 from .outside import GONE_AFTER_SECONDS, LOOK_SECONDS
+from .promises import DEATH_SECONDS, GONE_SECONDS, is_told, promised_seconds
 from .queries import SimQuery
 from .receivers import SimReceiver
 from .truth import OF_SOURCE, WARNINGS, Episode, Health
@@ -25,12 +27,8 @@ from .verdicts import (
     recovery_seconds,
 )
 
-DEATH_SECONDS = 14.0
-GONE_SECONDS = 60.0 + 16.0
-BEYOND_WINDOW_SECONDS = 24.0
-START_GRACE_SECONDS = 120.0
-TREND_SECONDS = 300.0
-WINDOW_FACTOR = 30.0
+BECOMES_CRITICAL = frozenset({Health.SLOW, Health.DELAYED})
+"""A warning is not enough for ever."""
 DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * LOOK_SECONDS + 5.0
 
 
@@ -51,22 +49,27 @@ class Reaching:
             if episode is not None:
                 for receiver in self._stage.receivers:
                     self._check(query, episode, receiver)
+                    if episode.health in BECOMES_CRITICAL:
+                        self._check(query, episode, receiver, critical=True)
         self._check_drivers()
         self._check_exits()
 
-    def _check(self, query: SimQuery, episode: Episode, receiver: SimReceiver) -> None:
-        if receiver.name in episode.answered:
+    def _check(
+        self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool = False
+    ) -> None:
+        answered = f"{receiver.name}, critical" if critical else receiver.name
+        if answered in episode.answered:
             return
-        if self._is_known(query, episode, receiver):
-            episode.answered.add(receiver.name)
+        if self._is_known(query, episode, receiver, critical=critical):
+            episode.answered.add(answered)
             return
         driver = self._stage.drivers[query.spec.driver]
         if not self._can_see(driver, query, episode):
             return
         takes = is_up(receiver) and not self._is_rejected(query, episode, receiver)
-        which = receiver.name if takes else f"{receiver.name} is out"
+        which = answered if takes else f"{answered} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
-        promised = self._promised(driver, query, episode)
+        promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
         if any(self._stage.silences.covers(query.spec, name) for name in SAYS[episode.health]):
             # What still holds when the silence ends is notified then.
             waited = episode.waited[which] = min(waited, max(0.0, promised - DEATH_SECONDS))
@@ -78,7 +81,7 @@ class Reaching:
         raise Violation(
             self._which(driver, query),
             f"{query.key} is {episode.health.value} since {self._since(episode)}, "
-            f"promised within {promised:.0f} s, and {receiver.name} notified nobody",
+            f"promised within {promised:.0f} s, and {answered}, notified nobody",
         )
 
     def _can_see(self, driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
@@ -97,18 +100,12 @@ class Reaching:
         if episode.health is not Health.DEAD:
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
             return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
-        if self._is_told(driver, query, episode):
+        if is_told(driver, query, episode):
             return True
         # A finite run that is not there any more may have completed, and each start is waited for.
         waits = driver.time.now - query.started_at < GONE_SECONDS
         unknown = query.spec.is_finite or waits
         return not unknown and self._is_missed(driver, query, episode)
-
-    @staticmethod
-    def _is_told(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
-        """Whether an event, or the probe's last sight of the run, tells of the death."""
-        told = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-        return told or driver.probe.failures.get(query.key, 0.0) >= episode.began_at
 
     @staticmethod
     def _is_missed(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
@@ -118,27 +115,41 @@ class Reaching:
         known = query.key in driver.owners.values()
         return fresh and known and driver.probe.answers and query.key not in driver.spark.living
 
-    def _is_known(self, query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
+    def _is_known(
+        self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool = False
+    ) -> bool:
         says = SAYS[episode.health]
         for one in reversed(receiver.notifications):
             if one.at < episode.began_at - 1.0:
                 break
-            if any(key == query.key and name in says for key, name in one.named):
+            loud = one.severity == "critical" or not critical
+            if loud and any(key == query.key and name in says for key, name in one.named):
                 return True
+        return any(
+            self._speaks(held, query, episode)
+            for held in receiver.open.values()
+            if not critical or self._is_loud(held)
+        )
+
+    @staticmethod
+    def _is_loud(held: Open) -> bool:
+        """Whether somebody was notified that it is critical."""
+        return held.heard_severity == "critical"
+
+    def _speaks(self, held: Open, query: SimQuery, episode: Episode) -> bool:
+        """Whether an incident that is open covers the episode."""
+        says = SAYS[episode.health]
         relapse = episode.previous < recovery_seconds(query) + self._stage.longest_delay
-        for held in receiver.open.values():
-            # What is a warning's matter waits for a critical alert of the same query to end.
-            slow = episode.health in WARNINGS
-            speaks = any(key == query.key and (slow or name in says) for key, name in held.heard)
-            if query.spec.name is None and is_of_unnamed(held.key):
-                # They share one incident, and nobody is notified of each that joins it.
-                speaks |= any(name in says for _, name in held.heard)
-                relapse = True
-            # Of a query that fails again and again, no further failure is news.
-            flaps = (query.key, query_flapping.NAME) in held.heard
-            if speaks and (relapse or held.held or slow or flaps):
-                return True
-        return False
+        # What is a warning's matter waits for a critical alert of the same query to end.
+        slow = episode.health in WARNINGS
+        speaks = any(key == query.key and (slow or name in says) for key, name in held.heard)
+        if query.spec.name is None and is_of_unnamed(held.key):
+            # They share one incident, and nobody is notified of each that joins it.
+            speaks |= any(name in says for _, name in held.heard)
+            relapse = True
+        # Of a query that fails again and again, no further failure is news.
+        flaps = (query.key, query_flapping.NAME) in held.heard
+        return speaks and (relapse or held.held or slow or flaps)
 
     @staticmethod
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
@@ -149,36 +160,6 @@ class Reaching:
             or (query.spec.name is None and is_of_unnamed(one.key))
             for one in receiver.rejected
         )
-
-    def _promised(self, driver: SimDriver, query: SimQuery, episode: Episode) -> float:
-        if episode.health is Health.DEAD:
-            told = self._is_told(driver, query, episode)
-            return DEATH_SECONDS if told else GONE_SECONDS
-        if episode.health is Health.GONE:
-            return GONE_SECONDS
-        if episode.health is Health.SLOW and "A4" in self._without:
-            pace = query.spec.every + query.spec.takes + TICK_SECONDS
-            if episode.first_batch or episode.began_at < driver.attached_at + pace:
-                # No commit of this run was seen before.
-                return float("inf")
-        most = max(START_GRACE_SECONDS, WINDOW_FACTOR * max(query.spec.every, query.spec.takes))
-        verdicts = driver.worker.judged.judgement.verdicts
-        shown = [
-            one.window_seconds or most
-            for label, one in verdicts.items()
-            if driver.owners.get(label) == query.key
-        ]
-        episode.window = max(episode.window, max(shown, default=most))
-        if episode.health in OF_SOURCE:
-            most = max(most, TREND_SECONDS)
-            # Of many points some are kept, and the first above the limit may not be one of them.
-            trend = 1.1 * TREND_SECONDS if episode.health is Health.LAGGING else 0.0
-            batches = 3.0 * (query.spec.every + query.spec.takes)
-            window = max(trend, min(most, episode.window))
-            return window + batches + BEYOND_WINDOW_SECONDS
-        # A log that is written rarely may stand for three of its intervals.
-        window = max(min(most, episode.window), 3.0 * query.spec.log_every)
-        return window + BEYOND_WINDOW_SECONDS
 
     @property
     def _without(self) -> frozenset[str]:

@@ -152,6 +152,7 @@ class SimReceiver:
             self._open(key, incident, driver, named)
             self._notify(key, incident, driver, named, doubted=doubted)
         self.open[key].shown = named
+        self.open[key].severity = incident.severity
         self.open[key].held |= _is_held(incident)
 
     def _post(self, incident: Incident, driver: str, named: Named, *, doubted: bool) -> None:
@@ -162,7 +163,9 @@ class SimReceiver:
         elif identity not in self._posted:
             if key not in self.open:
                 self._open(key, incident, driver, named)
-            self.open[key].shown = self.open[key].heard = named
+            one = self.open[key]
+            one.shown = one.heard = named
+            one.severity = one.heard_severity = incident.severity
             self._notify(key, incident, driver, named, doubted=doubted)
         self._posted.add(identity)
 
@@ -185,7 +188,9 @@ class SimReceiver:
 
     def _open(self, key: str, incident: Incident, driver: str, named: Named) -> None:
         now, held = self._time.now, _is_held(incident)
-        self.open[key] = Open(key, driver, now, named, named, held, incident.severity)
+        self.open[key] = Open(
+            key, driver, now, named, named, held, incident.severity, incident.severity
+        )  # fmt: skip
         self._known.add(key)
 
     def _notify(

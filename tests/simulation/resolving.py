@@ -30,7 +30,7 @@ SLACK_SECONDS = 12.0
 WINDOW_SECONDS = 150.0
 LAPSE_SECONDS = 250.0
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
-SLOWLY_KNOWN = OF_SOURCE | {Health.STUCK, Health.SLOW}
+SLOWLY_KNOWN = OF_SOURCE | {Health.STUCK, Health.DELAYED, Health.SLOW}
 SEVERE = frozenset({Health.DEAD, Health.GONE})
 """What is known at once; that a query does nothing is known after its stall window."""
 

@@ -105,6 +105,7 @@ class Run:
         if not self.ended and self.busy and self.message == "Processing new data":
             now, query = self._spark.time.now, self.query
             self._suffer(query.hang_until - now, Health.STUCK)
+            self._suffer(max(query.skew_until, query.starve_until) - now, Health.DELAYED)
             self._suffer(max(query.crawl_until, query.fan_until) - now, Health.SLOW)
 
     def fail(self, text: str) -> None:
@@ -136,9 +137,12 @@ class Run:
         query, now = self.query, self._spark.time.now
         if now < query.hang_until:
             self._spark.later(self, query.hang_until - now + 0.5, self._finish)
+        elif now < max(query.skew_until, query.starve_until):
+            rest = max(query.skew_until, query.starve_until) - now
+            self._spark.later(self, rest + 0.5, self._finish)
         elif now < max(query.crawl_until, query.fan_until):
             self._moves()
-            if query.truth.health is Health.STUCK:
+            if query.truth.health in (Health.STUCK, Health.DELAYED):
                 # It moves again: from now on it is only slow.
                 query.truth.becomes(Health.SLOW, now, first_batch=self.batches == 0)
             rest = max(query.crawl_until, query.fan_until) - now + 0.5
@@ -149,8 +153,21 @@ class Run:
     @property
     def fans_out(self) -> bool:
         """Whether the jobs of its batch name no query."""
-        now = self._spark.time.now
-        return self.query.hang_until <= now < self.query.fan_until
+        query, now = self.query, self._spark.time.now
+        return max(query.hang_until, query.skew_until, query.starve_until) <= now < query.fan_until
+
+    @property
+    def waits_for_slots(self) -> bool:
+        """Whether another query holds all of them."""
+        return self.query.hang_until <= self._spark.time.now < self.query.starve_until
+
+    @property
+    def tasks_active(self) -> int:
+        """How many tasks of its own run now."""
+        query, now = self.query, self._spark.time.now
+        if now < max(query.hang_until, query.starve_until) or self.fans_out:
+            return 0
+        return int(now < max(query.skew_until, query.crawl_until))
 
     def _moves(self) -> None:
         if self.fans_out:
@@ -224,9 +241,8 @@ class Run:
 
     def _suffer(self, seconds: float, health: Health) -> None:
         truth = self.query.truth
-        # A slow batch may come to hang; one that hangs is not slow.
-        before = LIVES if health is Health.STUCK else LIVES - {Health.SLOW}
-        if seconds >= NOTABLE_SECONDS and truth.health in before:
+        lesser = {Health.STUCK: LIVES | {Health.DELAYED}, Health.SLOW: LIVES - {Health.SLOW}}
+        if seconds >= NOTABLE_SECONDS and truth.health in lesser.get(health, LIVES):
             first = self.batches == 0
             truth.becomes(health, self._spark.time.now, first_batch=first)
 

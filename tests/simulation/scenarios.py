@@ -19,6 +19,8 @@ UNNAMED = QuerySpec("u", None)
 TWIN = replace(A, key="twin", session="s2")
 LOOP = QuerySpec("a", "a", trigger="AvailableNow", loop=20.0)
 ONCE = QuerySpec("a", "a", trigger="Once")
+ESCALATIONS = frozenset({"A7", "B1"})
+"""At PagerDuty, a warning that becomes critical under its open key notifies nobody (A7)."""
 UNKEPT = replace(A, checkpoint="new")
 
 
@@ -95,7 +97,27 @@ SCENARIOS = (
     ),
     _scenario(
         "A4", "P1", "a run's first batch is retried for ever",
-        (A, B), Step(1.05, "crawl", "a", 900.0), horizon=900.0,
+        (A, B), Step(1.05, "crawl", "a", 1400.0), horizon=1400.0,
+    ),
+    _scenario(
+        "A4", "P1", "a batch is retried for ever: a warning is not enough",
+        (A, B), Step(100, "crawl", "a", 800.0), horizon=900.0, without=ESCALATIONS,
+    ),
+    _scenario(
+        "A4", "P1", "a batch hangs under a trigger of ten minutes",
+        (replace(A, every=600.0), B), Step(590, "hang", "a", 600.0), horizon=1000.0,
+    ),
+    _scenario(
+        "A9", "P2", "one task runs for 75 s (skew, throttled storage)",
+        (A, B), Step(100, "skew", "a", 75.0),
+    ),
+    _scenario(
+        "A9", "P2", "a job waits for the slots that a sibling holds, for two minutes",
+        (A, B), Step(100, "starve", "a", 120.0),
+    ),
+    _scenario(
+        "A9", "P1", "a task never finishes: a warning is not enough",
+        (A, B), Step(100, "skew", "a", 300.0), without=ESCALATIONS,
     ),
     _scenario(
         "A5", "P4", "one query that is stuck while the probe is silent hides the death of another",

@@ -90,7 +90,7 @@ def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
 
 def _until(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
     def happen(driver: SimDriver, query: SimQuery, step: Step) -> None:
-        setattr(query, name, driver.time.now + step.seconds)
+        setattr(query, name, max(getattr(query, name), driver.time.now + step.seconds))
         run = driver.spark.living.get(query.key)
         if run is not None:
             run.trouble()
@@ -184,6 +184,8 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "hang": _until("hang_until"),
     "crawl": _until("crawl_until"),
     "fan_out": _until("fan_until"),
+    "skew": _until("skew_until"),
+    "starve": _until("starve_until"),
     "ask": _until("ask_until"),
     "dry": _until("dry_until"),
     "log_stands": _until("log_until"),

@@ -15,6 +15,8 @@ class Health(str, Enum):
     HEALTHY = "healthy"
     DEAD = "dead"
     STUCK = "stuck"
+    DELAYED = "delayed"
+    """A task of its batch runs for long, or its job waits for slots; nothing finishes."""
     SLOW = "slow"
     STALE = "stale"
     """Its batches come, and its offsets do not move though data waits."""
@@ -40,8 +42,8 @@ _SHOWS_LIFE = frozenset(
 )
 OF_SOURCE = frozenset({Health.STALE, Health.REWOUND, Health.LAGGING})
 LIVES = frozenset({Health.HEALTHY, Health.STARTING, Health.SLOW}) | OF_SOURCE
-WARNINGS = frozenset({Health.SLOW, Health.REWOUND, Health.LAGGING})
-BAD = frozenset({Health.DEAD, Health.STUCK, Health.SLOW, Health.GONE}) | OF_SOURCE
+WARNINGS = frozenset({Health.SLOW, Health.DELAYED, Health.REWOUND, Health.LAGGING})
+BAD = frozenset({Health.DEAD, Health.STUCK, Health.DELAYED, Health.SLOW, Health.GONE}) | OF_SOURCE
 
 
 class Episode(msgspec.Struct):
@@ -60,6 +62,8 @@ class Episode(msgspec.Struct):
     first_batch: bool = False
     window: float = 0.0
     """The longest stall window that the monitor has shown in this time: it may shrink."""
+    batch_window: float = 0.0
+    """The same of the window of a batch in flight."""
 
 
 class Truth:

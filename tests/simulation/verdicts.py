@@ -40,6 +40,7 @@ SAYS = {
     Health.STUCK: frozenset(
         {commit_stalled.NAME, batch_slow.NAME, offset_stalled.NAME, query_missing.NAME, *DRIVER}
     ),
+    Health.DELAYED: frozenset({commit_stalled.NAME, batch_slow.NAME, query_missing.NAME, *DRIVER}),
     Health.STALE: frozenset({offset_stalled.NAME, *DRIVER}),
     Health.REWOUND: frozenset({offset_rewound.NAME, *DRIVER}),
     Health.LAGGING: frozenset({query_lagging.NAME, *DRIVER}),

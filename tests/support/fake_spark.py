@@ -81,6 +81,8 @@ class FakeSpark:
         """Job group -> ids of its jobs."""
         self.active_jobs = {}
         """Active job -> its completed tasks."""
+        self.slots = 4
+        """How many tasks its executors run at once."""
         self.sparkContext = SimpleNamespace(_jvm=self._jvm(), _jsc=self._java_context())
         self._jsparkSession = self.java(sharedState=self.java(activeStreamingQueries=self._map()))
 
@@ -159,7 +161,11 @@ class FakeSpark:
                 numCompletedTasks=self.active_jobs[stage], numActiveTasks=1
             ),
         )
-        context = self.java(isStopped=lambda: self.stopped)
+        context = self.java(
+            isStopped=lambda: self.stopped,
+            resourceProfileManager=self.java(defaultResourceProfile="the default"),
+            maxNumConcurrentTasks=lambda _: self.slots,
+        )
         return self.java(statusTracker=tracker, sc=context)
 
     def _jvm(self):

@@ -1,7 +1,8 @@
 """The rules table: stories on a fake clock, and the one verdict each must come to.
 
 A row is: what happened; the story; the moment; settings; who is told (an alert of query ``a``,
-or pairs of alert and query); the state of ``a``; and rules that hold besides but are not told.
+pairs of alert and query, or with the severity where it is not ``USUALLY``); the state of ``a``;
+and rules that hold besides but are not told.
 Default limits: floor 60 s, tolerance 1, start grace 120 s, gone grace 60 s, trend window 300 s,
 restart budget 3 in 600 s. Traps that users of other monitors reported are marked with where
 they come from.
@@ -11,14 +12,18 @@ from __future__ import annotations
 
 from support.story import CONFLICT, Story, processing, progress, run, source
 
-from querypulse.listener.job_counts import JobCounts
+from querypulse.listener.job_counts import JobCounts, Slots
 from querypulse.listener.probing import Context
 
+USUALLY = {"CommitStalled": "critical", "BatchSlow": "warning"}
+STALLED_MILDLY = [("CommitStalled", "a", "warning")]
+SLOW_FOR_LONG = [("BatchSlow", "a", "critical")]
 STOPPED = Context.STOPPED_BY_APPLICATION
 JVM_GONE = Context.JVM_GONE
 ONCE = "OneTimeTrigger"
 AVAILABLE_NOW = "AvailableNowTrigger"
 HOURLY = "ProcessingTimeTrigger(3600000)"
+TEN_MINUTES = "ProcessingTimeTrigger(600000)"
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
 
@@ -58,6 +63,53 @@ def counted(story=None, *, until, own=False, active=0, unowned=False):
         jobs = JobCounts(4, active, number if own else 0, active)
         others = JobCounts(9, 1, number if unowned else 0, 1)
         story.probe(processing(batch=10, own=jobs, unowned=others), at=at)
+    return story
+
+
+def one_task(*, since=101, until, story=None, running=1, active=1, slots=None, **fields):
+    """Batch 10, or another, with a job of its own of which ``running`` tasks run and none finishes."""
+    own = JobCounts(4, active, 40, running)
+    seen = processing(**{"batch": 10, **fields}, own=own, slots=slots)
+    return watched(story or steady(), (since, until, seen))
+
+
+def no_slot(*, until, total=4, taken=4, story=None, **fields):
+    """The job of batch 10 has no running task; query b runs three, and others run the rest."""
+    slots = Slots(total, taken, "id-b", min(taken, 3))
+    return one_task(until=until, story=story, running=0, slots=slots, **fields)
+
+
+def no_executor(*, until, **fields):
+    return one_task(until=until, running=0, slots=Slots(0), **fields)
+
+
+def in_a_pool(*, until, running, active=1):
+    """Batch 10 has no job of its own; a job that names no query has tasks that run."""
+    unowned = JobCounts(9, active, 7, running)
+    return watched(steady(), (101, until, processing(batch=10, own=JobCounts(4), unowned=unowned)))
+
+
+def then_nothing(*, delayed_until, until):
+    """A task of batch 10 runs until then; after that the query does nothing at all."""
+    story = one_task(until=delayed_until)
+    nothing = processing(batch=10, own=JobCounts(4, 0, 40, 0))
+    return watched(story, (delayed_until + 5, until, nothing))
+
+
+def triggered(*, begins, until, story=None, **fields):
+    """Commits at 10 s and waits for its trigger of ten minutes; then its batch is in flight."""
+    story = story or Story().started(at=0).commit(batch=0, at=10)
+    waiting = run(trigger=TEN_MINUTES, message="Waiting for next trigger", data=True, batch=1)
+    story = watched(story, (15, begins - 5, waiting))
+    return watched(story, (begins, until, processing(trigger=TEN_MINUTES, batch=1, **fields)))
+
+
+def live_locked(*, until, first=False, usual=2, jobs=5):
+    """Batch 10 begins ``jobs`` jobs in each look and never commits; others take ``usual`` jobs."""
+    story = Story().started(at=0) if first else steady()
+    for number, at in enumerate(range(101, until + 1, 5)):
+        own = JobCounts(usual * 10 + number * jobs, 1, 40 + number * jobs, 1)
+        story.probe(processing(batch=10, own=own), at=at)
     return story
 
 
@@ -405,11 +457,52 @@ CASES = [
     ("the JVM does not answer", steady().probe(run(batch=10), at=100), 170, {}, "CommitStalled", "stalled"),
     ("hangs after a stall that recovered: the baseline did not learn it",
      watched(steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11))), 1070, {}, "CommitStalled", "stalled"),
-    ("a batch hangs in Python, none of its jobs counted", counted(until=170), 170, {}, "CommitStalled", "stalled"),
-    ("a batch hangs in its own task while jobs that name no query go on", counted(until=170, active=1, unowned=True), 170, {}, "CommitStalled", "stalled"),
+    ("a batch hangs in Python, and no job is active", in_a_pool(until=170, running=0, active=0), 170, {}, "CommitStalled", "stalled"),
+    ("a batch hangs, and one task runs that may be its own: its job names no query", counted(until=170), 170, {}, STALLED_MILDLY, "stalled"),
+    ("a batch hangs for three windows, and one task runs that may be its own", counted(until=285), 285, {}, "CommitStalled", "stalled"),
+    ("a batch hangs in its own task while jobs that name no query go on", counted(until=285, active=1, unowned=True), 285, {}, "CommitStalled", "stalled"),
+    ("one task of its own runs for 75 s while jobs that name no query go on", counted(until=175, active=1, unowned=True), 175, {}, STALLED_MILDLY, "stalled"),
     ("a batch works in a thread pool, within the window", counted(until=150, unowned=True), 150, {}, None, "running"),
     ("a first batch works in a thread pool for long", counted(Story(), until=590, unowned=True), 600, {}, None, "starting"),
     ("a first batch whose own jobs go on for long", counted(Story(), until=590, own=True, active=1), 600, {}, None, "starting"),
+    # an ordinary cause: a warning at W, critical at 3 x W and at 15 minutes at the latest
+    ("one task runs for 75 s (skew, throttled storage)", one_task(until=180), 180, {}, STALLED_MILDLY, "stalled"),
+    ("one task runs, within the window", one_task(until=160), 160, {}, None, "running"),
+    ("one task runs for almost three windows", one_task(until=280), 280, {}, STALLED_MILDLY, "stalled"),
+    ("one task never finishes", one_task(until=285), 285, {}, "CommitStalled", "stalled"),
+    ("one task runs for long, and more is allowed", one_task(until=390), 390, {"stall_critical_factor": 5.0}, STALLED_MILDLY, "stalled"),
+    ("one task runs for longer than this query's own windows",
+     one_task(since=201, until=900, story=Story().started(at=0).commit(batch=9, at=200, seconds=100)), 900, {}, STALLED_MILDLY, "stalled"),
+    ("one task runs for 15 minutes, however long the window",
+     one_task(since=301, until=1210, story=Story().started(at=0).commit(batch=9, at=300, seconds=110)), 1210, {}, "CommitStalled", "stalled"),
+    ("one task runs for less than a window that is longer than 15 minutes", one_task(until=1290), 1290, {"stall_floor_seconds": 1200.0}, None, "running"),
+    ("one task runs for longer than a window that is longer than 15 minutes", one_task(until=1310), 1310, {"stall_floor_seconds": 1200.0}, "CommitStalled", "stalled"),
+    ("one task of the first batch runs, within the start grace", one_task(since=5, until=120, story=Story().started(at=0), batch=0), 120, {}, None, "starting"),
+    ("one task of the first batch runs for five minutes", one_task(since=5, until=300, story=Story().started(at=0), batch=0), 300, {}, STALLED_MILDLY, "stalled"),
+    ("one task of the first batch never finishes", one_task(since=5, until=370, story=Story().started(at=0), batch=0), 370, {}, "CommitStalled", "stalled"),
+    ("one task of a thread pool runs for 75 s", in_a_pool(until=180, running=1), 180, {}, STALLED_MILDLY, "stalled"),
+    ("a job that names no query waits, nobody knows for what", in_a_pool(until=180, running=0), 180, {}, "CommitStalled", "stalled"),
+    ("a task runs, its job has ended (cancelled)", one_task(until=180, active=0), 180, {}, "CommitStalled", "stalled"),
+    ("one task ran for 75 s, then the driver's own code hangs", then_nothing(delayed_until=176, until=230), 230, {}, STALLED_MILDLY, "stalled"),
+    ("one task ran for 75 s, then the driver's own code hangs for a window", then_nothing(delayed_until=176, until=240), 240, {}, "CommitStalled", "stalled"),
+    ("no executor comes for two minutes", no_executor(until=230), 230, {}, STALLED_MILDLY, "stalled"),
+    ("executors come after four minutes (first batch)", no_executor(since=5, until=245, story=Story().started(at=0), batch=0), 245, {}, STALLED_MILDLY, "stalled"),
+    ("no executor comes", no_executor(until=285), 285, {}, "CommitStalled", "stalled"),
+    ("its driver waits for a lock while no executor is there: it has no job", no_executor(until=180, active=0), 180, {}, "CommitStalled", "stalled"),
+    ("a sibling holds all slots (FIFO)", no_slot(until=180), 180, {}, STALLED_MILDLY, "stalled"),
+    ("a sibling holds all slots, within the window", no_slot(until=155), 155, {}, None, "running"),
+    ("a sibling never frees its slots", no_slot(until=285), 285, {}, "CommitStalled", "stalled"),
+    ("its job waits though slots are free", no_slot(until=180, taken=2), 180, {}, "CommitStalled", "stalled"),
+    ("its job waits, and Spark does not say how many slots there are", one_task(until=180, running=0), 180, {}, "CommitStalled", "stalled"),
+    ("a source is asked by a job with one long task (a table's first snapshot)",
+     watched(steady(), (101, 180, run(message="Getting offsets from DeltaSource", busy=True, batch=10, own=JobCounts(4, 1, 40, 1)))), 180, {}, STALLED_MILDLY, "stalled"),
+    # a trigger's interval is over when the batch begins
+    ("a batch hangs under a trigger of ten minutes", triggered(begins=610, until=680), 680, {}, "CommitStalled", "stalled"),
+    ("a batch under a trigger of ten minutes, within its window", triggered(begins=610, until=665), 665, {}, None, "running"),
+    ("waits for its trigger of ten minutes", triggered(begins=1700, until=1000), 1000, {}, None, "running"),
+    ("its trigger of ten minutes comes late", triggered(begins=1700, until=1000), 1700, {}, None, "running"),
+    ("its trigger of ten minutes does not come for half an hour", triggered(begins=1850, until=1000), 1850, {}, "CommitStalled", "stalled"),
+    ("the JVM does not answer while a batch under a trigger of ten minutes is in flight", triggered(begins=610, until=615), 700, {}, None, "running"),
     ("a batch in flight, window not over", hung_batch(until=160), 160, {}, None, "running"),
     ("a huge first batch whose tasks finish",
      Story().probe(processing(batch=0, tasks=0), at=0).probe(processing(batch=0, tasks=5), at=590), 600, {}, None, "starting"),
@@ -452,8 +545,22 @@ CASES = [
      watched(steady().ended(at=101), (105, 150, run(number=2, message="Initializing sources", batch=-1)), (155, 290, processing(number=2, batch=10))),
      290, {}, "CommitStalled", "stalled"),
     # -- BatchSlow ----------------------------------------------------------------------------
-    ("a long batch whose tasks finish", busy_batch(until=900), 900, {}, "BatchSlow", "slow"),
-    ("a long batch that works in a thread pool", counted(until=900, unowned=True), 900, {}, "BatchSlow", "slow"),
+    ("a long batch whose tasks finish", busy_batch(until=690), 690, {}, "BatchSlow", "slow"),
+    ("a long batch whose tasks finish, for more than ten windows", busy_batch(until=900), 900, {}, SLOW_FOR_LONG, "slow"),
+    ("a long batch that works in a thread pool", counted(until=900, unowned=True), 900, {}, SLOW_FOR_LONG, "slow"),
+    ("a long batch that works in a thread pool, for less than ten windows", counted(until=700, unowned=True), 700, {}, "BatchSlow", "slow"),
+    ("a batch is retried for ever, for less than ten windows", live_locked(until=695), 695, {}, "BatchSlow", "slow"),
+    ("a batch is retried for ever (MERGE)", live_locked(until=706), 706, {}, SLOW_FOR_LONG, "slow"),
+    ("a run's first batch is retried for less than ten windows", live_locked(until=1295, first=True), 1295, {}, None, "starting"),
+    ("a run's first batch is retried for ever", live_locked(until=1306, first=True), 1306, {}, SLOW_FOR_LONG, "slow"),
+    ("a batch is retried for long, and more is allowed", live_locked(until=1000), 1000, {"slow_critical_factor": 20.0}, "BatchSlow", "slow"),
+    ("a batch is retried for ever, and half an hour is the most", live_locked(until=1906), 1906, {"slow_critical_factor": 100.0}, SLOW_FOR_LONG, "slow"),
+    ("a batch is retried for ever, and less is the most by pattern", live_locked(until=300), 300, {"overrides": [("a", {"slow_critical_seconds": 180.0})]}, SLOW_FOR_LONG, "slow"),
+    ("a long batch within a window longer than half an hour", busy_batch(until=2000), 2000, {"stall_floor_seconds": 2000.0}, None, "running"),
+    ("one task runs for 75 s in a batch that has been slow for ten windows",
+     one_task(since=690, until=760, story=live_locked(until=685)), 760, {}, "CommitStalled", "stalled"),
+    ("a long batch whose tasks finish, under a trigger of ten minutes",
+     watched(triggered(begins=610, until=610, tasks=0), *((at, at + 4, processing(trigger=TEN_MINUTES, batch=1, tasks=at)) for at in range(615, 701, 5))), 700, {}, "BatchSlow", "slow"),
     ("a long batch whose tasks finish, while the JVM pauses for some seconds (GC)", busy_batch(until=900), 915, {}, None, "running"),
     ("a batch whose tasks finish, within the window", busy_batch(until=150), 150, {}, None, "running"),
     ("long batches whose tasks finish, as ever (p99 of its own past)",

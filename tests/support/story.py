@@ -53,7 +53,7 @@ def source(end, latest=None, *, rows=10, description="Kafka") -> Source:
 
 def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
         batch=None, busy=False, data=False, tasks=None, async_progress=False, log_interval=0.0,
-        own=None, unowned=None, waits_for_log=False, **fields) -> ProbedRun:  # fmt: skip
+        own=None, unowned=None, slots=None, waits_for_log=False, **fields) -> ProbedRun:  # fmt: skip
     facts = RunFacts(
         query_id=f"id-{query}", run_id=f"{query}-{number}", name=query,
         trigger=parse_trigger(trigger), sink="noop", checkpoint="/cp", async_progress=async_progress,
@@ -65,6 +65,7 @@ def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True,
         unowned=unowned or JobCounts(),
         counted=own is not None,
         waits_for_log=waits_for_log,
+        slots=slots,
     )
     return ProbedRun(
         facts=facts, active=active, message=message, trigger_active=busy, data_available=data,

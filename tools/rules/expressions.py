@@ -45,6 +45,15 @@ def measured(name: str, what: str, by: str = BY_QUERY) -> str:
     return f"(\n{indented(what, 4)}\n  or\n{indented(own(name, by), 4)}\n)\n{HEART_STANDS}"
 
 
+def measured_unless_told(name: str, what: str, severity: str) -> str:
+    """What was measured has this severity; where querypulse reports the alert, its own counts."""
+    reported = f'spark_streaming_query_alert{{alertname="{name}", severity!="{severity}"}}'
+    mine = f"{what}\n# querypulse knows more about it\nunless on (app, query) {reported}"
+    labelled = f'label_replace(\n{indented(mine, 2)},\n  "severity", "{severity}", "", ""\n)'
+    theirs = own(name, BY_SEVERITY)
+    return f"(\n{indented(labelled, 4)}\n  or\n{indented(theirs, 4)}\n)\n{HEART_STANDS}"
+
+
 def indented(text: str, spaces: int) -> str:
     """Each line further to the right."""
     return textwrap.indent(text, " " * spaces)

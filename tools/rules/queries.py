@@ -11,6 +11,7 @@ from tools.rules.expressions import (
     WATCHED,
     WINDOW,
     measured,
+    measured_unless_told,
     told_by_querypulse,
 )
 from tools.rules.rule import AS_TOLD, Rule
@@ -56,7 +57,7 @@ max by (app, query) (spark_streaming_query_batch_in_flight_seconds)
 > on (app, query) {WINDOW}
 # its tasks finish; where they do not, it is CommitStalled
 and on (app, query) {GETS_ON}
-# the first batch of a run may be as long as it likes
+# the first batch of a run may take long: only querypulse says when that is critical
 and on (app, query) max by (app, query) (spark_streaming_query_last_commit_timestamp_seconds)
 {WATCHED}"""
 
@@ -115,9 +116,11 @@ QUERIES = (
     ),
     Rule(
         name="CommitStalled",
-        severity="critical",
+        severity=AS_TOLD,
         wait="1m",
-        expr=measured("CommitStalled", STALLED),
+        comment="Why a batch makes no progress only querypulse knows: its warning is no critical "
+        "alert here.",
+        expr=measured_unless_told("CommitStalled", STALLED, "critical"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has stopped committing",
         description="{{ $labels.query }} is alive, and has neither committed a batch nor been "
         "known to be idle for longer than its window (spark_streaming_query_stall_window_seconds). "
@@ -172,9 +175,10 @@ QUERIES = (
     ),
     Rule(
         name="BatchSlow",
-        severity="warning",
+        severity=AS_TOLD,
         wait="2m",
-        expr=measured("BatchSlow", SLOW),
+        comment="When a slow batch is critical only querypulse knows.",
+        expr=measured_unless_told("BatchSlow", SLOW, "warning"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} is slow",
         description="The batch of {{ $labels.query }} in flight takes longer than its window "
         "(spark_streaming_query_stall_window_seconds). Its tasks still finish.",

@@ -1,0 +1,132 @@
+"""The batch in flight, as the rules about it see it: how long, why, and from when on critical."""
+
+from __future__ import annotations
+
+from ..listener.delays import Delay, delay_of
+from ..listener.job_counts import UNOWNED
+from ..listener.probing import Work
+from ..listener.query import InFlight
+from .case import Case
+from .evidence import evidence
+from .finding import Severity
+from .window import STALL_CRITICAL_SECONDS
+
+RETRIES_AT_LEAST = 10
+RETRIES_FACTOR = 5.0
+"""A batch that runs so many times the jobs of its query's other batches repeats itself."""
+
+
+def work_of(case: Case) -> Work | None:
+    """The newest closer poll of the run."""
+    return case.query.probed.work if case.query.probed is not None else None
+
+
+def lasted(case: Case, flight: InFlight) -> float:
+    """Seconds it has been in flight."""
+    return case.watched_since(flight.since)
+
+
+def still(case: Case, flight: InFlight) -> float:
+    """Seconds in which no task of it finished and no job of it began."""
+    return case.watched_since(flight.moved_at)
+
+
+def moved_lately(case: Case, flight: InFlight) -> bool:
+    """Whether it has made progress within the window."""
+    return still(case, flight) <= case.batch_window.seconds
+
+
+def is_slow_for_long(case: Case, flight: InFlight) -> bool:
+    """Whether it is in flight for so long that its progress does not matter any more."""
+    return lasted(case, flight) > _slow_limit(case)
+
+
+def stall_severity(case: Case, flight: InFlight) -> Severity:
+    """Critical once it did nothing at all for the window, or was delayed for several of them."""
+    delayed_at = flight.moved_at if flight.delayed_at is None else flight.delayed_at
+    nothing_since = max(flight.moved_at, delayed_at)
+    if case.watched_since(nothing_since) > case.batch_window.seconds:
+        return Severity.CRITICAL
+    if still(case, flight) > _stall_limit(case) or is_slow_for_long(case, flight):
+        return Severity.CRITICAL
+    return Severity.WARNING
+
+
+def _stall_limit(case: Case) -> float:
+    factor = case.limits.stall_critical_factor
+    return case.batch_window.critical_after(factor, STALL_CRITICAL_SECONDS)
+
+
+def _slow_limit(case: Case) -> float:
+    limits = case.limits
+    return case.batch_window.critical_after(
+        limits.slow_critical_factor, limits.slow_critical_seconds
+    )
+
+
+def delay_text(case: Case) -> tuple[str, str] | None:
+    """The first word of the reason, and the facts behind it; None where nothing delays it."""
+    work = work_of(case)
+    delay = delay_of(work)
+    if work is None or delay is None:
+        return None
+    return delay.value, {
+        Delay.TASK_RUNNING: _running(work),
+        Delay.NO_EXECUTORS: "no executor is there to run its tasks",
+        Delay.WAITING_FOR_SLOTS: f"no task of it runs, {slots_text(case)}",
+    }[delay]
+
+
+def _running(work: Work) -> str:
+    count = work.jobs.tasks_active
+    tasks = "1 task" if count == 1 else f"{count} tasks"
+    if work.own.jobs_active:
+        return f"{tasks} running"
+    return f"{tasks} running of jobs that name no query"
+
+
+def slots_text(case: Case) -> str:
+    """Who runs tasks: "others hold 4 of 4 slots, bronze 3 of them"; empty where not known."""
+    work = work_of(case)
+    if work is None or work.slots is None or not work.slots.total:
+        return ""
+    slots = work.slots
+    if not slots.taken:
+        return f"others hold 0 of {slots.total} slots"
+    holder = _called(case, slots.holder)
+    return f"others hold {slots.taken} of {slots.total} slots, {holder} {slots.held} of them"
+
+
+def _called(case: Case, query_id: str) -> str:
+    if query_id == UNOWNED:
+        return "jobs that name no query"
+    labels = case.snapshot.labels().items()
+    return next((label for label, query in labels if query.query_id == query_id), query_id[:8])
+
+
+def retries_text(case: Case, flight: InFlight) -> str:
+    """How many more jobs it has run than this query's batches do; empty where that is usual."""
+    work, usual = work_of(case), case.query.jobs_per_batch
+    if work is None or flight.jobs_before is None or usual is None or not work.counted:
+        return ""
+    jobs = work.own.jobs_started - flight.jobs_before
+    if jobs < max(RETRIES_AT_LEAST, RETRIES_FACTOR * usual):
+        return ""
+    return f"{jobs} jobs in this batch so far, at most {usual:.1f} in a usual one"
+
+
+def batch_evidence(case: Case, severity: Severity) -> dict[str, str]:
+    """What only alerts about a batch in flight say."""
+    facts = evidence(case, case.batch_window)
+    facts["slots"] = slots_text(case)
+    if severity is Severity.WARNING:
+        facts["critical_after"] = critical_text(case)
+    return {name: text for name, text in facts.items() if text}
+
+
+def critical_text(case: Case) -> str:
+    """When a warning about it becomes critical, for those who read the warning."""
+    return (
+        f"{_stall_limit(case):.0f} s without a finished task, "
+        f"or {_slow_limit(case):.0f} s in flight"
+    )

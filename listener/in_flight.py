@@ -1,0 +1,44 @@
+"""What a busy run does, from one poll of the probe to the next. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from .delays import delay_of
+from .probing import ProbedRun
+from .query import InFlight, Query
+
+BATCHES_TO_LEARN = 3
+"""From so many committed batches on, a run shows how many jobs its batches run."""
+
+
+def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
+    """What the run does now: the same as before, something new, or nothing."""
+    if not (run.planning or run.processing):
+        return None
+    batch_id = run.batch_id if run.processing else None
+    before = query.in_flight
+    if before is None or before.batch_id != batch_id:
+        return InFlight(since=at, moved_at=at, batch_id=batch_id)
+    last_work = query.probed.work if query.probed is not None else None
+    if run.work is None:
+        return before
+    if last_work is not None and run.work.moved_since(last_work):
+        before = replace(before, moved_at=at)
+    if delay_of(run.work) is not None:
+        before = replace(before, delayed_at=at)
+    if before.jobs_before is None and run.work.counted:
+        before = replace(before, jobs_before=run.work.own.jobs_started)
+    return before
+
+
+def jobs_per_batch(query: Query) -> float | None:
+    """How many jobs a batch runs, by those counted before the batch in flight was long.
+
+    Jobs of an earlier run may be among them: too many are no harm, too few would look like retries.
+    """
+    flight = query.in_flight
+    commits = query.totals.commits - query.commits_before_run
+    if flight is None or flight.jobs_before is None or commits < BATCHES_TO_LEARN:
+        return query.jobs_per_batch
+    return flight.jobs_before / commits

@@ -1,0 +1,34 @@
+"""Reverts that concern a batch in flight: how long it may take, and how severe that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from querypulse.alerting import stuck_batch
+from querypulse.alerting.finding import Severity
+
+from .mutating import Mutation, only
+from .scenarios import plan_of
+
+
+def _moved_within_trigger(case: Any, flight: Any) -> bool:
+    return stuck_batch.still(case, flight) <= case.window.seconds
+
+
+BATCHES = (
+    Mutation("a slow batch is never critical", "P1",
+             stuck_batch, "is_slow_for_long", lambda *_: False, finding="A4", plan=plan_of("A4")),
+    Mutation("a slow batch is never critical, in random histories", "P1",
+             stuck_batch, "is_slow_for_long", lambda *_: False,
+             only("crawl", minutes=(12.0,), slow_critical=(240.0,)), finding="A4"),
+    Mutation("the trigger interval counts while a batch is in flight", "P1",
+             stuck_batch, "moved_lately", _moved_within_trigger, finding="A4",
+             plan=plan_of("A4", 2)),
+    Mutation("a batch that is delayed is critical after its window", "P2",
+             stuck_batch, "stall_severity", lambda *_: Severity.CRITICAL,
+             only("skew", "starve", minutes=(8.0,)), finding="A9"),
+    Mutation("a batch that is delayed is never critical", "P1",
+             stuck_batch, "stall_severity", lambda *_: Severity.WARNING,
+             only("skew", "starve", minutes=(12.0,)), finding="A9"),
+)  # fmt: skip
+"""What random histories and the scenarios must notice."""

@@ -1,0 +1,96 @@
+"""Within which time somebody knows of a trouble, counted while a signal shows it."""
+
+from __future__ import annotations
+
+from querypulse.alerting.policy import Limits
+from querypulse.alerting.window import batch_window
+
+from .driver import SimDriver
+from .queries import SimQuery
+from .truth import OF_SOURCE, Episode, Health
+from .verdicts import TICK_SECONDS, Stage
+
+DEATH_SECONDS = 14.0
+GONE_SECONDS = 60.0 + 16.0
+BEYOND_WINDOW_SECONDS = 24.0
+START_GRACE_SECONDS = 120.0
+TREND_SECONDS = 300.0
+WINDOW_FACTOR = 30.0
+
+
+def promised_seconds(
+    stage: Stage, driver: SimDriver, query: SimQuery, episode: Episode, *, critical: bool
+) -> float:
+    """How long it may last until somebody is notified, by a ``critical`` alert or by any."""
+    if episode.health is Health.DEAD:
+        return DEATH_SECONDS if is_told(driver, query, episode) else GONE_SECONDS
+    if episode.health is Health.GONE:
+        return GONE_SECONDS
+    if critical or _is_first_batch(driver, query, episode):
+        return _critical_seconds(stage, driver, query, episode) + BEYOND_WINDOW_SECONDS
+    if episode.health in OF_SOURCE:
+        # Of many points some are kept, and the first above the limit may not be one of them.
+        trend = 1.1 * TREND_SECONDS if episode.health is Health.LAGGING else 0.0
+        batches = 3.0 * (query.spec.every + query.spec.takes)
+        return (
+            max(trend, _window(driver, query, episode, TREND_SECONDS))
+            + batches
+            + BEYOND_WINDOW_SECONDS
+        )
+    if not query.spec.log_every and _is_in_flight(driver, query):
+        return _batch_window(driver, query, episode) + BEYOND_WINDOW_SECONDS
+    # A log that is written rarely may stand for three of its intervals.
+    window = max(_window(driver, query, episode, START_GRACE_SECONDS), 3.0 * query.spec.log_every)
+    return window + BEYOND_WINDOW_SECONDS
+
+
+def is_told(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+    """Whether an event, or the probe's last sight of the run, tells of the death."""
+    told = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+    return told or driver.probe.failures.get(query.key, 0.0) >= episode.began_at
+
+
+def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) -> float:
+    """The window that the monitor shows, unless it is longer than any can be."""
+    floor = max(least, START_GRACE_SECONDS)
+    most = max(floor, WINDOW_FACTOR * max(query.spec.every, query.spec.takes))
+    shown = [
+        one.window_seconds or most
+        for label, one in driver.worker.judged.judgement.verdicts.items()
+        if driver.owners.get(label) == query.key
+    ]
+    episode.window = max(episode.window, max(shown, default=most))
+    return min(most, episode.window)
+
+
+def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+    """Whether it is slow, and no commit of this run was seen before: it may catch up."""
+    pace = query.spec.every + query.spec.takes + TICK_SECONDS
+    unseen = episode.first_batch or episode.began_at < driver.attached_at + pace
+    return episode.health is Health.SLOW and unseen
+
+
+def _is_in_flight(driver: SimDriver, query: SimQuery) -> bool:
+    """Whether it works on a batch: then its trigger interval does not count."""
+    run = driver.spark.living.get(query.key)
+    return run is not None and run.busy and not run.spec.is_continuous
+
+
+def _critical_seconds(stage: Stage, driver: SimDriver, query: SimQuery, episode: Episode) -> float:
+    """When a batch in flight is critical, whatever it does."""
+    window = _batch_window(driver, query, episode)
+    if episode.health is Health.SLOW:
+        return max(window, min(10.0 * window, stage.plan.setup.slow_critical))
+    return max(window, min(3.0 * window, 900.0))
+
+
+def _batch_window(driver: SimDriver, query: SimQuery, episode: Episode) -> float:
+    """The window of its batch in flight, as far as the monitor knows the query."""
+    windows = [
+        batch_window(one, Limits()).seconds
+        for label, one in driver.worker.judged.snapshot.labels().items()
+        if driver.owners.get(label) == query.key
+    ]
+    known = max(windows, default=START_GRACE_SECONDS)
+    episode.batch_window = max(episode.batch_window, known)
+    return episode.batch_window
