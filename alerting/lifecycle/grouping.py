@@ -96,10 +96,14 @@ class Grouping:
         told = []
         for key, page in list(self._pages.items()):
             present = _muted(_with_members(page, alerts), silences, wall)
-            reminding = any(
+            fires = any(
                 alert.ends_at is None and alert.key in firing for alert in present.incident.alerts
             )
-            present = _told(present, now, repeat_interval_seconds if reminding else math.inf)
+            if not fires and page.told_at is None and page.incident.muted:
+                # It recovers, and nobody has been notified: that stays so when the silence ends.
+                muted = replace(present.incident, muted=page.incident.muted)
+                present = replace(present, incident=muted)
+            present = _told(present, now, repeat_interval_seconds if fires else math.inf)
             told.append(present.incident)
             if present.incident.ends_at is None:
                 self._pages[key] = present

@@ -27,7 +27,7 @@ from .verdicts import (
     recovery_seconds,
 )
 
-BECOMES_CRITICAL = frozenset({Health.SLOW, Health.DELAYED})
+BECOMES_CRITICAL = frozenset({Health.STUCK, Health.SLOW, Health.DELAYED})
 """A warning is not enough for ever."""
 DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * LOOK_SECONDS + 5.0
 

@@ -117,7 +117,7 @@ class Resolving:
             driver = self._stage.drivers[query.spec.driver]
             if name == driver_gone.NAME and not driver.alive and driver.closed_at is None:
                 raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
-            if name == driver_gone.NAME or not driver.attached:
+            if name == driver_gone.NAME or not driver.attached or self._forgets(driver):
                 continue
             if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
                 # What is silenced is not repeated, and lapses at Alertmanager.
@@ -126,6 +126,11 @@ class Resolving:
             if why and not self._is_named_elsewhere(receiver, key, one, name):
                 text = f"{one.key} ended at {receiver.name}, and {key} {why} ({name})"
                 raise Violation(self._which(key), text)
+
+    def _forgets(self, driver: SimDriver) -> bool:
+        """Whether more queries are gone than are remembered: the oldest alerts end by that."""
+        gone = [one for one in driver.queries if one.key not in driver.spark.living]
+        return len(gone) > self._stage.plan.setup.memory
 
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query should not have ended at that moment; empty if it should."""
