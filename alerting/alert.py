@@ -7,11 +7,15 @@ from hashlib import sha256
 import msgspec
 from msgspec.structs import replace
 
-from .finding import Severity
+from .finding import WHOLE_DRIVER, Severity
 
 PREFIX_CHARACTERS = 190
 MAX_KEY_CHARACTERS = 255
 """PagerDuty's limit for a ``dedup_key``."""
+ESCALATED = "critical"
+"""Ends the key of what was a warning first: the key of the warning is open."""
+DRIVER = "driver"
+"""Ends the key of the whole driver's alert while a group of its name has the usual key."""
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -42,19 +46,28 @@ class Alert(msgspec.Struct, frozen=True):
 class Incident(msgspec.Struct, frozen=True):
     """What one page is about: one alert, or several of one name that began together.
 
-    ``key`` is that of its first alert and stays. ``revision`` grows with every reason to tell
-    the same again: a member joined, a reminder is due. ``muted`` is why nobody is to be told
-    now ("silenced until ..."); what was told before stays open all the same.
+    ``opened_as`` is its key where that is not the key of its only alert: of a group, and of a
+    warning that has become critical. ``revision`` grows with every reminder. ``muted`` is why
+    nobody is notified now ("silenced until ..."); what was sent before stays open all the same.
     """
 
     alerts: tuple[Alert, ...]
     revision: int = 0
     muted: str = ""
+    opened_as: str = ""
 
     @property
     def key(self) -> str:
-        """The ``dedup_key`` of the whole."""
-        return self.alerts[0].key
+        """The ``dedup_key`` of the whole; it can be derived without memory, see ``alert_key``."""
+        return self.opened_as or self.alerts[0].key
+
+    @property
+    def is_escalated(self) -> bool:
+        """Whether it was opened for a warning that had become critical."""
+        first = self.alerts[0]
+        queries = (first.labels["query"], WHOLE_DRIVER)
+        app = first.labels["app"]
+        return self.key in {alert_key(app, query, first.name, ESCALATED) for query in queries}
 
     @property
     def name(self) -> str:
@@ -80,9 +93,12 @@ class Incident(msgspec.Struct, frozen=True):
         return max(known) if len(known) == len(ends) else None
 
 
-def alert_key(app: str, query: str, name: str) -> str:
-    """``querypulse/<app>/<query>/<alertname>``, hashed past PagerDuty's limit."""
-    key = f"querypulse/{app}/{query}/{name}"
+def alert_key(app: str, query: str, name: str, *more: str) -> str:
+    """``querypulse/<app>/<query>/<alertname>``, hashed past PagerDuty's limit.
+
+    A group has the query ``*``. ``more`` is appended: ``ESCALATED``, and ``DRIVER``.
+    """
+    key = "/".join(("querypulse", app, query, name, *more))
     if len(key) <= MAX_KEY_CHARACTERS:
         return key
     return f"{key[:PREFIX_CHARACTERS]}/{sha256(key.encode()).hexdigest()[:40]}"

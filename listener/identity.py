@@ -232,11 +232,12 @@ def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
     if present.start is not None:
         known = present.start.timestamp
         return known is not None and event.timestamp is not None and event.timestamp < known
-    if not present.alive:
+    if not present.alive or present.probed_at is None:
+        # No poll will decide.
         return False
     if wait:
         raise UndecidedError
-    return present.probed_at is not None and present.probed_at > at
+    return present.probed_at > at
 
 
 def _gone_at(query: Query) -> float:

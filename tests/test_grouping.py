@@ -1,4 +1,4 @@
-"""What begins together is one incident, and stays one until all of it is over."""
+"""What begins together is one incident; what begins later has one of its own."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ ALONE = [
     ("three names of one query each", [*sick(10, "a"), *sick(10, "b", "QueryGone"), *sick(10, "c", "CommitStalled")], ["a", "b", "c"]),
     ("one query that is sick of two things", sick(10, "a", "QueryFailed+QueryFlapping"), ["a", "a"]),
     ("three ills of the whole driver", sick(10, "*", "MonitorBlind+ListenerDeaf+QueryGone"), ["*"]),
-    ("the driver and two queries", [*sick(10, "ab", "BatchSlow"), *sick(10, "*", "BatchSlow")], ["a", "b", "*"]),
+    ("the driver and two queries", [*sick(10, "ab", "BatchSlow"), *sick(10, "*", "BatchSlow")], ["*", "a", "b"]),
+    ("five, one after the other", [entry for n, query in enumerate("abcde") for entry in sick(10 + n, query)], ["a", "b", "c", "d", "e"]),
 ]  # fmt: skip
 TOGETHER = [
     ("eight at once", sick(10, EIGHT), [EIGHT]),
     ("three at once", sick(10, "abc"), ["abc"]),
     ("one, and two more in the window", [*sick(10, "a"), *sick(20, "bc")], ["a", "bc"]),
     ("two, and one more in the window", [*sick(10, "ab"), *sick(20, "c")], ["a", "b", "c"]),
-    ("a fourth joins the third", [*sick(10, "ab"), *sick(15, "c"), *sick(20, "d")], ["a", "b", "cd"]),
-    ("three, and three more in the window", [*sick(10, "abc"), *sick(20, "def")], ["abcdef"]),
-    ("three, and one more, and two more within the window of that", [*sick(10, "abc"), *sick(18, "d"), *sick(26, "ef")], ["abcdef"]),
-    ("three, and three more after it", [*sick(10, "abc"), *sick(21, "def")], ["abc", "def"]),
+    ("a fourth after a group", [*sick(10, "abc"), *sick(15, "d")], ["abc", "d"]),
+    ("three, and three more in the window: one group of a name at a time", [*sick(10, "abc"), *sick(20, "def")], ["abc", "d", "e", "f"]),
+    ("three, and three more after the window", [*sick(10, "abc"), *sick(21, "def")], ["abc", "d", "e", "f"]),
+    ("three of each of two names", [*sick(10, "abc"), *sick(10, "def", "QueryGone")], ["abc", "def"]),
     ("three stalls are told at the second look", sick(10, "abc", "CommitStalled"), ["abc"]),
 ]  # fmt: skip
 
@@ -63,16 +64,65 @@ def test_what_begins_together_is_one(story, incidents):
 def test_how_many_and_how_soon_are_settings():
     few = Ward(group_min_queries=2, group_window_seconds=60.0)
 
-    assert members(few.play([*sick(10, "ab"), *sick(69, "c")], 100)) == ["abc"]
+    assert members(few.play([*sick(10, "a"), *sick(69, "bc")], 100)) == ["a", "bc"]
 
 
-def test_the_key_is_that_of_the_first_and_stays():
-    ward = Ward().play(sick(10, "cab"), 15)
-    assert keys(ward) == ["c/QueryFailed"]
-    ward.play([(18, "d", "QueryFailed"), (20, "c", "idle")], 90)
+def test_a_group_has_a_key_of_its_own_so_that_those_of_its_members_stay_free():
+    ward = Ward().play([*sick(10, "cab"), *sick(18, "d")], 90)
 
-    assert keys(ward) == ["c/QueryFailed"]
-    assert members(ward) == ["cabd"]
+    assert keys(ward) == ["*/QueryFailed", "d/QueryFailed"]
+    assert [alert.key for alert in ward.incidents[0].alerts] == [
+        f"querypulse/etl/{query}/QueryFailed" for query in "cab"
+    ]
+
+
+def test_a_group_of_what_has_become_critical_has_a_key_of_its_own():
+    ward = Ward().play(sick(10, "abc", "BatchSlow"), 20)
+    ward.warnings = frozenset()
+    ward.play([], 21)
+
+    assert keys(ward) == ["*/BatchSlow", "*/BatchSlow/critical"]
+    assert [one.ends_at is None for one in ward.incidents] == [False, True]
+    assert all(
+        one.is_escalated == key.endswith("critical")
+        for one, key in zip(ward.incidents, keys(ward), strict=True)
+    )
+
+
+def test_the_whole_driver_that_falls_sick_as_a_group_did_has_a_key_of_its_own():
+    ward = Ward().play([*sick(10, "abc", "CommitStalled"), *sick(60, "*", "CommitStalled")], 90)
+
+    assert keys(ward) == ["*/CommitStalled", "*/CommitStalled/driver"]
+
+
+def test_while_the_whole_driver_has_the_key_of_a_group_each_is_told_by_itself():
+    story = [
+        *sick(10, "*", "CommitStalled"),
+        *sick(20, "*", "well"),
+        *sick(20, "abc", "CommitStalled"),
+    ]
+    ward = Ward().play(story, 60)
+
+    assert keys(ward) == ["a/CommitStalled", "b/CommitStalled", "c/CommitStalled"]
+
+
+def test_one_of_a_group_of_warnings_that_becomes_critical_is_told_by_itself():
+    ward = Ward().play([*sick(10, "abc", "DataLossRisk"), (50, "b", "DataLossRisk!")], 60)
+
+    assert ward.told == ["11 + DataLossRisk a,b,c", "50 + DataLossRisk b"]
+    assert keys(ward) == ["*/DataLossRisk", "b/DataLossRisk/critical"]
+
+
+def test_after_a_group_is_over_its_key_is_free_again():
+    story = [*sick(10, "abc"), *all_of(20, "idle", "abc"), *sick(90, "bcd")]
+    ward = Ward().play(story, 100)
+
+    assert ward.told == [
+        "10 + QueryFailed a,b,c",
+        "50 - QueryFailed a,b,c",
+        "90 + QueryFailed b,c,d",
+    ]
+    assert keys(ward) == ["*/QueryFailed"]
 
 
 def test_who_is_well_stays_listed_with_an_end():
@@ -83,18 +133,23 @@ def test_who_is_well_stays_listed_with_an_end():
     assert (incident.ends_at, incident.revision) == (None, 0)
 
 
-def test_who_falls_sick_again_rejoins_with_its_first_beginning():
+def test_who_fails_again_after_it_recovered_has_an_incident_of_its_own():
+    """And leaves the group: two messages that say different things of one query help nobody."""
     ward = Ward().play([*sick(10, "abc"), (20, "b", "idle"), (90, "b", "QueryFailed")], 100)
-    (incident,) = ward.incidents
+    group, own = ward.incidents
 
-    assert [(one.starts_at, one.ends_at) for one in incident.alerts] == [(WALL + 10, None)] * 3
-    assert incident.revision == 1
+    assert keys(ward) == ["*/QueryFailed", "b/QueryFailed"]
+    assert members(ward) == ["ac", "b"]
+    assert (own.starts_at, own.ends_at) == (WALL + 90, None)
+    assert (group.revision, own.revision) == (0, 0)
 
 
-def test_each_that_joins_is_told_once_for_all_that_join_with_it():
-    ward = Ward().play([*sick(10, "abc"), *sick(12, "de"), *sick(14, "f")], 60)
+def test_who_fails_again_and_recovers_again_ends_its_own_incident_only():
+    cycle = [(20, "b", "idle"), (90, "b", "QueryFailed"), (100, "b", "idle")]
+    ward = Ward().play([*sick(10, "abc"), *cycle], 140)
 
-    assert ward.incidents[0].revision == 2
+    assert ward.told == ["10 + QueryFailed a,b,c", "90 + QueryFailed b", "130 - QueryFailed b"]
+    assert members(ward) == ["ac"]
 
 
 def test_it_is_over_when_the_last_is_well():
@@ -107,11 +162,11 @@ def test_it_is_over_when_the_last_is_well():
     assert ward.tick() == ()
 
 
-def test_one_that_falls_sick_in_the_moment_the_last_gets_well_keeps_it_open():
+def test_one_that_fails_in_the_moment_the_last_recovers_is_told_by_itself():
     ward = Ward().play([*sick(10, "abc"), *all_of(20, "idle", "ab"), (40, "c", "idle")], 69)
     ward.play([(70, "a", "QueryFailed")], 70)
 
-    assert ward.told == ["10 + QueryFailed a,b,c", "70 ^ QueryFailed a,b,c"]
+    assert ward.told == ["10 + QueryFailed a,b,c", "70 + QueryFailed a", "70 - QueryFailed b,c"]
 
 
 def test_a_member_that_dies_leaves_the_stalled_and_is_told_as_dead():
@@ -120,7 +175,7 @@ def test_a_member_that_dies_leaves_the_stalled_and_is_told_as_dead():
 
     assert [one.ends_at for one in stalled.alerts] == [None, WALL + 30, None]
     assert stalled.alerts[1].annotations["superseded_by"] == "QueryFailed"
-    assert (keys(ward), dead.ends_at) == (["a/CommitStalled", "b/QueryFailed"], None)
+    assert (keys(ward), dead.ends_at) == (["*/CommitStalled", "b/QueryFailed"], None)
 
 
 def test_a_group_that_all_die_is_one_page_of_each_kind():

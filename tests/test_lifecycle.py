@@ -115,13 +115,26 @@ def test_an_alert_that_is_not_told_yet_has_the_newest_severity():
     assert ward.incidents[0].severity == "warning"
 
 
-def test_an_alert_that_gets_worse_is_told_again():
+def test_a_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
+    """Under a key of its own: a trigger on the warning's open key would notify nobody."""
     ward = Ward().play([WELL, (10, "a", "BatchSlow")], 20)
     ward.warnings = frozenset()
-    ward.play([], 40)
+    ward.play([], 21)
+    warning, critical = ward.incidents
 
-    assert ward.told == ["11 + BatchSlow a", "21 ^ BatchSlow a"]
-    assert ward.incidents[0].severity == "critical"
+    assert ward.told == ["11 + BatchSlow a", "21 + BatchSlow a", "21 - BatchSlow a"]
+    assert warning.alerts[0].annotations["superseded_by"] == "BatchSlow, critical"
+    assert (warning.severity, warning.key) == ("warning", "querypulse/etl/a/BatchSlow")
+    assert (critical.severity, critical.key) == ("critical", "querypulse/etl/a/BatchSlow/critical")
+    assert critical.starts_at == warning.starts_at
+    assert critical.is_escalated
+    assert not warning.is_escalated
+
+
+def test_what_was_critical_from_the_start_has_the_usual_key():
+    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 60)
+
+    assert [one.key for one in ward.incidents] == ["querypulse/etl/a/CommitStalled"]
 
 
 def test_from_the_third_firing_within_a_day_it_is_held_as_long_as_these_took():

@@ -210,13 +210,16 @@ def test_an_occurrence_that_came_and_went_while_a_resolve_was_under_way_is_told(
     assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
 
 
-def test_firing_again_before_the_resolve_left_needs_no_telling():
-    """The receiver never heard of the pause."""
+def test_firing_again_before_the_resolve_left_is_told_after_that_resolve():
+    """A trigger on a key that is still open would notify nobody."""
     desk = Desk(incident(revision=3)).at(60).offer()
     desk.send(outage())
     desk.at(70).offer(incident(starts_at=WALL + 70))
-    assert desk.at(999).send() is None
+    resolve = desk.at(999).begin()
+    desk.outbox.delivered(resolve, desk.wall)
 
+    assert (resolve.starts_at, resolve.ends_at) == (WALL, WALL + 60)
+    assert desk.send_all() == [("a", "firing")]
     desk.offer(incident(starts_at=WALL + 70, revision=1))
     assert desk.send_all() == [("a", "firing")], "its own first reminder is news"
 
@@ -227,7 +230,40 @@ def test_firing_again_after_a_resolve_that_may_have_arrived_is_told():
     desk.send(lost_answer())
     desk.at(70).offer(incident(starts_at=WALL + 70)).at(80).offer()
 
-    assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
+    assert desk.send_all() == [("a", "resolved"), ("a", "firing"), ("a", "resolved")]
+
+
+def test_firing_again_after_a_trigger_that_may_have_arrived_is_told_after_a_resolve():
+    desk = Desk().offer(incident())
+    desk.send(lost_answer())
+    desk.at(60).offer().at(70).offer(incident(starts_at=WALL + 70))
+
+    assert desk.send_all() == [("a", "resolved"), ("a", "firing")]
+
+
+def test_the_end_of_an_occurrence_that_is_not_taken_does_not_cost_the_next_its_page():
+    desk = Desk(incident()).at(60).offer()
+    desk.send(outage())
+    desk.at(70).offer(incident(starts_at=WALL + 70)).at(80).send(poison())
+
+    assert desk.send_all() == [("a", "firing")]
+
+
+def test_the_end_of_a_silenced_occurrence_before_is_told_all_the_same():
+    desk = Desk(incident()).at(60).offer()
+    desk.send(outage())
+    desk.at(70).offer(incident(starts_at=WALL + 70, muted="silenced"))
+
+    assert desk.at(90).send_all() == [("a", "resolved")]
+
+
+def test_an_end_that_was_not_told_survives_the_driver():
+    desk = Desk(incident()).at(60).offer()
+    desk.send(outage())
+    desk.at(70).offer(incident(starts_at=WALL + 70))
+    heir = desk.crash().offer(incident(starts_at=WALL + 70))
+
+    assert heir.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
 def test_a_trigger_is_sent_before_a_resolve_of_another():
@@ -520,10 +556,11 @@ def test_a_driver_killed_while_a_trigger_was_under_way_leaves_a_doubt(severity):
 
 
 def test_a_driver_killed_while_a_resolve_was_under_way_leaves_a_doubt():
-    """Firing again in the successor is told: the receiver may believe that all is well."""
+    """Firing again in the successor is told, and the end before it: one or none of both arrived."""
     desk = Desk(incident()).at(60).offer()
     desk.begin()
-    assert desk.crash().offer(incident(starts_at=WALL + 60)).send_all() == [("a", "firing")]
+    again = desk.crash().offer(incident(starts_at=WALL + 60))
+    assert again.send_all() == [("a", "resolved"), ("a", "firing")]
 
     assert desk.crash().offer().send_all() == [("a", "resolved")]
 
@@ -579,7 +616,7 @@ def test_a_query_that_falls_sick_before_its_closing_was_sent_is_told():
     desk.send(outage())
     desk.at(5).offer(incident(starts_at=WALL + 5))
 
-    assert desk.send_all() == [("a", "firing")]
+    assert desk.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
 def test_every_loss_is_counted_from_zero():

@@ -63,7 +63,7 @@ class Wire(RuleBasedStateMachine):
             severity = SEVERITIES[query]
             self.fires[query] = incident(query, severity=severity, starts_at=self.wall)
             self.offer()
-            if severity == "critical" and query not in self.open:
+            if severity == "critical":
                 self.must_hear.add((query, self.fires[query].starts_at))
 
     @rule(query=st.sampled_from(QUERIES))
@@ -133,8 +133,11 @@ class Wire(RuleBasedStateMachine):
     def receive(self, sent):
         (query, state) = said(sent)
         if state == "firing":
+            if query not in self.open:
+                # As PagerDuty: a trigger on an open key notifies nobody.
+                heard = {one for one in self.must_hear if one <= (query, sent.starts_at)}
+                self.must_hear -= {one for one in heard if one[0] == query}
             self.open.add(query)
-            self.must_hear = {one for one in self.must_hear if one[0] != query}
         else:
             self.open.discard(query)
             self.surely.pop(query, None)

@@ -147,8 +147,8 @@ def url_of(driver):
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
-    """Runs the ends two at a time, each once: most of a driver's life it waits."""
-    with ThreadPoolExecutor(2) as pool:
+    """Runs the ends three at a time, each once: a driver waits for most of its life."""
+    with ThreadPoolExecutor(3) as pool:
         running = {
             how: pool.submit(came_of, end, tmp_path_factory.mktemp("driver"))
             for how, end in ENDS.items()

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 from support.http_double import HttpDouble
 from support.receiver_incidents import ENDED, ENDED_ONE, FIVE, ONE, SEVERAL, alert, incident
 from support.receivers import webhook
@@ -88,9 +89,15 @@ def test_an_incident_fires_until_its_last_alert_has_ended():
     assert [one["status"] for one in body["alerts"]] == ["resolved", "firing"]
 
 
-def test_a_group_keeps_its_key_when_another_query_joins():
-    """By which a receiver knows that it is the same."""
-    assert message(incident("a"), "")["groupKey"] == message(incident("a", "b"), "")["groupKey"]
+def test_each_incident_has_a_group_key_of_its_own():
+    """By which a receiver knows what a message goes on with, and what it ends."""
+    keys = [f"querypulse/etl/*/QueryFailed{more}" for more in ("", "/critical", "/driver")]
+    told = [incident("a"), *(replace(incident("a", "b"), opened_as=key) for key in keys)]
+
+    assert len({message(one, "")["groupKey"] for one in told}) == 4
+    assert message(told[1], "")["groupKey"] == (
+        '{}/{dedup_key="querypulse/etl/*/QueryFailed"}:{alertname="QueryFailed", app="etl"}'
+    )
 
 
 @pytest.mark.parametrize(

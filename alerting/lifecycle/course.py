@@ -77,6 +77,11 @@ def found_again(course: Course, alert: Alert, health: Health) -> Course:
     )
 
 
+def escalates(course: Course, alert: Alert) -> bool:
+    """Whether a warning that people know has become critical."""
+    return course.begun and _is_milder(course.alert, alert)
+
+
 def not_found(course: Course, health: Health) -> Course:
     """The finding holds no more: the query recovers, unless it is as sick of something else."""
     if course.unseen_since is not None and not health.knows(course.query):

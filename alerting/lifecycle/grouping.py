@@ -1,75 +1,82 @@
 """Alerts as incidents: what begins together is one page. Pure.
 
-Who belongs to an incident stays until all of it is over, so that nobody is told twice of one
-misfortune, and what was told is closed by the key it was told with.
+An incident that is open at PagerDuty notifies nobody again, so nothing joins one: who fails later,
+or again after it recovered, has an incident of its own. All keys can be derived without memory,
+so that what was opened can always be resolved.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from ..alert import Alert, Incident
-from ..finding import WHOLE_DRIVER, Severity
+from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
+from ..finding import WHOLE_DRIVER
 from .silences import Silence, why_muted
+
+Kind = tuple[str, bool]
+"""An alert's name, and whether it was a warning first."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One open incident. Times are monotonic seconds.
-
-    ``told_at`` is None while nobody was told, ``news`` that those who were should hear again.
-    """
+    """One open incident; ``told_at`` (monotonic seconds) is None while nobody was notified."""
 
     incident: Incident
-    joined_at: float
-    grouped: bool = False
     told_at: float | None = None
-    news: bool = False
 
 
 class Grouping:
-    """Keeps the open incidents, by their keys."""
+    """Keeps the open incidents, by their keys; each alert that fires is in one of them."""
 
     def __init__(self, min_queries: int, window_seconds: float) -> None:
         self._min_queries = min_queries
         self._window_seconds = window_seconds
         self._pages: dict[str, Page] = {}
         self._homes: dict[str, str] = {}
-        self._began: list[tuple[float, str]] = []
+        self._began: list[tuple[float, Kind]] = []
 
-    def inherit(self, incident: Incident, now: float) -> Incident:
-        """Take over an open incident of an earlier driver, without those in another already."""
+    def inherit(self, incident: Incident, now: float) -> tuple[Alert, ...]:
+        """Take over an open incident of an earlier driver; returns what fires in it from now on.
+
+        What fires in another already, stays there.
+        """
         alerts = tuple(one for one in incident.alerts if one.key not in self._homes)
-        incident = replace(incident, alerts=alerts)
-        if any(alert.ends_at is None for alert in alerts):
-            page = Page(incident, -math.inf, grouped=len(alerts) > 1, told_at=now)
-            self._put(page)
-        return incident
+        firing = tuple(alert for alert in alerts if alert.ends_at is None)
+        if incident.key in self._pages or not firing:
+            return ()
+        for alert in firing:
+            self._leave_others(alert)
+        self._put(replace(incident, alerts=alerts), told_at=now)
+        return firing
 
-    def starts_at(self, key: str) -> float | None:
-        """When an alert that fires again began, if its incident is still open."""
-        members = self._members(self._homes[key]) if key in self._homes else ()
-        return next((alert.starts_at for alert in members if alert.key == key), None)
-
-    def begin(self, alerts: Sequence[Alert], now: float) -> None:
-        """Give each alert that begins to fire its place: the old one, a group, or its own."""
-        self._began = [(at, name) for at, name in self._began if now - at <= self._window_seconds]
-        alone = []
+    def end(self, alerts: Iterable[Alert]) -> None:
+        """These are over: their incidents list them with their end."""
         for alert in alerts:
-            if alert.key in self._homes:
-                self._join(self._homes[alert.key], (alert,), now)
+            home = self._homes.pop(alert.key, None)
+            page = self._pages.get(home or "")
+            if page is not None:
+                self._pages[page.incident.key] = _with_members(page, {alert.key: alert})
+
+    def begin(self, alerts: Sequence[Alert], now: float, escalated: Collection[str] = ()) -> None:
+        """Give each alert that begins to fire an incident: its own, or that of a group.
+
+        ``escalated`` are the keys of those that were warnings until now.
+        """
+        self._began = [(at, kind) for at, kind in self._began if now - at <= self._window_seconds]
+        kinds: dict[Kind, list[Alert]] = {}
+        for alert in alerts:
+            self._leave_others(alert)
+            kind = (alert.name, alert.key in escalated)
+            if alert.labels["query"] == WHOLE_DRIVER:
+                self._open((alert,), self._key_of_driver(alert, *_suffix(kind)))
             else:
-                alone.append(alert)
-        self._began += [(now, alert.name) for alert in alerts if _may_be_grouped(alert)]
-        for name in dict.fromkeys(alert.name for alert in alone if _may_be_grouped(alert)):
-            together = [one for one in alone if one.name == name and _may_be_grouped(one)]
-            self._place(name, together, now)
-        for alert in alone:
-            if not _may_be_grouped(alert):
-                self._put(Page(Incident((alert,)), now))
+                kinds.setdefault(kind, []).append(alert)
+        for kind, together in kinds.items():
+            self._began += [(now, kind)] * len(together)
+            self._place(kind, together)
 
     def update(
         self,
@@ -83,72 +90,73 @@ class Grouping:
     ) -> tuple[Incident, ...]:
         """All incidents as they are now; those that are over are given once and forgotten.
 
-        ``alerts`` are the newest words by alert key, ``firing`` the keys of those that do not
-        recover; ``now`` is in monotonic, ``wall`` in Unix seconds.
+        ``alerts`` are the newest words of all that is open by alert key, ``firing`` the keys of
+        those that do not recover; ``now`` is in monotonic, ``wall`` in Unix seconds.
         """
         told = []
         for key, page in list(self._pages.items()):
-            present = _muted(_refreshed(page, alerts), silences, wall)
-            reminding = any(alert.key in firing for alert in present.incident.alerts)
+            present = _muted(_with_members(page, alerts), silences, wall)
+            reminding = any(
+                alert.ends_at is None and alert.key in firing for alert in present.incident.alerts
+            )
             present = _told(present, now, repeat_interval_seconds if reminding else math.inf)
             told.append(present.incident)
             if present.incident.ends_at is None:
                 self._pages[key] = present
             else:
-                self._forget(key)
+                del self._pages[key]
         return tuple(told)
 
-    def _place(self, name: str, alerts: Sequence[Alert], now: float) -> None:
-        if sum(began == name for _, began in self._began) < self._min_queries:
-            for alert in alerts:
-                self._put(Page(Incident((alert,)), now))
+    def _place(self, kind: Kind, alerts: Sequence[Alert]) -> None:
+        """One incident for all, where enough begin and no group of that name is open."""
+        app, suffix = alerts[0].labels["app"], _suffix(kind)
+        key = alert_key(app, WHOLE_DRIVER, kind[0], *suffix)
+        enough = sum(began == kind for _, began in self._began) >= self._min_queries
+        if enough and len(alerts) > 1 and key not in self._pages:
+            self._open(tuple(alerts), key)
             return
-        group = self._recent_group(name, now)
-        if group is None:
-            self._put(Page(Incident(tuple(alerts)), now, grouped=True))
-        else:
-            self._join(group, alerts, now)
+        for alert in alerts:
+            self._open((alert,), alert_key(app, alert.labels["query"], alert.name, *suffix))
 
-    def _recent_group(self, name: str, now: float) -> str | None:
-        return next(
-            (
-                key
-                for key, page in self._pages.items()
-                if page.grouped
-                and page.incident.name == name
-                and now - page.joined_at <= self._window_seconds
-            ),
-            None,
-        )
+    def _key_of_driver(self, alert: Alert, *suffix: str) -> str:
+        app = alert.labels["app"]
+        key = alert_key(app, WHOLE_DRIVER, alert.name, *suffix)
+        if key not in self._pages:
+            return key
+        return alert_key(app, WHOLE_DRIVER, alert.name, *suffix, DRIVER)
 
-    def _join(self, key: str, alerts: Sequence[Alert], now: float) -> None:
-        page = self._pages[key]
-        members = {alert.key: alert for alert in (*page.incident.alerts, *alerts)}
-        incident = replace(page.incident, alerts=tuple(members.values()))
-        self._put(replace(page, incident=incident, joined_at=now, news=True))
+    def _open(self, alerts: tuple[Alert, ...], key: str) -> None:
+        usual = len(alerts) == 1 and key == alerts[0].key
+        self._put(Incident(alerts, opened_as="" if usual else key))
 
-    def _put(self, page: Page) -> None:
-        self._pages[page.incident.key] = page
-        self._homes.update({alert.key: page.incident.key for alert in page.incident.alerts})
+    def _put(self, incident: Incident, told_at: float | None = None) -> None:
+        self._pages[incident.key] = Page(incident, told_at)
+        for alert in incident.alerts:
+            if alert.ends_at is None:
+                self._homes[alert.key] = incident.key
 
-    def _members(self, key: str) -> tuple[Alert, ...]:
-        return self._pages[key].incident.alerts
-
-    def _forget(self, key: str) -> None:
-        del self._pages[key]
-        self._homes = {alert: home for alert, home in self._homes.items() if home != key}
+    def _leave_others(self, alert: Alert) -> None:
+        """Who fires anew is not listed as recovered elsewhere: readers know it by its labels."""
+        for key, page in list(self._pages.items()):
+            others = tuple(
+                one
+                for one in page.incident.alerts
+                if one.ends_at is None or one.labels != alert.labels
+            )
+            if others and len(others) < len(page.incident.alerts):
+                self._pages[key] = replace(page, incident=replace(page.incident, alerts=others))
 
 
-def _may_be_grouped(alert: Alert) -> bool:
-    return alert.labels["query"] != WHOLE_DRIVER
+def _suffix(kind: Kind) -> tuple[str, ...]:
+    return (ESCALATED,) if kind[1] else ()
 
 
-def _refreshed(page: Page, alerts: Mapping[str, Alert]) -> Page:
-    """With the newest words; one that got worse is news."""
-    members = tuple(alerts.get(alert.key, alert) for alert in page.incident.alerts)
-    severity = replace(page.incident, alerts=members).severity
-    worse = severity == Severity.CRITICAL.value != page.incident.severity
-    return replace(page, incident=replace(page.incident, alerts=members), news=page.news or worse)
+def _with_members(page: Page, alerts: Mapping[str, Alert]) -> Page:
+    """With newer words of the alerts that are open in it."""
+    members = tuple(
+        alerts.get(one.key, one) if one.ends_at is None else one for one in page.incident.alerts
+    )
+    return replace(page, incident=replace(page.incident, alerts=members))
 
 
 def _muted(page: Page, silences: Sequence[Silence], wall: float) -> Page:
@@ -160,12 +168,12 @@ def _muted(page: Page, silences: Sequence[Silence], wall: float) -> Page:
 
 
 def _told(page: Page, now: float, repeat_after: float) -> Page:
-    """A greater revision when there is a reason to tell again, and nobody asked for silence."""
+    """A greater revision when a reminder is due, and nobody asked for silence."""
     if page.incident.muted:
         return page
     if page.told_at is None:
-        return replace(page, told_at=now, news=False)
-    if not page.news and now - page.told_at < repeat_after:
+        return replace(page, told_at=now)
+    if now - page.told_at < repeat_after:
         return page
     incident = replace(page.incident, revision=page.incident.revision + 1)
-    return replace(page, incident=incident, told_at=now, news=False)
+    return replace(page, incident=incident, told_at=now)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ...listener.snapshot import Snapshot
 from ..alert import Alert, Incident
 from ..evaluate import Judgement
-from .course import Course, begin, found_again, is_expired, is_over, not_found
+from .course import Course, begin, escalates, found_again, is_expired, is_over, not_found
 from .flap_guard import FlapGuard
 from .grouping import Grouping
 from .health import Health
@@ -60,17 +60,15 @@ class Lifecycle:
     def inherit(self, incidents: Iterable[Incident], now: float) -> None:
         """Go on with what an earlier driver left open, before the first update.
 
-        Several receivers may have kept the same incident: the greatest revision counts.
+        Several receivers may have kept the same alerts: the greatest revision counts, and a group
+        before its members, which receivers that know single alerts have kept.
         """
-        for incident in sorted(incidents, key=lambda one: one.revision, reverse=True):
-            if incident.ends_at is not None:
-                continue
-            for alert in self._grouping.inherit(incident, now).alerts:
+        for incident in sorted(incidents, key=_weight, reverse=True):
+            for alert in self._grouping.inherit(incident, now):
                 self._reconciliation.settle(alert.labels["query"])
-                if alert.ends_at is None:
-                    self._courses[alert.key] = Course(
-                        alert, looks=0, begun=True, found=False, unseen_since=now
-                    )
+                self._courses[alert.key] = Course(
+                    alert, looks=0, begun=True, found=False, unseen_since=now
+                )
 
     def update(
         self,
@@ -83,11 +81,14 @@ class Lifecycle:
         """All open incidents, and in this one update those that are over since the last."""
         health = Health(judgement, snapshot, now)
         over = self._follow(judgement, health, wall)
+        escalated = [alert.key for alert in over if alert.key in self._courses]
         begun = self._begin(health, lambda alert: silence_of(alert, silences, wall) is not None)
         over += self._supersede(begun, wall)
-        self._grouping.begin([course.alert for course in begun], now)
+        self._grouping.end(over)
+        new = [*(course.alert.key for course in begun), *escalated]
+        self._grouping.begin([self._courses[key].alert for key in new], now, escalated)
         incidents = self._grouping.update(
-            {alert.key: alert for alert in (*self._open(), *over)},
+            {alert.key: alert for alert in self._open()},
             {key for key, course in self._courses.items() if course.is_firing},
             silences,
             now=now,
@@ -102,15 +103,20 @@ class Lifecycle:
         return [course.alert for course in self._courses.values() if course.begun]
 
     def _follow(self, judgement: Judgement, health: Health, wall: float) -> list[Alert]:
-        """Bring every course up to date; what is over by itself is taken out and returned."""
+        """Bring every course up to date; what is over by itself is taken out and returned.
+
+        So is the warning of what has become critical, whose course goes on.
+        """
         alerts = [alert_of(one, self._app, self._runbooks, wall) for one in judgement.findings]
         found = {alert.key: alert for alert in alerts}
+        over = []
         for key, alert in found.items():
             known = self._courses.get(key)
+            if known is not None and escalates(known, alert):
+                over.append(known.alert.ended(wall, superseded_by=f"{alert.name}, critical"))
             self._courses[key] = (
-                self._meet(alert) if known is None else found_again(known, alert, health)
+                Course(alert) if known is None else found_again(known, alert, health)
             )
-        over = []
         for key in [key for key in self._courses if key not in found]:
             course = self._courses[key] = not_found(self._courses[key], health)
             if not course.begun:
@@ -120,11 +126,6 @@ class Lifecycle:
             elif is_over(course, health, self._terms.resolve_after_seconds):
                 over.append(self._end(key, wall))
         return over
-
-    def _meet(self, alert: Alert) -> Course:
-        """A new course; one that fires again within an open incident began when it first did."""
-        began = self._grouping.starts_at(alert.key)
-        return Course(alert if began is None else replace(alert, starts_at=began))
 
     def _begin(self, health: Health, is_silenced: Callable[[Alert], bool]) -> list[Course]:
         """Let fire what is ripe and not suppressed, the weightiest first."""
@@ -154,6 +155,10 @@ class Lifecycle:
 
     def _end(self, key: str, wall: float, **notes: str) -> Alert:
         return self._courses.pop(key).alert.ended(wall, **notes)
+
+
+def _weight(incident: Incident) -> tuple[int, int]:
+    return incident.revision, len(incident.alerts)
 
 
 def _with_silence(alert: Alert, silences: Sequence[Silence], wall: float) -> Alert:

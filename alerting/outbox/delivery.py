@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter
@@ -15,10 +14,10 @@ from ..alert import Incident
 from ..receivers.answer import Answer
 from ..receivers.receiver import DeliveryError, Receiver
 from .outbox import Outbox
+from .portions import Portions
+from .refusal_log import log_refusal
 from .routing import Route
 from .row import Row
-
-log = logging.getLogger("querypulse")
 
 FAILED = "failed"
 OUTCOMES = (*(answer.value for answer in Answer), FAILED)
@@ -62,6 +61,7 @@ class Delivery:
         self._wall = wall
         self._loop = Loop(f"deliver-{receiver.name}", self._step, guard)
         self._outbox = Outbox(receiver.habits)
+        self._portions = Portions(single=receiver.habits.groups_itself)
         self._round = 0
         self._flushes = 0
         self._in_flight = False
@@ -115,9 +115,10 @@ class Delivery:
         """
         if self._loop.is_forked:
             return
-        takes = self.route.takes
+        takes, holds = self.route.takes, self._outbox.holds
         with self._changed:
-            mine = [one for one in incidents if takes(one) or self._outbox.holds(one.key)]
+            portions = self._portions.offered(incidents, holds)
+            mine = [one for one in portions if takes(one) or holds(one.key)]
             self._outbox.offer(mine, self._wall(), [one for one in closings if takes(one)])
             if self._outbox.rows or self._saved != ():
                 self._save()
@@ -127,7 +128,8 @@ class Delivery:
         if self._loop.is_forked:
             return
         with self._changed:
-            new = [one for one in incidents if not self._outbox.holds(one.key)]
+            portions = self._portions.cut(incidents, self._outbox.holds)
+            new = [one for one in portions if not self._outbox.holds(one.key)]
             self._outbox.add(new, self._wall())
             self._save()
 
@@ -140,7 +142,8 @@ class Delivery:
         if self._loop.is_forked:
             return ()
         with self._changed:
-            return self._outbox.overdue(now_wall, self.route.fallback_after_seconds)
+            overdue = self._outbox.overdue(now_wall, self.route.fallback_after_seconds)
+            return self._portions.join(overdue)
 
     def flush(self, deadline_seconds: float) -> bool:
         """Attempt all that is pending at once, whatever its backoff; True when nothing is left.
@@ -228,21 +231,5 @@ class Delivery:
             again_at = self._outbox.failed(incident, error, now, wall, this_round)
             self._save()
         if not known:
-            self._say(incident, error, None if again_at is None else again_at - now)
-
-    def _say(self, incident: Incident, error: DeliveryError, wait_seconds: float | None) -> None:
-        queries = ", ".join(alert.labels["query"] for alert in incident.alerts)
-        outcome = (
-            f"kept, next attempt in {wait_seconds:.0f} s"
-            if wait_seconds is not None
-            else (
-                "it wants nothing any more and is told nothing until the next start"
-                if error.answer is Answer.GONE
-                else "not sent again as it is"
-            )
-        )
-        log.log(
-            logging.WARNING if error.answer is Answer.TRANSIENT else logging.ERROR,
-            "querypulse: %s did not take %s of %s: %s; %s",
-            *(self.name, incident.name, queries, error, outcome),
-        )
+            wait_seconds = None if again_at is None else again_at - now
+            log_refusal(self.name, incident, error, wait_seconds)

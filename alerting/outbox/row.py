@@ -33,7 +33,9 @@ class Row(msgspec.Struct, frozen=True):
     ``incident`` is over when its ``ends_at`` is set. ``told_revision`` is the newest revision
     surely told. ``told_at`` is when something was last surely told; None while it is not sure
     that this occurrence was told at all. ``dead``: the receiver will not take this message;
-    it is not sent again before its revision grows or it ends.
+    it is not sent again before its revision grows or it ends. ``unended`` is an occurrence before
+    this one, with its end, which the receiver has to be told first: while that is open, this one
+    would notify nobody.
     """
 
     incident: Incident
@@ -42,6 +44,7 @@ class Row(msgspec.Struct, frozen=True):
     told_at: float | None
     queued_at: float
     dead: bool
+    unended: Incident | None = None
 
     @property
     def is_over(self) -> bool:
@@ -89,6 +92,8 @@ def wanted(row: Row, habits: Habits, wall: float) -> Want | None:
     """What to send of ``row`` at Unix time ``wall``, if anything."""
     if row.dead:
         return None
+    if row.unended is not None:
+        return Want(row.unended, Why.TRIGGER)
     return _wanted_once_over(row, habits, wall) if row.is_over else _wanted(row, habits, wall)
 
 
@@ -146,10 +151,12 @@ def offered(row: Row, incident: Incident, wall: float) -> Row:
     came_back = row.is_over and incident.ends_at is None
     unmuted = bool(row.incident.muted) and not incident.muted and row.is_untold
     ended = not row.is_over and incident.ends_at is not None
-    if came_back and row.told is not Told.FIRING:
-        # A resolve may have arrived, or has: this occurrence was told to nobody.
-        told = Told.NOTHING if row.told is Told.RESOLVED else row.told
-        row = replace(row, told=told, told_at=None, queued_at=wall)
+    if came_back:
+        # This occurrence was told to nobody, and perhaps the end of the last one neither.
+        known = row.told in (Told.FIRING, Told.UNSURE)
+        told = Told.UNSURE if known else Told.NOTHING
+        unended = (row.unended or row.incident) if known else None
+        row = replace(row, told=told, told_at=None, queued_at=wall, unended=unended)
     return replace(
         row,
         incident=incident,
@@ -172,6 +179,8 @@ def begun(row: Row, sent: Incident) -> Row:
 
     So a successor of a driver that is killed in this moment does not take it for untold.
     """
+    if row.unended is not None:
+        return row
     if sent.ends_at is None:
         known = row.told is Told.FIRING
         return row if known else replace(row, told=Told.UNSURE, told_at=None)
@@ -180,6 +189,8 @@ def begun(row: Row, sent: Incident) -> Row:
 
 def accepted(row: Row, sent: Incident, wall: float) -> Row:
     """The row after the receiver took ``sent`` at Unix time ``wall``."""
+    if row.unended is not None and sent.ends_at is not None:
+        return replace(row, told=Told.NOTHING, told_at=None, unended=None)
     revision = min(sent.revision, row.incident.revision)
     if sent.ends_at is None:
         return replace(row, told=Told.FIRING, told_revision=revision, told_at=wall)
@@ -197,6 +208,8 @@ def refused(row: Row, before: Row, *, may_have_arrived: bool) -> Row:
 
 def buried(row: Row, before: Row) -> Row:
     """The row after its message was refused for good, unless it has another by now."""
+    if before.unended is not None:
+        return replace(row, told=Told.NOTHING, unended=None)
     same = (row.incident.revision, row.is_over) == (before.incident.revision, before.is_over)
     return replace(row, dead=same)
 

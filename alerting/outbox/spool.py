@@ -187,4 +187,5 @@ def essence(row: Row) -> Essence:
     incident = row.incident
     alerts = tuple((alert.key, alert.starts_at, alert.ends_at) for alert in incident.alerts)
     knowledge = (row.told, row.told_revision, row.told_at, row.queued_at, row.dead)
-    return (alerts, incident.revision, incident.muted, incident.severity, *knowledge)
+    unended = row.unended is not None
+    return (alerts, incident.revision, incident.muted, incident.severity, unended, *knowledge)

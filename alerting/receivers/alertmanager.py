@@ -38,6 +38,7 @@ class Alertmanager:
         resend_seconds=RESEND_SECONDS,
         resend_resolved_seconds=RESEND_RESOLVED_SECONDS,
         reconciles=True,
+        groups_itself=True,
     )
 
     def __init__(

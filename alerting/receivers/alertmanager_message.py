@@ -16,7 +16,9 @@ from .headline import common, status
 NOT_ENDED = "0001-01-01T00:00:00Z"
 """Go's zero time: how Alertmanager says that an alert still fires."""
 
-GROUPED_BY = ("alertname", "app", "query")
+SHARED = ("alertname", "app")
+"""What all alerts of an incident have in common."""
+GROUPED_BY = (*SHARED, "query")
 PLAIN = ("summary", "reason", "runbook_url")
 """The annotations a person needs most, ..."""
 PLAIN_CHARACTERS = 512
@@ -77,10 +79,16 @@ def _plain(alert: Alert) -> dict[str, str]:
 
 
 def _group_key(incident: Incident) -> str:
-    """By the first alert, as the incident's own key: it stays when another query joins."""
+    """One for each incident, and the same as long as it is open: as its own key is."""
     labels = incident.alerts[0].labels
-    pairs = (f"{name}={json.dumps(labels[name], ensure_ascii=False)}" for name in GROUPED_BY)
-    return f"{{}}:{{{', '.join(pairs)}}}"
+    if not incident.opened_as:
+        return f"{{}}:{{{_pairs(labels, GROUPED_BY)}}}"
+    route = _pairs({"dedup_key": incident.key}, ("dedup_key",))
+    return f"{{}}/{{{route}}}:{{{_pairs(labels, SHARED)}}}"
+
+
+def _pairs(labels: dict[str, str], names: tuple[str, ...]) -> str:
+    return ", ".join(f"{name}={json.dumps(labels[name], ensure_ascii=False)}" for name in names)
 
 
 def _utf8(text: str) -> bytes:

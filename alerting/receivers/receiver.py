@@ -38,13 +38,15 @@ class Habits(msgspec.Struct, frozen=True):
     ``per_minute``: how many requests it takes. ``resend_seconds``: how often it wants to hear
     again what still fires, for it forgets. ``resend_resolved_seconds``: for how long it wants to
     hear that something ended. ``reconciles``: a resolve of something it does not know is
-    harmless, so one is sent for what an earlier driver may have left open.
+    harmless, so one is sent for what an earlier driver may have left open. ``groups_itself``:
+    it knows alerts and no incidents, so each alert is brought to it by itself.
     """
 
     per_minute: float | None = None
     resend_seconds: float | None = None
     resend_resolved_seconds: float = 0.0
     reconciles: bool = False
+    groups_itself: bool = False
 
 
 class Receiver(Protocol):

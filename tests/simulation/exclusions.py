@@ -7,7 +7,6 @@ makes such plans, and the properties ask for what they forgave.
 from __future__ import annotations
 
 ALERTING = {
-    "A7": "a relapse, or one more member of a group, under a key that is open",
     "A8": "two drivers of one app name",
     "A18": "a receiver that answers 410 once",
     "A21": "warnings and groups that a driver without a spool has left open",

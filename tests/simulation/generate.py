@@ -37,7 +37,7 @@ class _Maker:
             steps.append(replace(steps[0], who="twin"))
         for _ in range(self._chosen("steps")):
             if self._rng.random() < self._terms.around_share:
-                steps += self._around(setup)
+                steps += self._around(setup, queries)
             else:
                 steps += self._to_query(self._rng.choice(queries))
         if not self._terms.has("A10") and any(one.do in _STUCK for one in steps):
@@ -151,10 +151,15 @@ class _Maker:
         later = round(at + self._rng.choice([1.0, 30.0]), 1)
         return [Step(at, first, query.key), Step(later, "restart", query.key, 0.0, "new")]
 
-    def _around(self, setup: Setup) -> list[Step]:
-        """Something that happens to a driver, a signal or a receiver."""
+    def _around(self, setup: Setup, queries: tuple[QuerySpec, ...]) -> list[Step]:
+        """Something that happens to all queries, a driver, a signal or a receiver."""
         kind = self._weighted(self._terms.around)
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
+        if kind == "die together":
+            return self._die_together(queries, at)
+        return self._to_surroundings(kind, setup, at)
+
+    def _to_surroundings(self, kind: str, setup: Setup, at: float) -> list[Step]:
         if kind == "context_dies" and not self._terms.has("A1"):
             kind = "pause"
         if kind in _ENDS:
@@ -174,6 +179,19 @@ class _Maker:
         if self._terms.has("A5") and self._terms.has("A10"):
             longest |= {"jvm_pause": 90.0, "probe_refused": 120.0}
         return [Step(at, kind, "", self._lasts(1.0, longest.get(kind, 1.0)))]
+
+    def _die_together(self, queries: tuple[QuerySpec, ...], at: float) -> list[Step]:
+        """Everything fails of one cause; some are back sooner than others, and may fail again."""
+        keys = [query.key for query in queries]
+        steps = [Step(round(at + self._rng.choice([0.0, 0.0, 4.0]), 1), "die", key) for key in keys]
+        for key in keys:
+            back = round(at + self._rng.choice([2.0, 20.0, 70.0]), 1)
+            if self._rng.random() < 0.7:
+                steps.append(Step(back, "restart", key))
+            if self._rng.random() < 0.4:
+                again = round(back + self._rng.choice([20.0, 80.0, 120.0]), 1)
+                steps.append(Step(again, "die", key))
+        return steps
 
     def _end(self, kind: str, setup: Setup, at: float) -> list[Step]:
         """A driver ends, and nearly always comes back."""

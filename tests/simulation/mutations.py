@@ -35,6 +35,7 @@ from . import driver
 from .mutating import Mutation, only
 from .mutations_of_batches import BATCHES
 from .mutations_of_identity import IDENTITY
+from .mutations_of_keys import KEYS
 from .scenarios import plan_of
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
@@ -187,4 +188,4 @@ OF_NOTIFYING = (
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip
 
-MUTATIONS = OF_NOTIFYING + BATCHES + IDENTITY
+MUTATIONS = OF_NOTIFYING + BATCHES + IDENTITY + KEYS

@@ -57,10 +57,11 @@ class SimProbe:
 
     def poll(self) -> None:
         """Ask once; a JVM that does not answer leaves the newest report as it is."""
-        if not self.answers:
-            return
         if not self._spark.alive:
+            # Its process has ended, whatever else is wrong.
             self._publish((), Context.JVM_GONE)
+            return
+        if not self.answers:
             return
         runs = [self._living(run) for run in self._spark.living.values()]
         for run in self._spark.ended_runs:

@@ -160,6 +160,8 @@ class Quiet:
     def _is_unheard(self, query: SimQuery) -> bool:
         driver = self._stage.drivers[query.spec.driver]
         unheard = query.key in driver.bus.lost_until or self._stage.longest_delay > 0
+        # What a process before this one could not hear of, its successor may bring.
+        unheard |= any(one.began_at < driver.born_at for one in query.truth.episodes)
         return unheard or driver.spark.context is not Context.RUNNING
 
     def _check_news(self, receiver: SimReceiver, one: Notification) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.rules import driver_gone
+from querypulse.alerting.rules import driver_gone, query_flapping
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import End
 from querypulse.sidecar.watch.roll import TERMINATED_AFTER_SECONDS
@@ -131,25 +131,25 @@ class Reaching:
             if not critical or self._is_loud(held)
         )
 
-    def _is_loud(self, held: Open) -> bool:
-        """Whether it is critical, and somebody was notified of that."""
-        forgiven = "A7" in self._stage.plan.without
-        return (held.severity if forgiven else held.heard_severity) == "critical"
+    @staticmethod
+    def _is_loud(held: Open) -> bool:
+        """Whether somebody was notified that it is critical."""
+        return held.heard_severity == "critical"
 
     def _speaks(self, held: Open, query: SimQuery, episode: Episode) -> bool:
         """Whether an incident that is open covers the episode."""
         says = SAYS[episode.health]
         relapse = episode.previous < recovery_seconds(query) + self._stage.longest_delay
-        forgiven = "A7" in self._stage.plan.without
-        read = held.shown if forgiven else held.heard
         # What is a warning's matter waits for a critical alert of the same query to end.
         slow = episode.health in WARNINGS
-        speaks = any(key == query.key and (slow or name in says) for key, name in read)
+        speaks = any(key == query.key and (slow or name in says) for key, name in held.heard)
         if query.spec.name is None and is_of_unnamed(held.key):
             # They share one incident, and nobody is notified of each that joins it.
-            speaks |= any(name in says for _, name in read)
+            speaks |= any(name in says for _, name in held.heard)
             relapse = True
-        return speaks and (relapse or held.held or forgiven or slow)
+        # Of a query that fails again and again, no further failure is news.
+        flaps = (query.key, query_flapping.NAME) in held.heard
+        return speaks and (relapse or held.held or slow or flaps)
 
     @staticmethod
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:

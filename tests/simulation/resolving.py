@@ -100,10 +100,12 @@ class Resolving:
     @staticmethod
     def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:
         """Who fails again and again is not healthy before its restart window has passed."""
+        open_ones = [one.shown for one in receiver.open.values()]
         return any(
             name == query_flapping.NAME and key in keys
-            for one in receiver.open.values()
-            for key, name in one.shown
+            # Also where this receiver did not take the message about it.
+            for named in (*open_ones, *(one.named for one in receiver.rejected))
+            for key, name in named
         )
 
     def _check_end(self, receiver: SimReceiver, closed: Closed) -> None:

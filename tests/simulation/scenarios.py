@@ -145,6 +145,11 @@ SCENARIOS = (
         (A, B, C, D), *(Step(100, "die", key) for key in "abc"), Step(104, "die", "d"),
     ),
     _scenario(
+        "A7", "P1|P4", "a failure comes back before the receiver has taken the end of the last one",
+        (A, B), Step(60, "die", "a"), Step(62, "restart", "a"), Step(90, "receiver", "", 60.0, "down"),
+        Step(140, "die", "a"),
+    ),
+    _scenario(
         "A8", "P3|P4", "a second driver of one app name resolves the first one's page",
         (A, replace(A, key="a2", driver="d2")), Step(12, "die", "a"),
         setup=Setup(drivers=("d1", "d2"), spool=False),

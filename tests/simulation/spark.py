@@ -129,8 +129,7 @@ class SimSpark:
         for run in self.living.values():
             truth = run.query.truth
             if truth.health not in (Health.DEAD, Health.GONE, Health.STOPPED):
-                finite = health is Health.GONE and run.spec.is_finite
-                truth.becomes(Health.STOPPED if finite else health, self.time.now)
+                truth.becomes(health, self.time.now)
 
     def _restart_if_wanted(self, query: SimQuery, health: Health) -> None:
         spec, now = query.spec, self.time.now

@@ -46,6 +46,7 @@ class Terms(msgspec.Struct, frozen=True):
         ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
         ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
         ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
+        ("die together", 1.5),
     )  # fmt: skip
 
     def has(self, finding: str) -> bool:

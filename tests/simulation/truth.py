@@ -38,7 +38,7 @@ class Health(str, Enum):
 CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING})
 """Who was dead before it was started again is dead until it shows life, not starting."""
 _SHOWS_LIFE = frozenset(
-    {Health.HEALTHY, Health.SLOW, Health.STOPPED, Health.REWOUND, Health.LAGGING}
+    {Health.HEALTHY, Health.SLOW, Health.STOPPED, Health.STALE, Health.REWOUND, Health.LAGGING}
 )
 OF_SOURCE = frozenset({Health.STALE, Health.REWOUND, Health.LAGGING})
 LIVES = frozenset({Health.HEALTHY, Health.STARTING, Health.SLOW}) | OF_SOURCE

@@ -19,7 +19,9 @@ class PagerDutyDouble(HttpDouble):
 
     ``incidents`` maps each key to how many incidents were opened with it, ``open`` holds the
     keys open now, ``dropped_resolves`` those resolved without an open incident, ``invalid``
-    the errors of each refused event, ``events`` all that were accepted.
+    the errors of each refused event, ``events`` all that were accepted. ``notified`` are the
+    summaries that somebody was notified of: those of triggers that opened an incident, for one on
+    an open key, acknowledged or not, notifies nobody.
     """
 
     def __init__(self, *script: Answer) -> None:
@@ -29,6 +31,7 @@ class PagerDutyDouble(HttpDouble):
         self.dropped_resolves: list[str] = []
         self.invalid: list[list[str]] = []
         self.events: list[dict[str, Any]] = []
+        self.notified: list[str] = []
 
     @property
     def enqueue_url(self) -> str:
@@ -55,6 +58,7 @@ class PagerDutyDouble(HttpDouble):
         if event["event_action"] == "trigger" and key not in self.open:
             self.open.add(key)
             self.incidents[key] = self.incidents.get(key, 0) + 1
+            self.notified.append(event["payload"]["summary"])
         elif event["event_action"] == "resolve":
             if key not in self.open:
                 self.dropped_resolves.append(key)

@@ -1,0 +1,56 @@
+"""In which portions one receiver is given incidents: whole, or alert by alert. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from ..alert import ESCALATED, Alert, Incident, alert_key
+
+
+class Portions:
+    """Cuts incidents for a receiver that groups by itself, and remembers what each was cut from."""
+
+    def __init__(self, *, single: bool) -> None:
+        self._single = single
+        self._whole: dict[str, Incident] = {}
+
+    def offered(
+        self, incidents: Iterable[Incident], holds: Callable[[str], bool]
+    ) -> tuple[Incident, ...]:
+        """As ``cut``, of all that is open now."""
+        incidents = tuple(incidents)
+        if self._single:
+            self._whole = {part.key: one for one in incidents for part in singly(one)}
+        return self.cut(incidents, holds)
+
+    def cut(
+        self, incidents: Iterable[Incident], holds: Callable[[str], bool]
+    ) -> tuple[Incident, ...]:
+        """The incidents, or one for each of their alerts.
+
+        Of who has recovered in a group, those only that the receiver ``holds``.
+        """
+        if not self._single:
+            return tuple(incidents)
+        parts = ((part, one) for one in incidents for part in singly(one))
+        return tuple(
+            part for part, one in parts if part.ends_at is None or part is one or holds(part.key)
+        )
+
+    def join(self, parts: Iterable[Incident]) -> tuple[Incident, ...]:
+        """What they were cut from: so others are told of them."""
+        found = [self._whole.get(part.key, part) for part in parts]
+        return tuple({one.key: one for one in found}.values())
+
+
+def singly(incident: Incident) -> tuple[Incident, ...]:
+    """An incident for each alert of a group."""
+    if len(incident.alerts) == 1:
+        return (incident,)
+    return tuple(_single(incident, alert) for alert in incident.alerts)
+
+
+def _single(incident: Incident, alert: Alert) -> Incident:
+    suffix = (ESCALATED,) if incident.is_escalated else ()
+    key = alert_key(alert.labels["app"], alert.labels["query"], alert.name, *suffix)
+    return Incident((alert,), incident.revision, incident.muted, key if suffix else "")

@@ -1,0 +1,32 @@
+"""What the log says when a receiver did not take an incident."""
+
+from __future__ import annotations
+
+import logging
+
+from ..alert import Incident
+from ..receivers.answer import Answer
+from ..receivers.receiver import DeliveryError
+
+log = logging.getLogger("querypulse")
+
+
+def log_refusal(
+    name: str, incident: Incident, error: DeliveryError, wait_seconds: float | None
+) -> None:
+    """Log it with what happens next; ``wait_seconds`` until the next attempt, if there is one."""
+    queries = ", ".join(alert.labels["query"] for alert in incident.alerts)
+    outcome = (
+        f"kept, next attempt in {wait_seconds:.0f} s"
+        if wait_seconds is not None
+        else (
+            "it wants nothing any more and is told nothing until the next start"
+            if error.answer is Answer.GONE
+            else "not sent again as it is"
+        )
+    )
+    log.log(
+        logging.WARNING if error.answer is Answer.TRANSIENT else logging.ERROR,
+        "querypulse: %s did not take %s of %s: %s; %s",
+        *(name, incident.name, queries, error, outcome),
+    )

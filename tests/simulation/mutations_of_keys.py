@@ -1,0 +1,49 @@
+"""Reverts of what decides under which key an incident is opened, and which resolves leave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.lifecycle.grouping import Grouping
+from querypulse.alerting.outbox import outbox
+from querypulse.alerting.outbox.row import Told
+
+from .mutating import Mutation, only
+from .scenarios import plan_of
+
+_place, _offered = Grouping._place, outbox.offered
+
+
+def _open_as_the_first(self: Grouping, alerts: Any, _: str) -> None:
+    self._put(Incident(alerts))
+
+
+def _join_the_group(self: Grouping, kind: Any, alerts: Any) -> None:
+    page = self._pages.get(f"querypulse/etl/*/{kind[0]}")
+    if page is None:
+        _place(self, kind, alerts)
+    else:
+        members = (*page.incident.alerts, *alerts)
+        self._put(replace(page.incident, alerts=members, revision=page.incident.revision + 1))
+
+
+def _known_is_known(one: Any, incident: Any, wall: float) -> Any:
+    found = _offered(one, incident, wall)
+    if found.unended is None:
+        return found
+    return replace(found, told=Told.FIRING, told_at=one.told_at, unended=None)
+
+
+KEYS = (
+    Mutation("a group has the key of its first alert", "P1|P3|P4",
+             Grouping, "_open", _open_as_the_first, finding="A7", plan=plan_of("A7")),
+    Mutation("who fails later joins a group that is open", "P1|P4",
+             Grouping, "_place", _join_the_group,
+             only("restart", around=("die together",), around_share=0.6, queries=(6,), minutes=(8.0,)), 60,
+             finding="A7"),
+    Mutation("what comes back before its end was taken is known already", "P1|P4",
+             outbox, "offered", _known_is_known, finding="A7", plan=plan_of("A7", 2)),
+)  # fmt: skip

@@ -1,0 +1,96 @@
+"""PagerDuty notifies nobody of a trigger on an open key: all that is news opens one of its own."""
+
+from collections.abc import Iterator
+
+import pytest
+from support.lifecycle_table import all_of
+from support.pagerduty_double import PagerDutyDouble
+from support.receivers import pagerduty
+from support.telling import PATIENCE_SECONDS
+from support.ward import Ward
+
+from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.listener.guard import Guard
+
+
+class Pager:
+    """A ward whose incidents reach PagerDuty's double over HTTP, judged second by second."""
+
+    def __init__(self, double: PagerDutyDouble) -> None:
+        self.double = double
+        self.ward = Ward()
+        self.delivery = Delivery(pagerduty(double), Guard())
+        self.delivery.start()
+
+    def play(self, story, until: int) -> "Pager":
+        for second in range(int(self.ward.now), until + 1):
+            self.ward.play([one for one in story if one[0] == second], second)
+            self.delivery.offer(self.ward.incidents)
+            assert self.delivery.flush(PATIENCE_SECONDS)
+        return self
+
+    @property
+    def keys(self) -> list[str]:
+        """Of what is open there."""
+        return sorted(key.removeprefix("querypulse/etl/") for key in self.double.open)
+
+
+@pytest.fixture
+def pager() -> Iterator[Pager]:
+    with PagerDutyDouble() as double:
+        pager = Pager(double)
+        yield pager
+        pager.delivery.close(PATIENCE_SECONDS)
+
+
+def test_a_member_of_a_group_that_fails_again_is_paged(pager):
+    pager.play([*all_of(1, "QueryFailed", "abc"), (2, "a", "idle"), (60, "a", "QueryFailed")], 61)
+
+    assert pager.double.notified == ["3 streaming queries failed: a, b, c", "a is sick"]
+    assert pager.keys == ["*/QueryFailed", "a/QueryFailed"]
+
+
+def test_one_more_that_fails_after_a_group_is_paged(pager):
+    pager.play([*all_of(1, "QueryFailed", "abc"), (4, "d", "QueryFailed")], 5)
+
+    assert pager.double.notified == ["3 streaming queries failed: a, b, c", "d is sick"]
+
+
+def test_a_warning_that_becomes_critical_is_paged_and_the_warning_resolved(pager):
+    pager.play([(0, "a", "commits"), (1, "a", "DataLossRisk")], 5)
+    assert pager.keys == ["a/DataLossRisk"]
+    pager.play([(6, "a", "DataLossRisk!")], 7)
+
+    assert len(pager.double.notified) == 2
+    assert pager.keys == ["a/DataLossRisk/critical"]
+
+
+def test_the_whole_driver_that_stalls_after_a_group_of_stalls_is_paged(pager):
+    pager.play([*all_of(1, "CommitStalled", "abc"), (9, "*", "CommitStalled")], 11)
+
+    assert pager.keys == ["*/CommitStalled", "*/CommitStalled/driver"]
+    assert len(pager.double.notified) == 2
+
+
+def test_when_all_are_healthy_nothing_is_open_and_no_resolve_was_in_vain(pager):
+    story = [*all_of(1, "QueryFailed", "abc"), (2, "a", "idle"), (60, "a", "QueryFailed")]
+    pager.play([*story, *all_of(70, "idle", "abc")], 101)
+
+    assert pager.keys == []
+    assert pager.double.dropped_resolves == []
+
+
+def test_a_failure_that_comes_back_before_its_resolve_was_taken_is_paged(pager):
+    """During an outage it ended and came back: first the resolve leaves, then the trigger."""
+    pager.play([(1, "a", "QueryFailed"), (2, "a", "idle")], 31)
+    taken = pager.double.otherwise
+    pager.double.otherwise = lambda handler: handler.send_error(503)
+    pager.ward.play([], 32)
+    pager.delivery.offer(pager.ward.incidents)
+    assert not pager.delivery.flush(PATIENCE_SECONDS)
+    pager.ward.play([(40, "a", "QueryFailed")], 40)
+    pager.delivery.offer(pager.ward.incidents)
+    pager.double.otherwise = taken
+    assert pager.delivery.flush(PATIENCE_SECONDS)
+
+    assert pager.double.notified == ["a is sick", "a is sick"]
