@@ -128,9 +128,9 @@ class Resolving:
                 raise Violation(self._which(key), text)
 
     def _forgets(self, driver: SimDriver) -> bool:
-        """Whether more queries are gone than are remembered: the oldest alerts end by that."""
+        """Whether about as many are gone as are remembered: the oldest alerts end by that."""
         gone = [one for one in driver.queries if one.key not in driver.spark.living]
-        return len(gone) > self._stage.plan.setup.memory
+        return len(gone) >= self._stage.plan.setup.memory
 
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query should not have ended at that moment; empty if it should."""
