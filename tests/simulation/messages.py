@@ -40,6 +40,7 @@ class Open(msgspec.Struct):
     shown: Named
     held: bool
     severity: str
+    starts_at: float
     acknowledged: bool = False
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.rules import driver_gone
+from querypulse.alerting.rules import driver_gone, query_flapping
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import End
 from querypulse.sidecar.watch.roll import TERMINATED_AFTER_SECONDS
@@ -134,7 +134,9 @@ class Reaching:
                 # They share one incident, and nobody is notified of each that joins it.
                 speaks |= any(name in says for _, name in held.heard)
                 relapse = True
-            if speaks and (relapse or held.held or slow):
+            # Once it flaps, each further death is no news.
+            flaps = (query.key, query_flapping.NAME) in held.heard
+            if speaks and (relapse or held.held or slow or flaps):
                 return True
         return False
 
