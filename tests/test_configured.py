@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from querypulse.sidecar import Settings, SettingsError
@@ -9,6 +10,9 @@ from querypulse.sidecar.configuration.configured import configured
 
 URL = "https://hooks.example.com/hidden"
 KEY = "hidden0123456789abcdefghijklmnop"
+
+
+PAGER = {"type": "pagerduty", "name": "a", "routing_key": KEY}
 
 
 def found(**settings):
@@ -195,3 +199,20 @@ def test_of_two_names_the_longer_one_is_put_in_other_words():
     assert one.told("pagerduty_routing_key_file is empty") == (
         "receiver 'a': routing_key_file is empty"
     )
+
+
+@pytest.mark.parametrize(
+    ("settings", "severities"),
+    [
+        ({"pagerduty_routing_key": KEY}, ("critical",)),
+        ({"receivers": [PAGER]}, ("critical",)),
+        (
+            {"receivers": [{**PAGER, "severities": ["critical", "warning"]}]},
+            ("critical", "warning"),
+        ),
+    ],
+)
+def test_pagerduty_wakes_nobody_for_a_warning_unless_told_so(settings, severities):
+    (one,) = configured(msgspec.convert(settings, Settings))
+
+    assert one.given.severities == severities

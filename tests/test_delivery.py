@@ -21,9 +21,10 @@ from support.telling import (
     wrong_token,
 )
 
-from querypulse.alerting.outbox.delivery import OUTCOMES, Delivery
+from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.outbox import Told
 from querypulse.alerting.outbox.routing import Route
+from querypulse.alerting.outbox.talk import OUTCOMES
 from querypulse.alerting.receivers.receiver import Habits, Receiver
 from querypulse.listener.guard import Guard
 
@@ -207,10 +208,18 @@ def test_what_a_receiver_was_told_and_has_ended_is_its_own_no_more(deliver):
 def test_closings_follow_the_route_too(deliver):
     recorder = Recorder(habits=Habits(reconciles=True))
     delivery = deliver(recorder, route=Route(queries=("a",)))
-    delivery.offer((), (over(incident("a"), WALL), over(incident("b"), WALL)))
+    delivery.offer((), (over(incident("b"), WALL), over(incident("a"), WALL)))
+
+    assert recorder.wait_for(1) == [("a", "resolved")]
+
+
+def test_a_flush_does_not_wait_for_closings(deliver):
+    recorder = Recorder(habits=Habits(reconciles=True))
+    delivery = deliver(recorder)
+    delivery.offer((), [over(incident(f"q{number}"), WALL) for number in range(50)])
     assert delivery.flush(PATIENCE_SECONDS)
 
-    assert recorder.sent == [("a", "resolved")]
+    assert len(recorder.sent) < 3
 
 
 def test_a_receiver_that_forgets_is_told_again_without_anything_new(deliver):

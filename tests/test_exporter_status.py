@@ -13,7 +13,7 @@ from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluate import Verdict
 from querypulse.alerting.finding import State
-from querypulse.alerting.outbox import delivery, outbox
+from querypulse.alerting.outbox import outbox, talk
 from querypulse.exporter.board import DELIVERY_OUTCOMES, LOSS_REASONS, STATES, Monitor
 from querypulse.exporter.readiness import UNREADY, Reason, readiness
 from querypulse.exporter.status import status
@@ -44,7 +44,7 @@ def with_verdict(shown, label, state, reason=""):
 
 def test_the_states_and_outcomes_are_those_of_alerting():
     assert tuple(state.value for state in State) == STATES
-    assert delivery.OUTCOMES == DELIVERY_OUTCOMES
+    assert talk.OUTCOMES == DELIVERY_OUTCOMES
     assert outbox.LOSSES == LOSS_REASONS
 
 

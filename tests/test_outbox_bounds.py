@@ -1,7 +1,7 @@
 """An outbox has room for so much; what goes first is not what somebody must hear."""
 
 import msgspec
-from support.telling import WALL, incident, outage, over, wrong_token
+from support.telling import WALL, incident, outage, wrong_token
 
 from querypulse.alerting.outbox.outbox import Outbox
 from querypulse.alerting.outbox.row import Row
@@ -118,18 +118,6 @@ def test_what_is_under_way_is_not_forgotten():
     assert queries(outbox) == ["slow"]
     outbox.offer([warning("slow"), incident("dead")], WALL)
     assert queries(outbox) == ["dead"]
-
-
-def test_closings_are_in_nobodys_way():
-    """They take no more than half the room."""
-    from querypulse.alerting.receivers.receiver import Habits
-
-    outbox = Outbox(Habits(reconciles=True), max_rows=10)
-    closings = [over(incident(f"q{number}"), WALL) for number in range(50)]
-    outbox.offer([], WALL, closings)
-
-    assert len(outbox.rows) == 5
-    assert outbox.losses["evicted"] == 0
 
 
 def test_nothing_piles_up_over_the_years():

@@ -341,8 +341,15 @@ def test_a_driver_found_well_closes_once_what_may_have_been_left_open():
     lookout = Lookout(resolve_after=30.0).looks(Said.WELL, 30)
     assert lookout.closings == []
     assert lookout.looks(Said.WELL, 600).closings == ["etl", "a:9719"]
-    (closing, _) = [one for told in lookout.all for one in told.closings]
-    assert closing.ends_at is not None
+    assert all(one.ends_at is not None for one in lookout.all[-1].closings)
+
+
+def test_what_is_closed_was_over_by_the_newest_look_and_not_later():
+    """What the driver reports itself after that look is not closed by it."""
+    lookout = Lookout(resolve_after=30.0).looks(Said.WELL, 60)
+    (told,) = [lookout.judge.update(lookout.now + late, WALL + late) for late in (0.9,)]
+    assert {round(one.ends_at - WALL, 3) for one in told.closings} == {0.0}
+    assert lookout.judge.update(lookout.now + 1.1, WALL).closings == ()
 
 
 def test_nothing_is_closed_for_a_driver_that_was_told_here():

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from ...listener.identity import UNNAMED
 from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER
 from .silences import Silence, why_muted
@@ -72,6 +73,9 @@ class Grouping:
             kind = (alert.name, alert.key in escalated)
             if alert.labels["query"] == WHOLE_DRIVER:
                 self._open((alert,), self._key_of_driver(alert, *_suffix(kind)))
+            elif alert.labels["query"] == UNNAMED:
+                # A group already: others that fail later are listed under its key.
+                self._open((alert,), self._key(alert, *_suffix(kind)))
             else:
                 kinds.setdefault(kind, []).append(alert)
         for kind, together in kinds.items():
@@ -120,14 +124,15 @@ class Grouping:
             self._open(tuple(alerts), key)
             return
         for alert in alerts:
-            self._open((alert,), alert_key(app, alert.labels["query"], alert.name, *suffix))
+            self._open((alert,), self._key(alert, *suffix))
+
+    @staticmethod
+    def _key(alert: Alert, *suffix: str) -> str:
+        return alert_key(alert.labels["app"], alert.labels["query"], alert.name, *suffix)
 
     def _key_of_driver(self, alert: Alert, *suffix: str) -> str:
-        app = alert.labels["app"]
-        key = alert_key(app, WHOLE_DRIVER, alert.name, *suffix)
-        if key not in self._pages:
-            return key
-        return alert_key(app, WHOLE_DRIVER, alert.name, *suffix, DRIVER)
+        key = self._key(alert, *suffix)
+        return key if key not in self._pages else self._key(alert, *suffix, DRIVER)
 
     def _open(self, alerts: tuple[Alert, ...], key: str) -> None:
         usual = len(alerts) == 1 and key == alerts[0].key

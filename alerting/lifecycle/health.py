@@ -45,6 +45,11 @@ class Health:
         self._reported = {label for one in judgement.findings for label in one.members}
         self._snapshot = snapshot
 
+    @property
+    def expected(self) -> frozenset[str]:
+        """The labels of all queries that are there or should be."""
+        return frozenset(self._verdicts) | frozenset(self.queries)
+
     def knows(self, label: str) -> bool:
         """Whether the query was seen; of the whole driver or of the unnamed, any of its queries."""
         if label == UNNAMED:

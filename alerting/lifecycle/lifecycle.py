@@ -65,7 +65,6 @@ class Lifecycle:
         """
         for incident in sorted(incidents, key=_weight, reverse=True):
             for alert in self._grouping.inherit(incident, now):
-                self._reconciliation.settle(alert.labels["query"])
                 self._courses[alert.key] = Course(
                     alert, looks=0, begun=True, found=False, unseen_since=now
                 )
@@ -140,7 +139,6 @@ class Lifecycle:
             held = self._flaps.fires(key, health.now)
             begun.append(begin(course, held))
             self._courses[key] = begun[-1]
-            self._reconciliation.settle(course.query)
         self.suppressed = tuple(suppressed)
         return begun
 

@@ -1,105 +1,147 @@
-"""What a driver before this one may have left open, closed once its query is seen to be well.
+"""What a driver before this one may have left open, resolved once its queries are healthy.
 
-Pure. It is for drivers without a spool: the last one died with its alerts told, and nobody
-else knows their keys.
+Pure. It is for drivers without a spool: the last one died with its alerts open, and nobody else
+knows their keys. All of them can be derived from the names of the queries and of the alerts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ...listener.identity import UNNAMED
-from ..alert import Alert, Incident
+from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER, Severity
 from ..rules import (
+    batch_slow,
     commit_stalled,
     data_loss_risk,
     driver_gone,
+    listener_deaf,
+    monitor_blind,
+    offset_rewound,
     offset_stalled,
     query_failed,
     query_flapping,
     query_gone,
+    query_lagging,
     query_missing,
+    watermark_stuck,
 )
 from .health import Calm, Health
 
-LEFT_OPEN = (
+CRITICAL = (
     query_failed.NAME,
+    commit_stalled.NAME,
     query_gone.NAME,
     query_missing.NAME,
-    commit_stalled.NAME,
-    offset_stalled.NAME,
     query_flapping.NAME,
+    offset_stalled.NAME,
     data_loss_risk.NAME,
 )
-LEFT_OPEN_BY_DRIVER = (query_gone.NAME, commit_stalled.NAME, driver_gone.NAME)
-"""What the queries of a driver share, when they are told as one."""
+"""What can be critical from its beginning, the likeliest first."""
+WARNINGS = (
+    batch_slow.NAME,
+    query_lagging.NAME,
+    offset_rewound.NAME,
+    watermark_stuck.NAME,
+)
+ESCALATING = (commit_stalled.NAME, batch_slow.NAME, data_loss_risk.NAME)
+"""What can be a warning that becomes critical."""
+OF_DRIVER = (driver_gone.NAME,)
+OF_SIGNALS = (listener_deaf.NAME, monitor_blind.NAME)
+SHARED = (commit_stalled.NAME, query_gone.NAME)
+"""What both a group and the whole driver can have."""
+
 MAX_REMEMBERED = 10_000
-"""So many queries are remembered as settled; one more and the oldest is settled anew."""
+"""So many queries are remembered as healthy; one more and the oldest is seen anew."""
+OFFERED_SECONDS = 3600.0
+"""For so long receivers are offered what is over: one that is down takes it later."""
 
 
 class Reconciliation:
-    """Watches the queries that have had no alert since this process began."""
+    """Waits until each query has proven healthy once since this process began."""
 
     def __init__(self, app: str) -> None:
         self._app = app
         self._calms: dict[str, Calm] = {}
-        self._settled: dict[str, None] = {}
-
-    def settle(self, label: str) -> None:
-        """Nothing is to be closed for this query (any more)."""
-        self._settled[label] = None
-        if len(self._settled) > MAX_REMEMBERED:
-            del self._settled[next(iter(self._settled))]
+        self._healthy: dict[str, None] = {}
+        self._closings: tuple[tuple[float, Incident], ...] = ()
 
     def update(self, health: Health, wall: float, seconds: float) -> tuple[Incident, ...]:
-        """Ended incidents of the queries now proven well for ``seconds``, each query once."""
-        calms = {
+        """All that is over for less than an hour: of queries now proven healthy for ``seconds``."""
+        self._calms = {
             label: calm
             for label in health.queries
-            if label not in self._settled
+            if label not in self._healthy
             and (calm := health.calm(label, Severity.WARNING.value, self._calms.get(label)))
             is not None
         }
-        well = [label for label, calm in calms.items() if health.is_proven(label, calm, seconds)]
-        if well and WHOLE_DRIVER not in self._settled:
-            # Where one of its queries is well the driver is.
-            well.append(WHOLE_DRIVER)
-        for label in well:
-            self.settle(label)
-        well = [label for label in well if not health.is_unnamed(label)]
-        if self._are_unnamed_settled(health):
-            well.append(UNNAMED)
-            self.settle(UNNAMED)
-        self._calms = calms
-        return tuple(
-            _over(self._app, label, name, wall)
-            for label in well
-            for name in (LEFT_OPEN_BY_DRIVER if label == WHOLE_DRIVER else LEFT_OPEN)
+        proven = [
+            label for label, calm in self._calms.items() if health.is_proven(label, calm, seconds)
+        ]
+        new = [label for label in proven if not health.is_unnamed(label)]
+        first = bool(proven) and not self._healthy
+        for label in proven:
+            self._remember(label)
+        closings = [*self._of_queries(new, wall), *self._of_all(health, wall, first=first)]
+        self._closings = (
+            *(one for one in self._closings if health.now - one[0] < OFFERED_SECONDS),
+            *((health.now, one) for one in closings),
         )
+        return tuple(one for _, one in self._closings)
 
-    def _are_unnamed_settled(self, health: Health) -> bool:
-        """Whether all queries without a name are: their alerts go by one label."""
+    def _of_queries(self, labels: list[str], wall: float) -> Iterator[Incident]:
+        for name in CRITICAL:
+            yield from (self._over(label, name, Severity.CRITICAL, wall) for label in labels)
+        for name in ESCALATING:
+            for label in labels:
+                yield self._over(label, name, Severity.CRITICAL, wall, ESCALATED)
+        for name in WARNINGS:
+            yield from (self._over(label, name, Severity.WARNING, wall) for label in labels)
+
+    def _of_all(self, health: Health, wall: float, *, first: bool) -> Iterator[Incident]:
+        """Where one query is healthy the driver is there; a group is over when all are healthy."""
+        if first:
+            for name in OF_DRIVER:
+                yield self._over(WHOLE_DRIVER, name, Severity.CRITICAL, wall)
+            for name in OF_SIGNALS:
+                yield self._over(WHOLE_DRIVER, name, Severity.WARNING, wall)
         unnamed = [label for label in health.queries if health.is_unnamed(label)]
-        settled = all(label in self._settled for label in unnamed)
-        return bool(unnamed) and settled and UNNAMED not in self._settled
+        if self._are_newly_healthy(unnamed, UNNAMED):
+            yield from self._of_queries([UNNAMED], wall)
+        if self._are_newly_healthy(list(health.expected), WHOLE_DRIVER):
+            yield from self._of_queries([WHOLE_DRIVER], wall)
+            for name in SHARED:
+                yield self._over(WHOLE_DRIVER, name, Severity.CRITICAL, wall, DRIVER)
+
+    def _are_newly_healthy(self, labels: list[str], shared: str) -> bool:
+        """Whether all of them are, and were not when this was asked last."""
+        if not labels or shared in self._healthy:
+            return False
+        if not all(label in self._healthy for label in labels):
+            return False
+        self._remember(shared)
+        return True
+
+    def _remember(self, label: str) -> None:
+        self._healthy[label] = None
+        if len(self._healthy) > MAX_REMEMBERED:
+            del self._healthy[next(iter(self._healthy))]
+
+    def _over(self, label: str, name: str, severity: Severity, wall: float, *more: str) -> Incident:
+        labels = {
+            "alertname": name,
+            "app": self._app,
+            "query": label,
+            "severity": severity.value,
+        }
+        annotations = {
+            "summary": f"{_called(label)} is healthy",
+            "reason": "healthy since the driver was started",
+        }
+        key = alert_key(self._app, label, name, *more) if more else ""
+        return Incident((Alert(labels, annotations, wall, wall),), opened_as=key)
 
 
 def _called(label: str) -> str:
     return "The driver" if label == WHOLE_DRIVER else f"Streaming query {label}"
-
-
-def _over(app: str, label: str, name: str, wall: float) -> Incident:
-    alert = Alert(
-        labels={
-            "alertname": name,
-            "app": app,
-            "query": label,
-            "severity": Severity.CRITICAL.value,
-        },
-        annotations={
-            "summary": f"{_called(label)} is well",
-            "reason": "well since the driver was started",
-        },
-        starts_at=wall,
-        ends_at=wall,
-    )
-    return Incident((alert,))

@@ -11,16 +11,14 @@ from typing import Protocol
 from ...listener.guard import Guard
 from ...listener.loop import Loop
 from ..alert import Incident
-from ..receivers.answer import Answer
 from ..receivers.receiver import DeliveryError, Receiver
 from .outbox import Outbox
 from .portions import Portions
 from .refusal_log import log_refusal
 from .routing import Route
 from .row import Row
+from .talk import Talk
 
-FAILED = "failed"
-OUTCOMES = (*(answer.value for answer in Answer), FAILED)
 LOOK_SECONDS = 5.0
 """How often a receiver that forgets is looked after."""
 
@@ -53,7 +51,8 @@ class Delivery:
     ) -> None:
         self.name = receiver.name
         self.route = route if route is not None else Route()
-        self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        self._talk = Talk(receiver, guard)
+        self.outcomes = self._talk.outcomes
         self._receiver = receiver
         self._guard = guard
         self._spool = spool
@@ -191,32 +190,32 @@ class Delivery:
                 return
             now, wall, this_round = self._clock(), self._wall(), self._round
             incident = self._outbox.begin(now, wall, this_round if self._flushes else 0)
-            if incident is None:
+            asked = self._outbox.question(now, wall) if incident is None else ()
+            if incident is None and not asked:
                 self._changed.wait(self._pause(now, wall))
                 return
             self._in_flight = True
             self._save()
-        self._record(incident, self._send(incident), this_round)
+        if incident is None:
+            self._answered_question(asked, self._talk.ask(asked, wall))
+        else:
+            self._record(incident, self._talk.send(incident, self._wall()), this_round)
 
     def _pause(self, now: float, wall: float) -> float | None:
         """Seconds until there may be something to send; None for until something changes."""
-        next_at = self._outbox.next_at(now, wall)
-        if next_at is not None:
-            return max(0.0, next_at - now)
+        both = (self._outbox.next_at(now, wall), self._outbox.ask_at(wall))
+        known = [at for at in both if at is not None]
+        if known:
+            return max(0.0, min(known) - now)
         return None if self._receiver.habits.resend_seconds is None else LOOK_SECONDS
 
-    def _send(self, incident: Incident) -> DeliveryError | None:
-        try:
-            self._receiver.send(incident, self._wall())
-        except DeliveryError as error:
-            self.outcomes[error.answer.value] += 1
-            return error
-        except Exception as error:  # noqa: BLE001 - a receiver's bug must not end the telling
-            self.outcomes[FAILED] += 1
-            self._guard.report(f"deliver-{self.name}", error)
-            return DeliveryError(type(error).__name__, Answer.TRANSIENT, may_have_arrived=True)
-        self.outcomes[Answer.DELIVERED.value] += 1
-        return None
+    def _answered_question(
+        self, asked: tuple[Incident, ...], found: tuple[Incident, ...] | None
+    ) -> None:
+        with self._changed:
+            self._in_flight = False
+            self._outbox.closings.answered(asked, found, self._clock())
+            self._changed.notify_all()
 
     def _record(self, incident: Incident, error: DeliveryError | None, this_round: int) -> None:
         """Book the outcome; an error is logged when it is news."""

@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from ..alert import Incident
 from ..receivers.answer import Answer
 from ..receivers.receiver import DeliveryError, Habits
+from .closings import Closings
 from .pace import Pace
 from .row import (
+    NO_NEWS,
     Row,
     Told,
     Want,
@@ -22,7 +24,6 @@ from .row import (
     is_expired,
     is_obsolete,
     is_settled,
-    left_open,
     offered,
     queued,
     refused,
@@ -33,9 +34,7 @@ from .shelf import MAX_BYTES, MAX_ROWS, Shelf
 __all__ = ["LOSSES", "Outbox", "Row", "Told"]
 
 LOSSES = ("evicted", "expired", "obsolete", "poison", "gone")
-"""Why something was not told: no room; over for a day; a warning that came and went unheard;
-a message that the receiver does not take; a receiver that wants nothing any more.
-"""
+"""Why: no room; over for a day; a warning that came and went; a message, a receiver refused."""
 
 
 class Outbox:
@@ -43,8 +42,7 @@ class Outbox:
 
     So a lost hand-off heals, nothing is dropped while it fires, and a resolve never comes
     before its trigger: there is one row for each incident, and one of them is under way at a
-    time, from ``begin`` to ``delivered`` or ``failed``. ``now`` is monotonic seconds, ``wall``
-    Unix seconds. Touches no clock, thread or socket.
+    time, from ``begin`` to ``delivered`` or ``failed``. ``now`` is monotonic, ``wall`` Unix time.
     """
 
     def __init__(
@@ -60,6 +58,7 @@ class Outbox:
         self._shelf = Shelf(max_rows, max_bytes)
         self._begun: Row | None = None
         self._reconciles = self._habits.reconciles
+        self.closings = Closings(asks=self._habits.can_be_asked)
         self._losses: Counter[str] = Counter(dict.fromkeys(LOSSES, 0))
 
     @property
@@ -93,8 +92,8 @@ class Outbox:
     ) -> None:
         """Replace the set of incidents that are open at Unix time ``wall``.
 
-        One that ended may be offered once more, with its end, or be left out. ``closings`` are
-        over, and perhaps left open by an earlier driver that no rows were adopted from.
+        One that ended may be offered once more, with its end, or be left out; ``closings`` are
+        what an earlier process may have left open.
         """
         newest = {incident.key: incident for incident in incidents}
         self._shelf.forget_outsiders(newest)
@@ -102,7 +101,8 @@ class Outbox:
             if row.incident.key not in newest:
                 self._put(ended(row, wall))
         self.add(newest.values(), wall)
-        self._close(closings, wall)
+        if self._reconciles:
+            self.closings.offer(one for one in closings if self._shelf.get(one.key) is None)
         self._tidy(wall)
 
     def add(self, incidents: Iterable[Incident], wall: float) -> None:
@@ -112,7 +112,7 @@ class Outbox:
             if row is not None:
                 self._put(offered(row, incident, wall))
                 continue
-            row = queued(incident, wall)
+            row = queued(incident, wall, self.closings.claim(incident.key))
             if row.is_over and not row.is_critical:
                 continue
             self._put(row)
@@ -145,11 +145,12 @@ class Outbox:
         """
         self._tidy(wall)
         want = self._pace.choose(self._wants(wall), now, urgent_round)
-        row = self._shelf.get(want.incident.key) if want is not None else None
-        if want is None or row is None:
+        if want is None:
             return None
-        self._begun = row
-        self._pace.sent(now)
+        self._pace.sent(want, now)
+        self._begun = row = self._shelf.get(want.incident.key)
+        if row is None:
+            return want.incident
         sent = delayed(want, row, wall)
         self._put(begun(row, want.incident))
         return sent
@@ -158,6 +159,15 @@ class Outbox:
         """When ``begin`` may find something, None if there is nothing to send."""
         return self._pace.next_at(self._wants(wall), now)
 
+    def question(self, now: float, wall: float) -> tuple[Incident, ...]:
+        """Of what the receiver is to be asked now whether it is open there."""
+        ask_at = self.ask_at(wall)
+        return self.closings.unasked if ask_at is not None and ask_at <= now else ()
+
+    def ask_at(self, wall: float) -> float | None:
+        """When ``question`` may find something; not while there is anything to tell."""
+        return None if self._differences(wall) else self.closings.ask_at
+
     def delivered(self, sent: Incident, wall: float) -> None:
         """The receiver took what was begun."""
         row = self._shelf.get(sent.key)
@@ -165,6 +175,8 @@ class Outbox:
         self._pace.answered(sent.key)
         if row is not None:
             self._put(accepted(row, sent, wall))
+        else:
+            self.closings.settle(sent.key)
         self._tidy(wall)
 
     def failed(
@@ -193,20 +205,17 @@ class Outbox:
         """Whether something still to be told has failed with this very error."""
         return self._pace.knows_error(text)
 
-    def _close(self, closings: Iterable[Incident], wall: float) -> None:
-        """Resolve what may have been left open, as far as it is in nobody's way."""
-        for closing in closings if self._reconciles else ():
-            if self._shelf.get(closing.key) is None and not self._shelf.is_half_full:
-                self._put(left_open(closing, wall))
-
     def _wants(self, wall: float) -> list[Want]:
         if self.disabled:
             return []
-        wants = (wanted(row, self._habits, wall) for row in self._shelf)
-        return [want for want in wants if want is not None]
+        found = (wanted(row, self._habits, wall) for row in self._shelf)
+        wants = [want for want in found if want is not None]
+        if any(want.why not in NO_NEWS for want in wants):
+            return wants
+        return wants + [Want(one, Why.CLOSING) for one in self.closings.due]
 
     def _differences(self, wall: float) -> list[Want]:
-        return [want for want in self._wants(wall) if want.why is not Why.REPEAT]
+        return [want for want in self._wants(wall) if want.why not in NO_NEWS]
 
     def _put(self, row: Row) -> None:
         self._shelf.put(row, keep=self._begun.incident.key if self._begun is not None else None)
@@ -214,9 +223,12 @@ class Outbox:
     def _bury(self, sent: Incident, before: Row | None) -> None:
         """The very message is not taken, now or later; what has changed since may be."""
         self._pace.answered(sent.key)
+        if before is None:
+            self.closings.settle(sent.key)
+            return
         self._losses["poison"] += 1
         row = self._shelf.get(sent.key)
-        if row is not None and before is not None:
+        if row is not None:
             self._put(buried(row, before))
 
     def _disable(self) -> None:

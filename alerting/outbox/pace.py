@@ -11,12 +11,14 @@ from ..receivers.answer import Answer
 from ..receivers.receiver import DeliveryError
 from .breaker import Breaker
 from .rate import TokenBucket
-from .row import Want, Why
+from .row import NO_NEWS, Want, Why
 
 FIRST_RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
 CONFIG_FAULT_RETRY_SECONDS = 300.0
 MAX_DOUBLINGS = 6
+CLOSING_SECONDS = 2.0
+"""Between two resolves of what may never have been open."""
 
 
 class Retry(msgspec.Struct, frozen=True):
@@ -46,6 +48,7 @@ class Pace:
         self._retries: dict[str, Retry] = {}
         self._breaker = Breaker()
         self._bucket = TokenBucket(per_minute)
+        self._closing_at = float("-inf")
 
     @property
     def is_open(self) -> bool:
@@ -60,7 +63,7 @@ class Pace:
         by_urgency = sorted(wants, key=self._urgency)
         has_token = self._bucket.ready_at(now) <= now
         for want in by_urgency:
-            urgent = not self._has_failed_in(want, urgent_round) and want.why is not Why.REPEAT
+            urgent = not self._has_failed_in(want, urgent_round) and want.why not in NO_NEWS
             # A page cannot wait for a token when the driver may be about to exit.
             if urgent and (has_token or want.why is Why.TRIGGER):
                 return want
@@ -82,9 +85,11 @@ class Pace:
         """Whether something still to be told has failed with this very error."""
         return any(retry.error == text for retry in self._retries.values())
 
-    def sent(self, now: float) -> None:
+    def sent(self, want: Want, now: float) -> None:
         """A request leaves."""
         self._bucket = self._bucket.taken(now)
+        if want.why is Why.CLOSING:
+            self._closing_at = now + CLOSING_SECONDS
 
     def answered(self, key: str) -> None:
         """The receiver took it, or said that it never will."""
@@ -126,6 +131,9 @@ class Pace:
 
     def _due_at(self, want: Want) -> float:
         retry = self._retries.get(want.incident.key)
+        if want.why is Why.CLOSING:
+            ready_at = self._ready_at(retry) if retry is not None else self._closing_at
+            return max(ready_at, self._closing_at, self._breaker.not_before)
         if retry is not None:
             return max(self._ready_at(retry), self._breaker.not_before)
         is_news = want.why is Why.TRIGGER and _is_critical(want)

@@ -69,6 +69,12 @@ class Why(IntEnum):
     RESOLVE = 1
     REPEAT = 2
     """Known to the receiver, which forgets."""
+    CLOSING = 3
+    """Perhaps left open by an earlier process, and over."""
+
+
+NO_NEWS = frozenset({Why.REPEAT, Why.CLOSING})
+"""What nobody waits for."""
 
 
 class Want(msgspec.Struct, frozen=True):
@@ -78,14 +84,10 @@ class Want(msgspec.Struct, frozen=True):
     why: Why
 
 
-def queued(incident: Incident, wall: float) -> Row:
+def queued(incident: Incident, wall: float, unended: Incident | None = None) -> Row:
     """A row of something nobody was told of yet."""
-    return Row(incident, Told.NOTHING, 0, None, wall, dead=False)
-
-
-def left_open(incident: Incident, wall: float) -> Row:
-    """A row of something that an earlier driver may have told, and that is over."""
-    return Row(incident, Told.UNSURE, 0, wall, wall, dead=False)
+    told = Told.NOTHING if unended is None else Told.UNSURE
+    return Row(incident, told, 0, None, wall, dead=False, unended=unended)
 
 
 def wanted(row: Row, habits: Habits, wall: float) -> Want | None:

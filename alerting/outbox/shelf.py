@@ -36,11 +36,6 @@ class Shelf:
     def __iter__(self) -> Iterator[Row]:
         return iter(tuple(self._rows.values()))
 
-    @property
-    def is_half_full(self) -> bool:
-        """Whether half the room is taken."""
-        return 2 * len(self) >= self._max_rows or 2 * self._bytes >= self._max_bytes
-
     def get(self, key: str) -> Row | None:
         """The row of that key, None if there is none."""
         return self._rows.get(key)

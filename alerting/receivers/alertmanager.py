@@ -6,12 +6,18 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from ..alert import Incident
 from .alertmanager_alerts import (
     RESEND_RESOLVED_SECONDS,
     RESEND_SECONDS,
+    Shown,
     alerts_url,
     api_alerts,
+    open_alerts_url,
+    shown,
+    still_open,
 )
 from .answer import Answer
 from .encoding import to_json
@@ -38,6 +44,7 @@ class Alertmanager:
         resend_seconds=RESEND_SECONDS,
         resend_resolved_seconds=RESEND_RESOLVED_SECONDS,
         reconciles=True,
+        can_be_asked=True,
         groups_itself=True,
     )
 
@@ -81,10 +88,25 @@ class Alertmanager:
         failed[0].may_have_arrived = any(error.may_have_arrived for error in failed)
         raise failed[0]
 
+    def left_open(self, closings: Sequence[Incident], wall: float) -> tuple[Incident, ...]:
+        """What of it any member has open; see ``Asked.left_open``."""
+        apps = dict.fromkeys(one.alerts[0].labels["app"] for one in closings)
+        return still_open(closings, [one for app in apps for one in self._shown(app, wall)])
+
     def close(self) -> None:
         """Give the connections back."""
         for member in self._members:
             member.close()
+
+    def _shown(self, app: str, wall: float) -> tuple[Shown, ...]:
+        """What is open of one app; each member may know of something that the others do not."""
+        answers = [_get(member, app, wall) for member in self._members]
+        errors = [one for one in answers if isinstance(one, HttpError)]
+        if len(errors) == len(answers):
+            raise errors[0]
+        lists = [one for one in answers if not isinstance(one, HttpError)]
+        unique = {tuple(sorted(one.labels.items())): one for found in lists for one in found}
+        return tuple(unique.values())
 
     def _tell(self, index: int, alerts: list[dict[str, Any]], wall: float) -> HttpError | None:
         """What one member answered: its error, or None."""
@@ -100,6 +122,16 @@ class Alertmanager:
         if len(self._members) > 1 and self._refused.get(index) != str(error):
             self._refused[index] = str(error)
             log.warning("querypulse: %s: a member did not take an alert: %s", self.name, error)
+
+
+def _get(member: HttpPoster, app: str, wall: float) -> tuple[Shown, ...] | HttpError:
+    """What one member has open of one app, or why it did not say."""
+    try:
+        return shown(member.get(wall, address=lambda url: open_alerts_url(url, app)))
+    except HttpError as error:
+        return error
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return HttpError(f"{member.place}: no list of alerts", Answer.TRANSIENT)
 
 
 def _post(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None:

@@ -5,7 +5,13 @@ https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
+
+import msgspec
 
 from ..alert import Alert, Incident
 from ..finding import Severity
@@ -26,6 +32,49 @@ CRITICAL_LAPSE_SECONDS = 24 * 3600.0
 def alerts_url(base: str) -> str:
     """Where one Alertmanager takes alerts; ``base`` may have a path of its own."""
     return base.rstrip("/") + PATH
+
+
+def open_alerts_url(url: str, app: str) -> str:
+    """Where an Alertmanager that takes alerts at ``url`` shows what it holds of one app."""
+    value = json.dumps(app, ensure_ascii=False)
+    return f"{url}?{urlencode({'filter': f'app={value}'})}"
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """An alert that is open at an Alertmanager; ``startsAt`` is a time with its zone."""
+
+    labels: dict[str, str]
+    startsAt: datetime  # noqa: N815 - the API's name
+
+
+def shown(body: bytes) -> tuple[Shown, ...]:
+    """What a ``GET`` was answered with.
+
+    Raises:
+        msgspec.MsgspecError: it is no list of alerts.
+
+    """
+    return msgspec.json.decode(body, type=tuple[Shown, ...])
+
+
+def still_open(closings: Iterable[Incident], alerts: Sequence[Shown]) -> tuple[Incident, ...]:
+    """Of ``closings`` those that are open, as they are known there.
+
+    What began after it was found to be over is another occurrence, and somebody else's.
+    """
+    found = ((one, _matching(one, alerts)) for one in closings)
+    return tuple(Incident(matching, opened_as=one.key) for one, matching in found if matching)
+
+
+def _matching(closing: Incident, alerts: Sequence[Shown]) -> tuple[Alert, ...]:
+    (ours,) = closing.alerts
+    ends_at = ours.ends_at or ours.starts_at
+    return tuple(
+        Alert(one.labels, ours.annotations, one.startsAt.timestamp(), ends_at)
+        for one in alerts
+        if {**one.labels, "severity": ours.labels["severity"]} == ours.labels
+        and one.startsAt.timestamp() <= ends_at
+    )
 
 
 def api_alerts(incident: Incident, wall: float, external_url: str = "") -> list[dict[str, Any]]:

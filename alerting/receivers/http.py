@@ -28,6 +28,7 @@ MAX_IDLE_SECONDS = 30.0
 a word, and the page would wait for a timeout.
 """
 MAX_ANSWER_BYTES = 64 * 1024
+MAX_LIST_BYTES = 4 * 1024 * 1024
 USER_AGENT = f"querypulse/{VERSION}"
 
 HeadersAt = Callable[[float], Mapping[str, str]]
@@ -93,6 +94,22 @@ class HttpPoster:
             HttpError: no 2xx came; the message shows scheme, host and status, nothing else.
 
         """
+        return self._exchange(
+            address,
+            wall,
+            lambda url, now_wall: self._attempt(url, body, now_wall, headers(now_wall)),
+        )
+
+    def get(self, wall: float, *, address: Callable[[str], str]) -> bytes:
+        """The first 4 MiB of what a GET is answered with; else as ``post``."""
+        return self._exchange(
+            address, wall, lambda url, now_wall: self._attempt(url, None, now_wall, {})
+        )
+
+    def _exchange(
+        self, address: Callable[[str], str], wall: float, once: Callable[[str, float], bytes]
+    ) -> bytes:
+        """Attempt it ``once`` and again, at a URL and a Unix time each."""
         began = time.monotonic()
         if began - self._used_at > MAX_IDLE_SECONDS:
             self._wire.close()
@@ -104,7 +121,7 @@ class HttpPoster:
             nonlocal doubt
             now_wall = wall + time.monotonic() - began
             try:
-                return self._attempt(url, body, now_wall, headers(now_wall))
+                return once(url, now_wall)
             except HttpError as error:
                 # One doubtful attempt leaves the doubt, however clearly the next one fails.
                 doubt = error.may_have_arrived = error.may_have_arrived or doubt
@@ -132,20 +149,26 @@ class HttpPoster:
             raise HttpError(str(error), Answer.CONFIG_FAULT) from None
         return url
 
-    def _attempt(self, url: str, body: bytes, now_wall: float, headers: Mapping[str, str]) -> bytes:
+    def _attempt(
+        self, url: str, body: bytes | None, now_wall: float, headers: Mapping[str, str]
+    ) -> bytes:
         if self._closing.is_set():
             raise HttpError(f"{self.place}: closed", Answer.TRANSIENT)
         with self._send(url, body, headers) as response:
-            answer = _read(response)
+            answer = _read(response, MAX_ANSWER_BYTES if body is not None else MAX_LIST_BYTES)
         if classify(response.status_code) is not Answer.DELIVERED:
             raise self._unaccepted(response, answer, now_wall)
         return answer
 
-    def _send(self, url: str, body: bytes, headers: Mapping[str, str]) -> requests.Response:
-        fixed = {"Content-Type": "application/json", "User-Agent": USER_AGENT}
+    def _send(self, url: str, body: bytes | None, headers: Mapping[str, str]) -> requests.Response:
+        fixed = {"User-Agent": USER_AGENT}
+        if body is not None:
+            fixed["Content-Type"] = "application/json"
         left = max(0.001, self._wire.seconds_left())
         try:
-            request = requests.Request("POST", url, data=body, headers={**fixed, **headers})
+            request = requests.Request(
+                "GET" if body is None else "POST", url, data=body, headers={**fixed, **headers}
+            )
             with _Unlogged():
                 return self._wire.send(
                     request.prepare(),
@@ -190,8 +213,8 @@ class _Unlogged(logging.Filter):
         return threading.get_ident() != self._thread
 
 
-def _read(response: requests.Response) -> bytes:
+def _read(response: requests.Response, most: int) -> bytes:
     try:
-        return bytes(response.raw.read(MAX_ANSWER_BYTES, decode_content=False))
+        return bytes(response.raw.read(most, decode_content=False))
     except (HTTPError, OSError):
         return b""  # the status has come, and it decides

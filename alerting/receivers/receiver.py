@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -37,15 +38,17 @@ class Habits(msgspec.Struct, frozen=True):
 
     ``per_minute``: how many requests it takes. ``resend_seconds``: how often it wants to hear
     again what still fires, for it forgets. ``resend_resolved_seconds``: for how long it wants to
-    hear that something ended. ``reconciles``: a resolve of something it does not know is
-    harmless, so one is sent for what an earlier driver may have left open. ``groups_itself``:
-    it knows alerts and no incidents, so each alert is brought to it by itself.
+    hear that something ended. ``reconciles``: what an earlier process may have left open is
+    resolved; if it ``can_be_asked``, what it says is open (``Asked``), else all, for a resolve of
+    something it does not know is harmless. ``groups_itself``: it knows alerts and no incidents,
+    so each alert is brought to it by itself.
     """
 
     per_minute: float | None = None
     resend_seconds: float | None = None
     resend_resolved_seconds: float = 0.0
     reconciles: bool = False
+    can_be_asked: bool = False
     groups_itself: bool = False
 
 
@@ -66,4 +69,18 @@ class Receiver(Protocol):
 
     def close(self) -> None:
         """Give connections back; any thread may call it, and a ``send`` under way ends soon."""
+        ...
+
+
+@runtime_checkable
+class Asked(Protocol):
+    """A receiver that says what is open there."""
+
+    def left_open(self, closings: Sequence[Incident], wall: float) -> tuple[Incident, ...]:
+        """Of ``closings``, which are over, what is open there, as it is known there.
+
+        Raises:
+            DeliveryError: no answer came.
+
+        """
         ...

@@ -42,8 +42,11 @@ class WebhookSettings(Common, tag_field="type", tag="webhook", frozen=True, kw_o
 
 
 class PagerDutySettings(Common, tag_field="type", tag="pagerduty", frozen=True, kw_only=True):
-    """``region`` names the service region; ``url`` replaces it."""
+    """``region`` names the service region; ``url`` replaces it. Unless told otherwise, it wakes
+    nobody for a warning.
+    """
 
+    severities: tuple[Literal["critical", "warning"], ...] = ("critical",)
     routing_key: str | None = None
     routing_key_file: str | None = None
     region: Literal["us", "eu"] = "us"

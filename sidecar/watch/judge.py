@@ -19,6 +19,8 @@ FORGET_SECONDS = 24 * 3600.0
 EXPIRED = "expired: it was not seen for 24 hours"
 BACK = "it answers again"
 STOPPED = "it has closed in good order"
+FRESH_SECONDS = 1.0
+"""So long a look tells that nothing is wrong: what the driver reports itself comes after it."""
 
 
 class Terms(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,8 +35,8 @@ class Told(msgspec.Struct, frozen=True):
     """What is to be told now.
 
     ``incidents`` are those open, and once those that have just ended. ``closings`` are ended
-    ones, each given once, that a watcher before this one may have left open. ``news`` are lines
-    for the log.
+    ones that a watcher before this one may have left open: given while a look has just shown that
+    the driver is there. ``news`` are lines for the log.
     """
 
     incidents: tuple[Incident, ...]
@@ -58,7 +60,7 @@ class Judge:
         self._terms = terms
         self._open: dict[Key, _Open] = {}
         self._inherited: dict[str, _Open] = {}
-        self._reconciled: set[Key] = set()
+        self._missed: set[Key] = set()
         self._standing: dict[Key, str] = {}
 
     def inherit(self, incidents: Iterable[Incident], now: float) -> None:
@@ -79,7 +81,9 @@ class Judge:
             reminders = int((now - one.fired_at) // self._terms.repeat_interval_seconds)
             revision = one.revision + reminders
             incidents[one.alert.key] = Incident((one.alert,), revision, muted(one.alert))
-        return Told(tuple(incidents.values()), tuple(self._closings(wall)), tuple(self._news()))
+        return Told(
+            tuple(incidents.values()), tuple(self._closings(now, wall)), tuple(self._news())
+        )
 
     def _end_open(self, now: float, wall: float) -> list[Alert]:
         over = []
@@ -112,18 +116,18 @@ class Judge:
             over.append(self._inherited.pop(key).alert.ended(wall, resolved=why))
         return over
 
-    def _closings(self, wall: float) -> list[Incident]:
+    def _closings(self, now: float, wall: float) -> list[Incident]:
         """For each driver that is found well and was never missed here."""
-        names = []
+        self._missed.update(self._open)
+        found = []
         for key, subject in self.roll.subjects.items():
-            if key in self._open:
-                self._reconciled.add(key)
-            elif key not in self._reconciled and self._is_well(subject):
-                self._reconciled.add(key)
-                names += [subject.name, subject.address]
-        runbooks = self._terms.runbook_base_url
-        found = [story.closing(name, wall, runbooks) for name in dict.fromkeys(names)]
-        return [Incident((alert,)) for alert in found if alert.key not in self._inherited]
+            if key not in self._missed and self._is_well(subject) and subject.last is not None:
+                late = now - subject.last.at
+                names = (subject.name, subject.address) if late <= FRESH_SECONDS else ()
+                runbooks = self._terms.runbook_base_url
+                found += [story.closing(name, wall - late, runbooks) for name in names]
+        closings = {alert.key: Incident((alert,)) for alert in found}
+        return [one for key, one in closings.items() if key not in self._inherited]
 
     def _news(self) -> list[str]:
         """What has changed, for the log."""

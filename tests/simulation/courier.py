@@ -107,7 +107,13 @@ class Courier(Delivery):
     def pump(self) -> None:
         """Send what is due; the answer to one request lets the next one go."""
         now, wall = self._time.now, self._time.wall()
-        if self._in_flight or not self._outbox.rows or not self._is_alive():
+        if self._in_flight or not self._is_alive():
+            return
+        asked = self._outbox.question(now, wall)
+        if asked:
+            self._in_flight = True
+            latency = self.receiver.latency
+            self._time.after(latency / 2, lambda: self._look_up(asked))
             return
         next_at = self._outbox.next_at(now, wall)
         if next_at is None or next_at > now:
@@ -125,6 +131,15 @@ class Courier(Delivery):
             doubted = refusal is not None
             self._time.after(latency / 2, lambda: self._arrive(incident, doubted=doubted))
         self._time.after(latency, lambda: self._answered(incident, refusal))
+
+    def _look_up(self, asked: tuple[Incident, ...]) -> None:
+        found = self.receiver.left_open(asked) if self.receiver.takes else None
+        self._time.after(self.receiver.latency / 2, lambda: self._found(asked, found))
+
+    def _found(self, asked: tuple[Incident, ...], found: tuple[Incident, ...] | None) -> None:
+        if self._is_alive():
+            self._answered_question(asked, found)
+            self.pump()
 
     def _arrive(self, incident: Incident, *, doubted: bool) -> None:
         # A request that has left arrives, also when its sender is killed meanwhile.

@@ -56,7 +56,7 @@ class _Maker:
         rng, terms = self._rng, self._terms
         kinds = [("pagerduty",), ("webhook",), ("alertmanager",), ("pagerduty", "webhook")]
         receivers = rng.choice(kinds)
-        watched = rng.random() < 0.4 and (terms.has("N2") or "alertmanager" not in receivers)
+        watched = rng.random() < 0.4
         return Setup(
             receivers=receivers,
             drivers=("d1", "d2") if terms.has("A8") and rng.random() < 0.2 else ("d1",),
@@ -196,8 +196,6 @@ class _Maker:
     def _end(self, kind: str, setup: Setup, at: float) -> list[Step]:
         """A driver ends, and nearly always comes back."""
         driver = self._rng.choice(setup.drivers)
-        if kind == "jvm_crash" and setup.watched and not self._terms.has("N2"):
-            at = max(at, 60.0)
         longest = {"app_stops": 30.0, "terminate": 3.0}
         seconds = self._lasts(1.0, longest[kind]) if kind in longest else 0.0
         steps = [Step(at, kind, driver, seconds)]

@@ -41,6 +41,7 @@ class Open(msgspec.Struct):
     held: bool
     severity: str
     heard_severity: str
+    starts_at: float
     acknowledged: bool = False
 
 

@@ -7,13 +7,16 @@ from typing import Any
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Incident
+from querypulse.alerting.lifecycle import reconciliation
 from querypulse.alerting.lifecycle.grouping import Grouping
-from querypulse.alerting.outbox import outbox
+from querypulse.alerting.outbox import outbox, pace
+from querypulse.alerting.outbox.closings import Closings
 from querypulse.alerting.outbox.row import Told
 
 from .mutating import Mutation, only
 from .scenarios import plan_of
 
+_begin = Closings.__init__
 _place, _offered = Grouping._place, outbox.offered
 
 
@@ -37,6 +40,10 @@ def _known_is_known(one: Any, incident: Any, wall: float) -> Any:
     return replace(found, told=Told.FIRING, told_at=one.told_at, unended=None)
 
 
+def _asks_nobody(self: Closings, *, asks: bool) -> None:
+    _begin(self, asks=False)
+
+
 KEYS = (
     Mutation("a group has the key of its first alert", "P1|P3|P4",
              Grouping, "_open", _open_as_the_first, finding="A7", plan=plan_of("A7")),
@@ -44,6 +51,18 @@ KEYS = (
              Grouping, "_place", _join_the_group,
              only("restart", around=("die together",), around_share=0.6, queries=(6,), minutes=(8.0,)), 60,
              finding="A7"),
+    Mutation("what may have been left open is resolved all at once", "P5",
+             pace, "CLOSING_SECONDS", 0.0, finding="B1", plan=plan_of("B1")),
+    Mutation("what may have been left open is resolved again and again", "P5",
+             Closings, "settle", lambda *_: None, finding="B1", plan=plan_of("B1")),
+    Mutation("Alertmanager is not asked what is open", "P5",
+             Closings, "__init__", _asks_nobody,
+             finding="B1", plan=plan_of("B1", 1)),
+    Mutation("warnings of an earlier driver stay open", "P3",
+             reconciliation, "WARNINGS", (), finding="A21", plan=plan_of("A21")),
+    Mutation("groups of an earlier driver stay open", "P3",
+             reconciliation.Reconciliation, "_of_all", lambda *_, **__: iter(()),
+             finding="A21", plan=plan_of("A21", 2)),
     Mutation("what comes back before its end was taken is known already", "P1|P4",
              outbox, "offered", _known_is_known, finding="A7", plan=plan_of("A7", 2)),
 )  # fmt: skip

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import datetime, timezone
 from random import Random
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
+from querypulse.alerting.receivers.alertmanager_alerts import Shown, api_alerts, still_open
 from querypulse.alerting.receivers.answer import Answer
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.pagerduty_event import resolve_event, trigger_event
@@ -51,8 +52,8 @@ class SimReceiver:
         self.open: dict[str, Open] = {}
         self.notifications: list[Notification] = []
         self.closed: list[Closed] = []
-        self.vain_resolves: list[tuple[float, str]] = []
-        """Resolves of what was never open here."""
+        self.vain_resolves: list[tuple[float, str, str]] = []
+        """When, of what, and by whom something was resolved that was never open here."""
         self._time = time
         self._rng = rng
         self._known: set[str] = set()
@@ -129,6 +130,14 @@ class SimReceiver:
         take = self._page if self.kind == "pagerduty" else self._post
         take(incident, driver, named, doubted=doubted)
 
+    def left_open(self, closings: tuple[Incident, ...]) -> tuple[Incident, ...]:
+        """What an Alertmanager says that it has open of it."""
+        alerts = [
+            Shown(json.loads(key), datetime.fromtimestamp(one.starts_at, timezone.utc))
+            for key, one in self.open.items()
+        ]
+        return still_open(closings, alerts)
+
     def acknowledge(self) -> None:
         """Somebody takes on everything that is open."""
         for one in self.open.values():
@@ -144,7 +153,7 @@ class SimReceiver:
     def _page(self, incident: Incident, driver: str, named: Named, *, doubted: bool) -> None:
         """Events API v2: a trigger on a key that is open, acknowledged or not, notifies nobody."""
         if incident.ends_at is not None:
-            self._close(resolve_event(incident, KEY)["dedup_key"])
+            self._close(resolve_event(incident, KEY)["dedup_key"], driver)
             return
         event = trigger_event(incident, KEY, "host", "")
         key = event["dedup_key"]
@@ -159,7 +168,7 @@ class SimReceiver:
         """A webhook: each new message notifies; one with a known ``Idempotency-Key`` does not."""
         key, identity = incident.key, message_id(incident)
         if incident.ends_at is not None:
-            self._close(key)
+            self._close(key, driver)
         elif identity not in self._posted:
             if key not in self.open:
                 self._open(key, incident, driver, named)
@@ -176,7 +185,7 @@ class SimReceiver:
             key = json.dumps(posted["labels"], sort_keys=True)
             if alert.ends_at is not None:
                 self._lapses.pop(key, None)
-                self._close(key)
+                self._close(key, driver)
                 continue
             mine = about(alert)
             if key not in self.open:
@@ -189,7 +198,8 @@ class SimReceiver:
     def _open(self, key: str, incident: Incident, driver: str, named: Named) -> None:
         now, held = self._time.now, _is_held(incident)
         self.open[key] = Open(
-            key, driver, now, named, named, held, incident.severity, incident.severity
+            key, driver, now, named, named, held, incident.severity, incident.severity,
+            incident.starts_at,
         )  # fmt: skip
         self._known.add(key)
 
@@ -205,12 +215,12 @@ class SimReceiver:
             )
         )  # fmt: skip
 
-    def _close(self, key: str) -> None:
+    def _close(self, key: str, driver: str = "") -> None:
         one = self.open.pop(key, None)
         if one is not None:
             self.closed.append(Closed(self._time.now, one))
         elif key not in self._known:
-            self.vain_resolves.append((self._time.now, key))
+            self.vain_resolves.append((self._time.now, key, driver))
 
 
 def _is_held(incident: Incident) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.lifecycle.reconciliation import LEFT_OPEN
+from querypulse.alerting.lifecycle import reconciliation
+from querypulse.alerting.outbox.pace import CLOSING_SECONDS
 from querypulse.alerting.rules import driver_gone, query_flapping, query_missing
 from querypulse.sidecar.worker import Judged
 
@@ -30,6 +31,9 @@ SLACK_SECONDS = 12.0
 WINDOW_SECONDS = 150.0
 LAPSE_SECONDS = 250.0
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
+KEYS_OF_QUERY = sum(
+    map(len, (reconciliation.CRITICAL, reconciliation.ESCALATING, reconciliation.WARNINGS))
+)
 SLOWLY_KNOWN = OF_SOURCE | {Health.STUCK, Health.DELAYED, Health.SLOW}
 SEVERE = frozenset({Health.DEAD, Health.GONE})
 """What is known at once; that a query does nothing is known after its stall window."""
@@ -57,7 +61,7 @@ class Resolving:
                 self._check_open(receiver, one)
 
     def _check_open(self, receiver: SimReceiver, one: Open) -> None:
-        keys = [key for key, _ in one.shown if key != WHOLE_DRIVER]
+        keys = [key for key, _ in one.shown if key != WHOLE_DRIVER] + self._of_group(one)
         place = (receiver.name, one.key, one.opened_at)
         names = {name for _, name in one.shown}
         absent = query_missing.NAME in names
@@ -75,7 +79,7 @@ class Resolving:
             return
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
-        bound += self._stage.longest_delay
+        bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
         if one.held or self._flaps(receiver, keys):
             bound += FLAPPING_SECONDS
         if calm > bound:
@@ -215,21 +219,23 @@ class Resolving:
         driver = self._stage.drivers.get(one.driver)
         if driver is None or one.opened_at >= driver.born_at or driver.inherits:
             return False
-        # Only what forgets, or takes a resolve of what it does not know, can be told.
-        if not receiver.habits.reconciles:
-            return True
-        names = {name for _, name in one.shown}
-        return "A21" in self._stage.plan.without and (
-            not names <= set(LEFT_OPEN) or len(one.shown) > 1 or self._has_had_another(driver, one)
-        )
+        # Only what can be asked, or takes a resolve of what it does not know, can be told.
+        return not receiver.habits.reconciles
 
-    def _has_had_another(self, driver: SimDriver, one: Open) -> bool:
-        keys = {key for key, _ in one.shown}
-        return any(
-            other.at >= driver.born_at and keys & {key for key, _ in other.named}
-            for receiver in self._stage.receivers
-            for other in receiver.notifications
-        )
+    def _of_group(self, one: Open) -> list[str]:
+        """Whose health ends a group that an earlier process has left open: that of all."""
+        driver = self._stage.drivers.get(one.driver)
+        if driver is None or one.opened_at >= driver.born_at or "/*/" not in one.key:
+            return []
+        return [query.key for query in driver.queries]
+
+    def _closing_seconds(self, receiver: SimReceiver, one: Open) -> float:
+        """How much later ends what an earlier process without a spool has left open."""
+        driver = self._stage.drivers.get(one.driver)
+        if driver is None or one.opened_at >= driver.born_at or driver.inherits:
+            return 0.0
+        keys = KEYS_OF_QUERY * (len(driver.queries) + 2)
+        return CLOSING_SECONDS * keys if receiver.kind == "pagerduty" else 10.0
 
     @staticmethod
     def _lateness(receiver: SimReceiver) -> float:

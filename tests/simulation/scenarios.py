@@ -41,9 +41,8 @@ def _scenario(
     *steps: Step,
     horizon: float = 420.0,
     setup: Setup | None = None,
-    without: frozenset[str] = frozenset({"B1"}),
+    without: frozenset[str] = frozenset(),
 ) -> Scenario:
-    """Resolves of what was never open (B1) come with each start: only its own scenario asks."""
     starts = tuple(Step(1.0, "start", one.key) for one in queries)
     plan = Plan(1, horizon, queries, starts + steps, setup or Setup(), without - {finding})
     return Scenario(finding, breaks, what, plan)
@@ -170,8 +169,22 @@ SCENARIOS = (
         horizon=700.0, setup=Setup(spool=False),
     ),
     _scenario(
-        "B1", "P5", "a start resolves what was never open",
-        (A, B),
+        "A21", "P3", "without a spool, a failure stays open when another alert comes first",
+        (A, B), Step(100, "die", "a"), Step(110, "kill"), Step(115, "boot"), Step(116, "hang", "a", 150.0),
+        horizon=700.0, setup=Setup(spool=False),
+    ),
+    _scenario(
+        "A21", "P3", "without a spool, a group stays open",
+        (A, B, C), *(Step(100, "die", key) for key in "abc"), Step(110, "kill"), Step(115, "boot"),
+        horizon=420.0, setup=Setup(spool=False),
+    ),
+    _scenario(
+        "B1", "P5", "a start resolves what was never open, all of it at once",
+        (A, B, C, D),
+    ),
+    _scenario(
+        "B1", "P5", "a start resolves at Alertmanager what was never open",
+        (A, B), setup=Setup(receivers=("alertmanager",)),
     ),
     _scenario(
         "N1", "P3", "a stalled query is started again, stalls, and commits: resolved at once",

@@ -52,7 +52,9 @@ def _restart(driver: SimDriver, query: SimQuery, step: Step) -> None:
 def _run(driver: SimDriver, query: SimQuery) -> Run | None:
     """Its living run; a JVM that is paused or a SparkContext that has ended has none."""
     spark = driver.spark
-    if spark.context is not Context.RUNNING or spark.time.now < spark.paused_until:
+    if not spark.alive or spark.context is not Context.RUNNING:
+        return None
+    if spark.time.now < spark.paused_until:
         return None
     return spark.living.get(query.key)
 

@@ -9,15 +9,21 @@ from .http_double import Answer, Handler, HttpDouble, reply
 
 
 class AlertmanagerDouble(HttpDouble):
-    """Keeps what it accepts in ``alerts``, in order; refuses queries named in ``disliked``."""
+    """Keeps what it accepts in ``alerts``, in order; refuses queries named in ``disliked``.
+
+    ``open`` is what it answers a GET with.
+    """
 
     def __init__(self, *script: Answer, disliked: frozenset[str] = frozenset()) -> None:
         super().__init__(*script, otherwise=self.process)
         self.disliked = disliked
         self.alerts: list[dict[str, Any]] = []
+        self.open: list[dict[str, Any]] = []
 
     def process(self, handler: Handler) -> None:
         request = self.requests[-1]
+        if request.method == "GET" and request.path.startswith("/api/v2/alerts?"):
+            return reply(200, body=json.dumps(self.open).encode())(handler)
         if (request.method, request.path) != ("POST", "/api/v2/alerts"):
             return reply(404)(handler)
         if request.headers["Content-Type"] != "application/json":

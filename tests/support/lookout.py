@@ -103,4 +103,6 @@ class Lookout:
 
     @property
     def closings(self) -> list[str]:
-        return [one.alerts[0].labels["app"] for told in self.all for one in told.closings]
+        """Each once."""
+        found = [one.alerts[0].labels["app"] for told in self.all for one in told.closings]
+        return list(dict.fromkeys(found))

@@ -107,7 +107,9 @@ class Ward:
         wall = WALL + self.now + self.wall_jump
         self.incidents = self.lifecycle.update(judgement, snapshot, self.now, wall, self.silences)
         self._tell()
-        self.closed += [f"{self.now:g} {one.key}" for one in self.lifecycle.closings]
+        known = {closed.partition(" ")[2] for closed in self.closed}
+        keys = [one.key for one in self.lifecycle.closings]
+        self.closed += [f"{self.now:g} {key}" for key in keys if key not in known]
         return self.incidents
 
     def play(self, story: list[tuple[float, str, str]], until: int, every: float = 1.0) -> Ward:

@@ -1,0 +1,222 @@
+"""What an earlier process may have left open is resolved: asked for first, or few, late and last."""
+
+import json
+import time
+
+import pytest
+from support.alertmanager_double import AlertmanagerDouble
+from support.http_double import HttpDouble, reply
+from support.receiver_incidents import incident as told
+from support.telling import PATIENCE_SECONDS, WALL, incident, outage, over, poison, said
+
+from querypulse.alerting.outbox.closings import ASK_AGAIN_SECONDS
+from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.outbox.outbox import Outbox
+from querypulse.alerting.outbox.pace import CLOSING_SECONDS
+from querypulse.alerting.receivers.alertmanager import Alertmanager
+from querypulse.alerting.receivers.http import HttpError
+from querypulse.alerting.receivers.receiver import Habits
+from querypulse.listener.guard import Guard
+
+BLIND = Habits(reconciles=True)
+ASKED = Habits(reconciles=True, can_be_asked=True)
+MANY = [over(incident(f"q{number}"), WALL) for number in range(5)]
+
+
+class Desk:
+    """An outbox that is offered closings, and what was sent of it."""
+
+    def __init__(self, habits=BLIND, closings=MANY):
+        self.outbox = Outbox(habits)
+        self.now = 0.0
+        self.offer(closings=closings)
+
+    @property
+    def wall(self):
+        return WALL + self.now
+
+    def offer(self, *incidents, closings=MANY):
+        self.outbox.offer(incidents, self.wall, closings)
+        return self
+
+    def send(self, error=None):
+        sent = self.outbox.begin(self.now, self.wall)
+        if sent is None:
+            return None
+        if error is None:
+            self.outbox.delivered(sent, self.wall)
+        else:
+            self.outbox.failed(sent, error, self.now, self.wall)
+        return said(sent)
+
+    def send_all(self):
+        return list(iter(self.send, None))
+
+    def pass_time(self, seconds):
+        self.now += seconds
+        return self
+
+
+def test_one_leaves_every_two_seconds_and_each_once():
+    desk = Desk()
+    sent = [desk.send_all()]
+    sent += [desk.pass_time(CLOSING_SECONDS).offer().send_all() for _ in range(20)]
+
+    assert sent == [[(f"q{number}", "resolved")] for number in range(5)] + [[]] * 16
+
+
+def test_all_that_is_news_goes_before_them():
+    desk = Desk().offer(incident("dead"), incident("slow", severity="warning"))
+
+    assert desk.send_all() == [("dead", "firing"), ("slow", "firing"), ("q0", "resolved")]
+
+
+def test_while_news_waits_for_a_retry_none_leaves():
+    desk = Desk().offer(incident("dead"))
+    desk.send(outage())
+
+    assert desk.pass_time(0.5).send_all() == []
+
+
+def test_what_fires_here_before_its_closing_left_is_told_after_that_resolve():
+    """An earlier process may have left it open: a trigger alone would then notify nobody."""
+    desk = Desk().offer(incident("q3", starts_at=WALL + 9))
+
+    assert desk.send_all()[:2] == [("q3", "resolved"), ("q3", "firing")]
+
+
+def test_what_fired_here_before_it_was_found_healthy_is_not_closed():
+    desk = Desk(closings=()).offer(incident("q3"), closings=())
+    desk.send_all()
+    desk.offer(closings=())
+    desk.send_all()
+    desk.offer(closings=[MANY[3]])
+
+    assert desk.pass_time(60).send_all() == []
+
+
+def test_what_is_offered_no_more_is_withdrawn():
+    desk = Desk()
+    desk.send_all()
+
+    assert desk.offer(closings=()).pass_time(60).send_all() == []
+
+
+def test_one_that_the_receiver_does_not_take_is_not_sent_again_and_no_loss():
+    desk = Desk(closings=MANY[:1])
+    desk.send(poison())
+
+    assert desk.pass_time(600).offer(closings=MANY[:1]).send_all() == []
+    assert desk.outbox.losses["poison"] == 0
+
+
+def test_nobody_waits_for_them():
+    assert Desk().outbox.pending(WALL) == 0
+
+
+def test_a_receiver_that_can_be_asked_gets_only_what_is_open_there():
+    desk = Desk(ASKED)
+    asked = desk.outbox.question(0.0, WALL)
+    assert (len(asked), desk.send_all()) == (5, [])
+    desk.outbox.closings.answered(asked, [MANY[2]], 0.0)
+
+    assert desk.send_all() == [("q2", "resolved")]
+    assert desk.pass_time(600).offer().outbox.question(desk.now, desk.wall) == ()
+
+
+def test_a_question_without_an_answer_is_asked_again_and_nothing_is_resolved_meanwhile():
+    desk = Desk(ASKED)
+    desk.outbox.closings.answered(MANY, None, 0.0)
+    assert desk.pass_time(ASK_AGAIN_SECONDS - 1).outbox.question(desk.now, desk.wall) == ()
+    assert desk.send_all() == []
+
+    assert len(desk.pass_time(1).outbox.question(desk.now, desk.wall)) == 5
+
+
+def test_nothing_is_asked_while_there_is_news():
+    assert Desk(ASKED).offer(incident("dead")).outbox.question(0.0, WALL) == ()
+
+
+# -- over HTTP --------------------------------------------------------------------------------
+
+NOW = time.time()
+CLOSING = told("a", starts_at=NOW, ends_at=NOW)
+
+
+@pytest.fixture
+def double():
+    with AlertmanagerDouble() as double:
+        yield double
+
+
+def holding(double, *queries, starts_at="2026-11-21T09:02:08.119Z", **labels):
+    for query in queries:
+        known = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": "critical"}
+        double.open.append({"labels": {**known, **labels}, "startsAt": starts_at, "x": 1})
+
+
+def left_open(*doubles, closing=CLOSING):
+    receiver = Alertmanager([double.url for double in doubles])
+    try:
+        return receiver.left_open([closing], time.time())
+    finally:
+        receiver.close()
+
+
+def test_alertmanager_is_asked_for_the_alerts_of_the_app(double):
+    holding(double, "a", "b")
+    (found,) = left_open(double)
+
+    assert double.requests[0].path == "/api/v2/alerts?filter=app%3D%22etl%22"
+    assert found.alerts[0].labels["query"] == "a"
+    assert found.ends_at == NOW
+
+
+def test_a_warning_that_is_open_is_found_by_the_labels_it_has_there(double):
+    holding(double, "a", severity="warning")
+    (found,) = left_open(double)
+
+    assert found.severity == "warning"
+
+
+@pytest.mark.parametrize(
+    "other", [{"app": "other"}, {"alertname": "QueryGone"}, {"instance": "driver:9719"}]
+)
+def test_what_is_not_ours_is_left_alone(double, other):
+    holding(double, "a", **other)
+
+    assert left_open(double) == ()
+
+
+def test_what_began_after_it_was_found_healthy_is_left_alone(double):
+    holding(double, "a", starts_at="2999-01-01T00:00:00.000Z")
+
+    assert left_open(double) == ()
+
+
+def test_one_member_that_answers_is_enough(double):
+    holding(double, "a")
+    with HttpDouble(otherwise=reply(503)) as down:
+        assert len(left_open(down, double)) == 1
+
+
+@pytest.mark.parametrize("answer", [reply(401), reply(200, body=b"<html>")])
+def test_without_an_answer_nothing_is_known(answer):
+    with HttpDouble(otherwise=answer) as other, pytest.raises(HttpError):
+        left_open(other)
+
+
+def test_a_start_posts_nothing_of_what_was_never_open_and_resolves_what_is(double):
+    holding(double, "a")
+    delivery = Delivery(Alertmanager([double.url]), Guard())
+    delivery.start()
+    try:
+        never = [told(f"q{number}", starts_at=NOW, ends_at=NOW) for number in range(20)]
+        delivery.offer((), [*never, CLOSING])
+        double.wait_for(2)
+        assert delivery.flush(PATIENCE_SECONDS)
+    finally:
+        delivery.close(PATIENCE_SECONDS)
+
+    posted = [json.loads(one.body) for one in double.requests if one.method == "POST"]
+    assert [[one["labels"]["query"] for one in alerts] for alerts in posted] == [["a"]]
