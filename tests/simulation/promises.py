@@ -66,7 +66,9 @@ def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) 
 def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
     """Whether it is slow, and no commit of this run was seen before: it may catch up."""
     pace = query.spec.every + query.spec.takes + TICK_SECONDS
-    unseen = episode.first_batch or episode.began_at < driver.attached_at + pace
+    seen = query.truth.healths_between(driver.attached_at, episode.began_at)
+    soon = episode.began_at < driver.attached_at + pace
+    unseen = episode.first_batch or soon or Health.HEALTHY not in seen
     return episode.health is Health.SLOW and unseen
 
 
