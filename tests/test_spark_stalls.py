@@ -151,7 +151,8 @@ def test_jobs_of_a_thread_pool_move_their_query_and_excuse_no_hung_one(spark, wa
     pooled.work, hung.work = in_a_pool, in_a_task
     try:
         page = pages.wait_for("CommitStalled", "hung", timeout=60)
-        assert "no task of its own finished" in page.annotations["reason"]
+        assert "task_running: " in page.annotations["reason"]
+        assert "none finished" in page.annotations["reason"]
         until(lambda: shown(sidecar, "pooled").batch_in_flight_seconds > 12, "it takes long", 60)
     finally:
         free.set()
