@@ -21,8 +21,8 @@ SETTINGS = {"stall_floor_seconds": FLOOR, "start_grace_seconds": 40}
 WATCH_SECONDS = 2.5 * FLOOR
 HUNG = {
     "continuous_hung": "commit_log_behind: no epoch committed for ",
-    "real_time_hung": "batch_hung: batch ",
-    "async_hung": "batch_hung: batch ",
+    "real_time_hung": "task_running: batch ",
+    "async_hung": "task_running: batch ",
     "async_log_hung": "commit_log_behind: ",
 }
 PATIENCE_SECONDS = 60
