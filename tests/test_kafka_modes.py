@@ -25,7 +25,7 @@ HUNG = {
     "async_hung": "task_running: batch ",
     "async_log_hung": "commit_log_behind: ",
 }
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 @pytest.fixture
