@@ -34,7 +34,11 @@ class Alert(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         """What the alert is known by everywhere: ``querypulse/<app>/<query>/<alertname>``."""
-        return alert_key(self.labels["app"], self.labels["query"], self.name)
+        return self.key_ending()
+
+    def key_ending(self, *more: str) -> str:
+        """Its key with ``more`` appended, see ``alert_key``."""
+        return alert_key(self.labels["app"], self.labels["query"], self.name, *more)
 
     def ended(self, wall: float, **notes: str) -> Alert:
         """The alert, over at Unix time ``wall``, with annotations that say how."""

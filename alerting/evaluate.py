@@ -83,8 +83,8 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Judgement:
             findings += [absent] if absent is not None else []
     findings += _of_witnesses(snapshot, now, policy, findings, rules)
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
-    told = gather(findings, list(verdicts), unnamed)
-    return Judgement(told, verdicts, tuple(rules.errors.items()))
+    gathered = gather(findings, list(verdicts), unnamed)
+    return Judgement(gathered, verdicts, tuple(rules.errors.items()))
 
 
 def _of_witnesses(

@@ -21,8 +21,7 @@ def gather(
 
     In a driver of one query it stays that query's. A SparkContext that has stopped is the cause
     of one query alone as well; a silent JVM is none as long as only one is stalled. Queries
-    without a name (``unnamed`` are their
-    labels) share one finding for each alert name.
+    without a name (``unnamed`` are their labels) share one finding for each alert name.
     """
     sick = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
     shared: dict[tuple[str, str], list[Finding]] = {}

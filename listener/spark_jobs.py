@@ -82,15 +82,17 @@ class PolledJobs:
 
     def of(self, facts: RunFacts) -> Work:
         """The jobs of one run, and those of no query; nothing of its threads."""
+        work = self._jobs_of(facts)
+        return replace(work, slots=self._slots_beside(work, facts.query_id))
+
+    def _jobs_of(self, facts: RunFacts) -> Work:
         if self._counts is not None:
             own = self._counts.get(facts.query_id, NONE)
-            work = Work(own, self._counts.get(UNOWNED, NONE), counted=True)
-            return replace(work, slots=self._slots_beside(work, facts.query_id))
+            return Work(own, self._counts.get(UNOWNED, NONE), counted=True)
         tracked = self._ask("jobs", lambda: self._tracked(facts.run_id), None)
         if tracked is None:
             return Work()
-        work = Work(tracked, NONE if tracked.jobs_active else self._unowned)
-        return replace(work, slots=self._slots_beside(work, facts.query_id))
+        return Work(tracked, NONE if tracked.jobs_active else self._unowned)
 
     def _slots_beside(self, work: Work, query_id: str) -> Slots | None:
         """Asked only where jobs are active and none of their tasks runs.

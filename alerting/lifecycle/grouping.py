@@ -75,7 +75,7 @@ class Grouping:
                 self._open((alert,), self._key_of_driver(alert, *_suffix(kind)))
             elif alert.labels["query"] == UNNAMED:
                 # A group already: others that fail later are listed under its key.
-                self._open((alert,), self._key(alert, *_suffix(kind)))
+                self._open((alert,), alert.key_ending(*_suffix(kind)))
             else:
                 kinds.setdefault(kind, []).append(alert)
         for kind, together in kinds.items():
@@ -124,15 +124,11 @@ class Grouping:
             self._open(tuple(alerts), key)
             return
         for alert in alerts:
-            self._open((alert,), self._key(alert, *suffix))
-
-    @staticmethod
-    def _key(alert: Alert, *suffix: str) -> str:
-        return alert_key(alert.labels["app"], alert.labels["query"], alert.name, *suffix)
+            self._open((alert,), alert.key_ending(*suffix))
 
     def _key_of_driver(self, alert: Alert, *suffix: str) -> str:
-        key = self._key(alert, *suffix)
-        return key if key not in self._pages else self._key(alert, *suffix, DRIVER)
+        key = alert.key_ending(*suffix)
+        return key if key not in self._pages else alert.key_ending(*suffix, DRIVER)
 
     def _open(self, alerts: tuple[Alert, ...], key: str) -> None:
         usual = len(alerts) == 1 and key == alerts[0].key
@@ -145,7 +141,7 @@ class Grouping:
                 self._homes[alert.key] = incident.key
 
     def _leave_others(self, alert: Alert) -> None:
-        """Who fires anew is not listed as recovered elsewhere: readers know it by its labels."""
+        """What fires again is not listed as recovered elsewhere: readers know it by its labels."""
         for key, page in list(self._pages.items()):
             others = tuple(
                 one

@@ -55,12 +55,14 @@ def suppressor(
     if new.alert.name in FACTS:
         return None
     for other in others:
+        if not other.begun:
+            continue
         holds = (
             _driver_holds(other, new, health, resolve_after_seconds)
             if other.query == WHOLE_DRIVER
             else other.query == new.query and _speaks_for(other, new)
         )
-        if other.begun and holds and not is_silenced(other.alert):
+        if holds and not is_silenced(other.alert):
             return other
     return None
 

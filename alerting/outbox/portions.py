@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from ..alert import ESCALATED, Alert, Incident, alert_key
+from ..alert import ESCALATED, Alert, Incident
 
 
 class Portions:
@@ -52,5 +52,5 @@ def singly(incident: Incident) -> tuple[Incident, ...]:
 
 def _single(incident: Incident, alert: Alert) -> Incident:
     suffix = (ESCALATED,) if incident.is_escalated else ()
-    key = alert_key(alert.labels["app"], alert.labels["query"], alert.name, *suffix)
-    return Incident((alert,), incident.revision, incident.muted, key if suffix else "")
+    key = alert.key_ending(*suffix) if suffix else ""
+    return Incident((alert,), incident.revision, incident.muted, key)

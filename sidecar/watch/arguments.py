@@ -12,6 +12,15 @@ from .roll import TERMINATED_AFTER_SECONDS
 
 SHORTEST_INTERVAL_SECONDS = 0.1
 SHORTEST_GONE_SECONDS = 1.0
+TIMES = {
+    "interval": (SHORTEST_INTERVAL_SECONDS, "between looks"),
+    "gone_after": (SHORTEST_GONE_SECONDS, "how long a driver may not be found"),
+    "terminated_after": (
+        SHORTEST_GONE_SECONDS,
+        "the same for a driver that a signal has ended",
+    ),
+}
+"""The shortest that is allowed, and what it is for."""
 MORE = {
     "targets": "a file of such URLs, one a line; read anew all the time",
     "webhook_url": "who is told, where the settings do not say it",
@@ -53,27 +62,14 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, text in MORE.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar=_metavar(name), help=text)
-    parser.add_argument(
-        "--interval",
-        type=_seconds(SHORTEST_INTERVAL_SECONDS),
-        default=defaults.interval,
-        metavar="SECONDS",
-        help="between looks (%(default)g)",
-    )
-    parser.add_argument(
-        "--gone-after",
-        type=_seconds(SHORTEST_GONE_SECONDS),
-        default=defaults.gone_after,
-        metavar="SECONDS",
-        help="how long a driver may not be found (%(default)g)",
-    )
-    parser.add_argument(
-        "--terminated-after",
-        type=_seconds(SHORTEST_GONE_SECONDS),
-        default=defaults.terminated_after,
-        metavar="SECONDS",
-        help="the same for a driver that a signal has ended (%(default)g)",
-    )
+    for name, (least, text) in TIMES.items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=_seconds(least),
+            default=getattr(defaults, name),
+            metavar="SECONDS",
+            help=f"{text} (%(default)g)",
+        )
 
 
 def _metavar(name: str) -> str:
