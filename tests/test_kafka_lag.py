@@ -15,6 +15,7 @@ from support.connectors import PATIENCE_SECONDS, Kafka
 from support.queries import Trap, commits, shown, start, until
 
 from querypulse.listener.fold import begin
+from querypulse.listener.sources.kafka_admin import KafkaAdmin
 from querypulse.listener.sources.report import topic_of
 from querypulse.listener.sources.source import SourceSilentError
 from querypulse.listener.sources.spark_sources import SparkSources
@@ -110,6 +111,23 @@ def test_where_a_query_stands_is_told_as_the_broker_has_it(held, kafka):
     assert look.waiting_since == {}
     assert look.description == f"KafkaV2[Subscribe[{one.topics[0]}]]"
     assert look.untold == ""
+
+
+def test_records_read_and_deleted_during_a_poll_do_not_count_as_lost(held, kafka, monkeypatch):
+    one = held()
+    topic, led = one.topics[0], KafkaAdmin.led
+
+    def read_and_delete_first(admin, topics):
+        kafka.produce(topic, ["x"] * 10)
+        one.query.processAllAvailable()
+        kafka.forget(topic, 12)
+        return led(admin, topics)
+
+    monkeypatch.setattr(KafkaAdmin, "led", read_and_delete_first)
+    look = one.look()
+
+    assert look.earliest == look.committed == look.latest == {f"{topic}/0": 12}
+    assert look.lag_offsets == 0
 
 
 def test_lag_grows_while_the_query_hangs_and_is_gone_when_it_has_read_on(held, kafka):

@@ -29,7 +29,9 @@ class EventOnly(StreamingQueryListener):
         self._heard_at[str(event.runId)] = time.monotonic()
 
     def onQueryProgress(self, event: Any) -> None:
-        self._heard_at[str(event.progress.runId)] = time.monotonic()
+        run = str(event.progress.runId)
+        self._names[run] = event.progress.name
+        self._heard_at[run] = time.monotonic()
 
     def onQueryIdle(self, event: Any) -> None:
         self._heard_at[str(event.runId)] = time.monotonic()

@@ -9,6 +9,7 @@ from ..common.difference import difference_of_medians
 from ..common.result import Row, at_most
 from .cast import Actor
 from .desk import CANDIDATES, DEATH, EVENT_ONLY, HANG, OURS, PROMETHEUS, Page
+from .phases import candidates
 
 MEDIAN_SECONDS = 0.6
 P99_SECONDS = 1.5
@@ -43,7 +44,7 @@ def outcomes(
     found = []
     for phase, company in actors.items():
         for actor in company:
-            for candidate in CANDIDATES:
+            for candidate in candidates(phase):
                 if candidate == PROMETHEUS and actor.fate == HANG and not actor.kept:
                     continue
                 window = own_window if candidate == EVENT_ONLY else windows[actor.name]
@@ -73,11 +74,13 @@ def for_nothing(actors: Mapping[str, Iterable[Actor]], pages: Sequence[Page]) ->
 
 
 def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
-    """Ours against what was promised, the others beside it; the first phase is the idle one."""
+    """Ours against what was promised, the others beside it; the bus is idle in the first phase,
+    clogged in the last.
+    """
     made = []
     for fate, word in WORDS.items():
         for phase in phases:
-            reported = {name: _of(found, name, fate, phase) for name in CANDIDATES}
+            reported = {name: _of(found, name, fate, phase) for name in candidates(phase)}
             mine = [one.seconds for one in reported[OURS]]
             title = f"{word} to page, {phase} bus"
             made += [
@@ -86,7 +89,7 @@ def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
             ]
             made += [
                 Row(f"{title}: {name}, to ours", _ratio(reported[name], mine))
-                for name in CANDIDATES
+                for name in reported
                 if name != OURS
             ]
         made.append(_between(found, fate, phases))
@@ -95,7 +98,8 @@ def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
 
 def _between(found: Sequence[Outcome], fate: str, phases: Sequence[str]) -> Row:
     """What the bus changes for ours: nothing but chance, as promised."""
-    idle, clogged = ([one.seconds for one in _of(found, OURS, fate, phase)] for phase in phases)
+    ends = phases[0], phases[-1]
+    idle, clogged = ([one.seconds for one in _of(found, OURS, fate, phase)] for phase in ends)
     question = f"{WORDS[fate]} to page: clogged bus, above idle"
     if any(map(isinf, idle + clogged)):
         return Row(question, "not all were reported", "at most its margin", reached=False)
@@ -109,7 +113,7 @@ def shown(found: Sequence[Outcome], phases: Sequence[str]) -> list[str]:
         _line(f"{word}, {phase} bus, {candidate}", _of(found, candidate, fate, phase))
         for fate, word in WORDS.items()
         for phase in phases
-        for candidate in CANDIDATES
+        for candidate in candidates(phase)
     ]
     return ["", head, *body]
 

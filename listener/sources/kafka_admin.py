@@ -89,16 +89,25 @@ class KafkaAdmin:
         futures = self._lease.client.describeTopics(names).topicNameValues()
         return led_partitions("".join(self._described(futures.get(topic)) for topic in topics))
 
-    def ends(self, partitions: tuple[str, ...]) -> tuple[dict[str, int], dict[str, int]]:
-        """The earliest and the latest offset of partitions, both asked for at once."""
+    def begins(self, partitions: tuple[str, ...]) -> dict[str, int]:
+        """The first offset of each partition that is still kept."""
+        self._prepare(partitions)
+        return self._listed(self._from)
+
+    def ends(self, partitions: tuple[str, ...]) -> dict[str, int]:
+        """The offset behind each partition's last record that the isolation level shows."""
+        self._prepare(partitions)
+        return self._listed(self._to)
+
+    def _prepare(self, partitions: tuple[str, ...]) -> None:
         if partitions != self._partitions:
             spec = self._java.kafka("clients.admin.OffsetSpec")
             self._from, self._to = self._each(partitions, spec.earliest(), spec.latest())
             self._partitions = partitions
-        client = self._lease.client
-        begins = client.listOffsets(self._from, self._options).all()
-        ends = client.listOffsets(self._to, self._options).all()
-        return offsets_in(self._java.text(begins)), offsets_in(self._java.text(ends))
+
+    def _listed(self, asked: Any) -> dict[str, int]:
+        answer = self._lease.client.listOffsets(asked, self._options).all()
+        return offsets_in(self._java.text(answer))
 
     def retention(self, topics: tuple[str, ...], now: float) -> Retention:
         """How long topics are kept, asked every few minutes; not everybody may know."""

@@ -74,7 +74,6 @@ class KafkaSource:
         """
         try:
             with refusals():
-                # Before the ends are asked for: no batch can then end beyond them.
                 committed = self._committed()
                 look = SourceLook(
                     self._description, committed, {}, {}, at=time.monotonic(), wall=time.time()
@@ -107,8 +106,12 @@ class KafkaSource:
         partitions = tuple(sorted(led.intersection(look.committed)))
         if not partitions:
             return look
-        earliest, latest = admin.ends(partitions)
-        look = replace(look, earliest=earliest, latest=latest)
+        # In this order, because all three only rise: what is read and deleted meanwhile is then
+        # not taken for lost, and no batch can end beyond the latest offsets.
+        earliest = admin.begins(partitions)
+        committed = self._committed() or look.committed
+        latest = admin.ends(partitions)
+        look = replace(look, committed=committed, earliest=earliest, latest=latest)
         topics = tuple(sorted({topic_of(partition) for partition in partitions}))
         look = _with_retention(look, admin.retention(topics, look.at))
         return self._with_records(look)
