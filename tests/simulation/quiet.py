@@ -110,7 +110,7 @@ class Quiet:
             frozenset({Health.DELAYED}): min(3 * STALL_FLOOR_SECONDS, slow),
             frozenset({Health.SLOW}): min(10 * STALL_FLOOR_SECONDS, slow),
         }.get(frozenset(found), 0.0)
-        lasted = one.at - query.truth.since
+        lasted = one.at - query.truth.batch_troubled_since
         if found == {query.truth.health} and lasted < least - SLACK_SECONDS:
             raise Violation(
                 "P2", f"{receiver.name} was notified that {name} of {key} is critical, "

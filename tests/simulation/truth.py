@@ -40,6 +40,7 @@ CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING
 _SHOWS_LIFE = frozenset(
     {Health.HEALTHY, Health.SLOW, Health.STOPPED, Health.STALE, Health.REWOUND, Health.LAGGING}
 )
+OF_BATCH = frozenset({Health.STUCK, Health.DELAYED, Health.SLOW})
 OF_SOURCE = frozenset({Health.STALE, Health.REWOUND, Health.LAGGING})
 LIVES = frozenset({Health.HEALTHY, Health.STARTING, Health.SLOW}) | OF_SOURCE
 WARNINGS = frozenset({Health.SLOW, Health.DELAYED, Health.REWOUND, Health.LAGGING})
@@ -105,6 +106,16 @@ class Truth:
         self.episodes.append(
             Episode(self.query, health, at, previous, None, {}, set(), first_batch)
         )
+
+    @property
+    def batch_troubled_since(self) -> float:
+        """Since when its batch has been held up, in whatever way: one that hung may crawl now."""
+        since = self.since
+        for at, health in reversed(self.timeline):
+            if health not in OF_BATCH:
+                break
+            since = at
+        return since
 
     def healths_between(self, begin: float, end: float) -> set[Health]:
         """All that it was at some time between the two."""
