@@ -37,11 +37,10 @@ class Health(str, Enum):
 
 CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING})
 """Who was dead before it was started again is dead until it shows life, not starting."""
-_SHOWS_LIFE = frozenset(
-    {Health.HEALTHY, Health.SLOW, Health.STOPPED, Health.STALE, Health.REWOUND, Health.LAGGING}
-)
 OF_BATCH = frozenset({Health.STUCK, Health.DELAYED, Health.SLOW})
 OF_SOURCE = frozenset({Health.STALE, Health.REWOUND, Health.LAGGING})
+_SHOWS_LIFE = frozenset({Health.HEALTHY, Health.DELAYED, Health.SLOW, Health.STOPPED}) | OF_SOURCE
+"""A delayed batch has been planned and begun; who planned it was not stuck then."""
 LIVES = frozenset({Health.HEALTHY, Health.STARTING, Health.SLOW}) | OF_SOURCE
 WARNINGS = frozenset({Health.SLOW, Health.DELAYED, Health.REWOUND, Health.LAGGING})
 BAD = frozenset({Health.DEAD, Health.STUCK, Health.DELAYED, Health.SLOW, Health.GONE}) | OF_SOURCE
