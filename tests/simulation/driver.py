@@ -115,7 +115,10 @@ class SimDriver:
             self.inbox,
             Policy(
                 expected=expected,
-                defaults=Limits(slow_critical_seconds=setup.slow_critical),
+                defaults=Limits(
+                    slow_critical_seconds=setup.slow_critical,
+                    failed_grace_seconds=setup.failed_grace,
+                ),
                 probe_stale_seconds=STALE_SECONDS,
                 probe_expected=True,
             ),

@@ -115,6 +115,8 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many queries that are gone are remembered: small numbers bring the bound into reach."""
     slow_critical: float = 1800.0
     """``slow_critical_seconds``: small numbers bring what is critical into reach."""
+    failed_grace: float = 0.0
+    """``failed_grace_seconds``."""
     mailbox: int = 2000
     """How many progress events may wait for the worker."""
 

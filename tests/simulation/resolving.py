@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.lifecycle import reconciliation
+from querypulse.alerting.lifecycle import flap_guard, reconciliation
 from querypulse.alerting.outbox.pace import CLOSING_SECONDS
 from querypulse.alerting.rules import driver_gone, query_flapping, query_missing
 from querypulse.sidecar.worker import Judged
@@ -81,12 +81,17 @@ class Resolving:
         bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
         bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
         if one.held or self._flaps(receiver, keys):
-            bound += FLAPPING_SECONDS
+            bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))
         if calm > bound:
             raise Violation(
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
+
+    def _cycles_seconds(self, key: str) -> float:
+        """How long the query's newest times of trouble took: as much calm is asked for (A11)."""
+        begins = [one.began_at for one in self._stage.queries[key].truth.episodes]
+        return begins[-1] - begins[-flap_guard.CYCLES :][0] if begins else 0.0
 
     def _is_of_others(self, one: Open) -> bool:
         """Whether it is the alert that queries without a name share, and one of them needs it."""
