@@ -1,27 +1,35 @@
-"""One HTTP exchange: a request's head in, an answer out, each within a deadline."""
+"""One HTTP exchange: a request's head is read, an answer goes out within a deadline."""
 
 from __future__ import annotations
 
 import gzip
 import socket
 import time
+from collections.abc import Callable
 from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 from typing import Any
 
+import msgspec
 from prometheus_client.exposition import gzip_accepted
 
 from .pages import PUBLIC, Pages, Reply
+from .reception import Request
 
 IO_SECONDS = 5.0
-"""How long a client may take to send its request, and again to take the answer."""
-HEAD_BYTES = 64 * 1024
+"""How long a client may take to receive the answer."""
 GZIP_FROM_BYTES = 1024
 GZIP_LEVEL = 3
 """A fifth of the work of the usual 9, for a fifth more bytes."""
 _CHUNK_BYTES = 16 * 1024
-_END_OF_HEAD = b"\r\n\r\n"
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """Who may read: ``token`` gives the bearer token as it is now, ``knows`` the Host headers."""
+
+    token: Callable[[], str | None]
+    knows: Callable[[str], bool]
 
 
 class Exchange(BaseHTTPRequestHandler):
@@ -31,14 +39,15 @@ class Exchange(BaseHTTPRequestHandler):
     start anew with every byte that a slow client sends.
     """
 
-    def __init__(self, pages: Pages, token: str | None, *args: Any) -> None:
+    def __init__(self, pages: Pages, admission: Admission, request: Request) -> None:
         self._pages = pages
-        self._token = token
-        super().__init__(*args)
+        self._admission = admission
+        self._head = request.head
+        super().__init__(request.connection, request.peer, None)  # type: ignore[arg-type] # no server is asked
 
     def setup(self) -> None:
-        """Receive the whole head; a body is never read."""
-        self.rfile = BytesIO(receive_head(self.request))
+        """Read from the head that was received; a body is never read."""
+        self.rfile = BytesIO(self._head)
         self.wfile = self._answer = BytesIO()
 
     def handle(self) -> None:
@@ -62,6 +71,9 @@ class Exchange(BaseHTTPRequestHandler):
 
     def _reply(self) -> Reply:
         path = self.path.partition("?")[0]
+        host = self.headers.get("Host")
+        if host is not None and not self._admission.knows(host):
+            return Reply(421, b"unknown host: read from localhost or from an IP address\n")
         reads = self.command in ("GET", "HEAD")
         if not self._may_read() and not (reads and path in PUBLIC):
             challenge = (("WWW-Authenticate", "Bearer"),)
@@ -71,10 +83,11 @@ class Exchange(BaseHTTPRequestHandler):
         return self._pages.get(path, self.headers.get("Accept", ""))
 
     def _may_read(self) -> bool:
-        if self._token is None:
+        wanted = self._admission.token()
+        if wanted is None:
             return True
         scheme, _, token = self.headers.get("Authorization", "").partition(" ")
-        right = compare_digest(token.strip().encode("latin-1", "replace"), self._token.encode())
+        right = compare_digest(token.strip().encode("latin-1", "replace"), wanted.encode())
         return right and scheme.lower() == "bearer"
 
     def _send(self, reply: Reply) -> None:
@@ -92,23 +105,6 @@ class Exchange(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
-
-
-def receive_head(connection: socket.socket) -> bytes:
-    """Everything up to the empty line, and whatever came with it.
-
-    Raises:
-        OSError: the client sent nothing, too much, or was too slow.
-
-    """
-    deadline, head = time.monotonic() + IO_SECONDS, b""
-    while _END_OF_HEAD not in head:
-        connection.settimeout(_left(deadline))
-        chunk = connection.recv(_CHUNK_BYTES)
-        if not chunk or len(head) > HEAD_BYTES:
-            raise OSError("no request")
-        head += chunk
-    return head
 
 
 def send(connection: socket.socket, answer: bytes) -> None:

@@ -12,8 +12,9 @@ from functools import partial
 from ..listener.guard import Guard
 from ..listener.loop import Loop
 from .board import Board
-from .exchange import Exchange
+from .exchange import Admission, Exchange
 from .farewell import Farewell, Notice
+from .host_check import is_loopback, is_own_name
 from .pages import Pages
 from .threaded_server import ThreadedServer
 from .tls import Tls
@@ -28,8 +29,9 @@ class HttpServer:
     """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz`` and ``/watch``.
 
     ``board`` gives the newest board, ``alive`` tells whether the worker's loop beats; both
-    are called from request threads. Port 0 takes any free port. With ``token``, readers
-    must present it as bearer token. All threads are daemons.
+    are called from request threads, and so is ``token``: the bearer token that readers must
+    present now, if any. Port 0 takes any free port. On loopback, only names of this machine
+    and IP addresses are answered as Host. All threads are daemons.
     """
 
     def __init__(
@@ -40,16 +42,19 @@ class HttpServer:
         alive: Callable[[], bool],
         guard: Guard,
         *,
-        token: str | None = None,
+        token: Callable[[], str | None] = lambda: None,
         tls: Tls | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._farewell = Farewell()
-        self._exchange = partial(Exchange, Pages(board, alive, self._farewell, guard), token)
+        admission = Admission(token, self._knows)
+        self._exchange = partial(Exchange, Pages(board, alive, self._farewell, guard), admission)
         self._guard = guard
         self._tls = tls
         self._server: ThreadedServer | None = None
+        self._is_local = False
+        self._signature: tuple[object, ...] = ()
         self._loop: Loop | None = None
 
     @property
@@ -66,11 +71,14 @@ class HttpServer:
             OSError: the port is taken, the host has no address, or a TLS file is no good.
 
         """
-        context = self._tls.context() if self._tls is not None else None
+        context = None
+        if self._tls is not None:
+            self._signature, context = self._tls.signature(), self._tls.context()
         self._server = ThreadedServer(self._host, self._port, self._exchange, context, self._guard)
-        self._port = self._server.server_address[1]
+        address, self._port = self._server.address
+        self._is_local = is_loopback(address)
         # The thread that waits on the sockets closes them, however little time a close has.
-        self._loop = Loop("http", self._server.step, self._guard, self._server.server_close)
+        self._loop = Loop("http", self._server.step, self._guard, self._server.close)
         self._loop.start()
 
     def close(self, timeout: float = 1.0, *, notice: Notice | None = Notice.STOPPED) -> None:
@@ -89,3 +97,24 @@ class HttpServer:
         if heard:
             # However little time is left: a farewell that is not heard is taken for a death.
             server.finish_requests(SENDING_SECONDS)
+
+    def renew(self) -> bool:
+        """Read the certificate's files again if they have changed, for new connections.
+
+        True when there is another certificate now.
+
+        Raises:
+            OSError: they cannot be read, or do not fit; what was read before holds.
+
+        """
+        if self._tls is None or self._server is None:
+            return False
+        signature = self._tls.signature()
+        if signature == self._signature:
+            return False
+        self._server.renew(self._tls.context())
+        self._signature = signature
+        return True
+
+    def _knows(self, host: str) -> bool:
+        return not self._is_local or is_own_name(host, self._host)

@@ -1,132 +1,121 @@
-"""Accepting and serving: one thread accepts, one more for each request."""
+"""Accepting and serving: one thread receives, one more serves each request."""
 
 from __future__ import annotations
 
 import os
-import selectors
 import socket
 import ssl
-import threading
-import time
 import weakref
 from collections.abc import Callable
 from contextlib import suppress
-from socketserver import TCPServer
+from functools import partial
 from typing import Any
 
 from ..listener.guard import Guard
-from .exchange import IO_SECONDS, Exchange
+from .reception import Reception, Request
+from .slots import Slots
 
 MAX_REQUESTS = 8
-"""Requests served at once; more wait, unaccepted, until one is done."""
-POLL_SECONDS = 0.1
+"""Requests served at once; more wait until one is done."""
+KEPT_FOR_LIVENESS = 2
+"""As many more for ``/livez``: Kubernetes restarts a driver that does not answer there."""
+BACKLOG = 64
+_LIVENESS = (b"GET /livez ", b"GET /livez?", b"HEAD /livez ")
 
 
-class ThreadedServer(TCPServer):
-    """Calls ``exchange`` for each connection; every wait is bounded, or ends with ``wake``."""
+class ThreadedServer:
+    """Calls ``exchange`` with each request; every wait is bounded, or ends with ``wake``.
 
-    allow_reuse_address = True
-    request_queue_size = 64
-    timeout = 0.0
-    """``handle_request`` is called when somebody is there, or nobody is waited for any more."""
+    Raises:
+        OSError: the port is taken, or the host has no address.
+
+    """
 
     def __init__(
         self,
         host: str,
         port: int,
-        exchange: Callable[..., Exchange],
+        exchange: Callable[[Request], object],
         context: ssl.SSLContext | None,
         guard: Guard,
     ) -> None:
-        self._context = context
-        self._guard = guard
-        self._slots = threading.Semaphore(MAX_REQUESTS)
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        address: Any
-        self.address_family, _, _, _, address = found[0]
-        self._connections: set[socket.socket] = set()
-        self._wake, self._woken = socket.socketpair()
-        self._events = selectors.DefaultSelector()
-        super().__init__(address, exchange)
-        for connection in (self.socket, self._woken):
-            self._events.register(connection, selectors.EVENT_READ)
+        self._exchange = exchange
+        self._socket = _listening(host, port)
+        self._reception = Reception(self._socket, context)
+        self._slots = Slots(MAX_REQUESTS, guard)
+        self._kept = Slots(KEPT_FOR_LIVENESS, guard)
+        self._serving: set[socket.socket] = set()
         myself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _leave(myself()))
 
+    @property
+    def address(self) -> tuple[str, int]:
+        """IP address and port that it listens on."""
+        host, port = self._socket.getsockname()[:2]
+        return host, port
+
     def step(self) -> None:
-        """Wait a moment for a free slot, then for a client, or until woken."""
-        if self._slots.acquire(timeout=POLL_SECONDS):
-            # Nobody else takes slots, so it is still free when a client comes.
-            self._slots.release()
-            self._events.select()
-            self.handle_request()
+        """Wait a moment for clients, or until woken; hand over what they ask."""
+        for request in self._reception.step():
+            slots = self._kept if request.head.startswith(_LIVENESS) else self._slots
+            self._serving.add(request.connection)
+            if not slots.offer(partial(self._answer, request)):
+                self._end(request.connection)
+
+    def renew(self, context: ssl.SSLContext) -> None:
+        """Prove itself by ``context`` to whoever connects from now on."""
+        self._reception.context = context
 
     def wake(self) -> None:
         """From now on no ``step`` waits for a client."""
-        self._wake.send(b"\0")
+        self._reception.wake()
 
     def finish_requests(self, seconds: float) -> None:
         """Wait until nothing is being served; only after the last ``step``."""
-        deadline = time.monotonic() + seconds
-        for _ in range(MAX_REQUESTS):
-            self._slots.acquire(timeout=max(0.0, deadline - time.monotonic()))
+        self._slots.finish(seconds)
 
-    def server_close(self) -> None:
+    def close(self) -> None:
         """Listen no more; only after the last ``step``."""
-        super().server_close()
-        self._events.close()
-        self._wake.close()
-        self._woken.close()
+        self._socket.close()
+        self._reception.close()
 
-    def get_request(self) -> tuple[socket.socket, Any]:
-        """Accept; without free file descriptors that fails at once, again and again."""
+    def leave(self) -> None:
+        """Close what a fork has inherited: else the port would stay taken with it."""
+        for connection in (self._socket, *self._reception.connections, *self._serving):
+            connection.close()
+
+    def _answer(self, request: Request) -> None:
         try:
-            return super().get_request()
-        except OSError:
-            time.sleep(POLL_SECONDS)
-            raise
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve in a thread of its own."""
-        thread = threading.Thread(
-            target=self._serve,
-            args=(request, client_address),
-            name="querypulse-http-request",
-            daemon=True,
-        )
-        if self._guard.attempt("exporter", thread.start):
-            self._slots.acquire()
-        else:
-            self.shutdown_request(request)
-
-    def _serve(self, request: socket.socket, client_address: Any) -> None:
-        try:
-            self._guard.attempt("exporter", lambda: self._answer(request, client_address))
+            # A client that is gone, or too slow, is not an error of ours.
+            with suppress(OSError):
+                request.connection.setblocking(True)
+                self._exchange(request)
         finally:
-            self._slots.release()
+            self._end(request.connection)
 
-    def _answer(self, request: socket.socket, client_address: Any) -> None:
-        # A client that is silent, gone or speaks no TLS is not an error of ours.
+    def _end(self, connection: socket.socket) -> None:
+        self._serving.discard(connection)
         with suppress(OSError):
-            connection = self._secure(request)
-            self._connections.add(connection)
-            try:
-                if isinstance(connection, ssl.SSLSocket):
-                    connection.settimeout(IO_SECONDS)
-                    connection.do_handshake()
-                self.finish_request(connection, client_address)
-            finally:
-                self._connections.discard(connection)
-                self.shutdown_request(connection)
+            connection.shutdown(socket.SHUT_WR)
+        connection.close()
 
-    def _secure(self, request: socket.socket) -> socket.socket:
-        if self._context is None:
-            return request
-        return self._context.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+
+def _listening(host: str, port: int) -> socket.socket:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    address: Any
+    family, _, _, _, address = found[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
 
 
 def _leave(server: ThreadedServer | None) -> None:
-    """In a fork of the driver: else the port would stay taken, and connections open, with it."""
     if server is not None:
-        for connection in (server.socket, *server._connections):  # noqa: SLF001 - our own
-            connection.close()
+        server.leave()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from pathlib import Path
 
 import msgspec
 
@@ -34,3 +35,14 @@ class Tls(msgspec.Struct, frozen=True):
                 raise OSError(f"TLS client CA file {self.client_ca_file}: {error}") from error
             context.verify_mode = ssl.CERT_REQUIRED
         return context
+
+    def signature(self) -> tuple[object, ...]:
+        """Changes when one of the files does; Kubernetes swaps a link: another inode.
+
+        Raises:
+            OSError: a file is not there, or cannot be reached.
+
+        """
+        paths = [self.cert_file, self.key_file, self.client_ca_file]
+        found = [Path(path).stat() for path in paths if path is not None]
+        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)

@@ -36,7 +36,7 @@ IMPORT_PYSPARK = {
     "sidecar/session.py",
 }
 START_THREADS = {
-    "exporter/threaded_server.py",
+    "exporter/slots.py",
     "listener/loop.py",
     "sidecar/demo/ivy_talk.py",
     "sidecar/demo/page_receiver.py",
@@ -263,7 +263,7 @@ def test_nobody_sleeps_outside_the_demo():
     """
     sleeping = breaking(lambda name: {"time.sleep", "sleep"} & set(calls(name)))
 
-    assert {name for name in sleeping if not is_demo(name)} == {"exporter/threaded_server.py"}
+    assert {name for name in sleeping if not is_demo(name)} == {"exporter/reception.py"}
 
 
 def test_nobody_prints():

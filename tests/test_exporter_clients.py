@@ -7,13 +7,14 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
+from support.clock import Clock
 from support.exporter_boards import board, full_board
 from support.exporter_http import address, get, our_threads, raw, serving
 
-from querypulse.exporter import exchange
+from querypulse.exporter import exchange, reception
 
 
 @pytest.mark.parametrize(
@@ -58,17 +59,85 @@ def test_requests_leave_nothing_on_standard_error(capfd, caplog):
     assert caplog.records == []
 
 
-def test_silent_clients_hold_nobody_up_for_long(monkeypatch):
-    monkeypatch.setattr(exchange, "IO_SECONDS", 0.3)
-    with serving(full_board()) as server:
-        silent = [socket.create_connection(address(server)) for _ in range(16)]
+def test_livez_is_answered_at_once_among_24_silent_clients():
+    with serving(full_board()) as server, ExitStack() as silent:
+        for _ in range(24):
+            silent.enter_context(socket.create_connection(address(server)))
+        began = time.monotonic()
         assert get(server, "/livez").status_code == 200
-        for client in silent:
-            client.close()
+        assert time.monotonic() - began < 0.9
+
+
+def test_more_silent_clients_than_there_is_room_for_make_room():
+    with serving(full_board()) as server, ExitStack() as silent:
+        for _ in range(2 * reception.MAX_INCOMING):
+            silent.enter_context(socket.create_connection(address(server)))
+        began = time.monotonic()
+        assert get(server, "/livez").status_code == 200
+        assert time.monotonic() - began < 0.9
+
+
+def test_silent_clients_hold_no_thread():
+    with serving(full_board()) as server, ExitStack() as silent:
+        for _ in range(24):
+            silent.enter_context(socket.create_connection(address(server)))
+        get(server, "/livez")
+        wait_until(lambda: len(our_threads()) == 1)
+
+
+def test_a_silent_client_is_let_go_after_a_second():
+    with serving(full_board()) as server, socket.create_connection(address(server), 10) as client:
+        began = time.monotonic()
+        assert client.recv(1) == b""
+        assert 0.8 < time.monotonic() - began < 5
+
+
+def test_a_driver_that_does_not_let_us_run_blames_no_client_for_it(monkeypatch):
+    clock = Clock(100.0)
+    monkeypatch.setattr(reception.time, "monotonic", clock)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        received = reception.Reception(listener, None)
+        with socket.create_connection(listener.getsockname()):
+            assert received.step() == []
+            clock.now += 30
+            received.step()
+            assert len(received.connections) == 1
+            steps = 0
+            while received.connections:
+                clock.now += 0.25
+                received.step()
+                steps += 1
+            assert steps == 4
+        received.close()
+
+
+def test_livez_has_places_of_its_own_while_every_other_is_taken():
+    shown, busy, go_on = full_board(), [], threading.Event()
+
+    def newest():
+        busy.append(threading.current_thread())
+        go_on.wait(10)
+        return shown
+
+    with serving(newest) as server, ThreadPoolExecutor(20) as pool:
+        answers = [pool.submit(get, server, "/status") for _ in range(20)]
+        wait_until(lambda: len(busy) == 8)
+        assert get(server, "/livez").status_code == 200
+        go_on.set()
+        assert {answer.result().status_code for answer in answers} == {200}
+
+
+def test_a_body_sent_to_livez_takes_no_place_that_is_kept():
+    with serving(full_board()) as server, ExitStack() as posting:
+        for _ in range(4):
+            client = posting.enter_context(socket.create_connection(address(server), 10))
+            client.sendall(b"POST /livez HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
+        assert get(server, "/livez").status_code == 200
 
 
 def test_a_client_that_drips_is_cut_off(monkeypatch):
-    monkeypatch.setattr(exchange, "IO_SECONDS", 0.3)
+    monkeypatch.setattr(reception, "HEAD_SECONDS", 0.3)
 
     def drip_until_closed(client):
         client.settimeout(0.02)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import socket
 import ssl
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import pytest
 import requests
@@ -14,7 +16,7 @@ import trustme
 from support.exporter_boards import full_board
 from support.exporter_http import address, our_threads, serving
 
-from querypulse.exporter import exchange, threaded_server
+from querypulse.exporter import reception
 from querypulse.exporter.server import HttpServer, Tls
 from querypulse.listener.guard import Guard
 
@@ -68,17 +70,41 @@ def test_silent_clients_do_not_hold_a_handshake_up(files):
             client.close()
 
 
-def test_more_silent_clients_than_threads_are_let_go(files, monkeypatch):
-    monkeypatch.setattr(threaded_server, "IO_SECONDS", 0.3)
-    with serving(full_board(), tls=tls(files)) as server:
-        silent = [socket.create_connection(address(server)) for _ in range(20)]
-        assert get(server, files).status_code == 200
-        for client in silent:
-            client.close()
+def test_livez_is_answered_at_once_among_silent_clients(files):
+    with serving(full_board(), tls=tls(files)) as server, ExitStack() as silent:
+        for _ in range(24):
+            silent.enter_context(socket.create_connection(address(server)))
+        began = time.monotonic()
+        assert get(server, files, "/livez").status_code == 200
+        assert time.monotonic() - began < 1.5
+
+
+def test_a_client_that_begins_no_handshake_is_let_go(files, monkeypatch):
+    monkeypatch.setattr(reception, "HANDSHAKE_SECONDS", 0.3)
+    with (
+        serving(full_board(), tls=tls(files)) as server,
+        socket.create_connection(address(server), 10) as client,
+    ):
+        assert client.recv(1) == b""
+
+
+def test_a_new_certificate_is_shown_once_it_is_read_again(files, tmp_path):
+    paths = {name: shutil.copy(files[name], tmp_path) for name in ("cert", "key")}
+    with serving(full_board(), tls=tls(paths)) as server:
+        assert not server.renew()
+        before = ssl.get_server_certificate(address(server), timeout=10)
+        other = trustme.CA().issue_cert("127.0.0.1")
+        other.private_key_pem.write_to_path(paths["key"])
+        with pytest.raises(OSError, match=re.escape(paths["cert"])):
+            server.renew()
+        assert ssl.get_server_certificate(address(server), timeout=10) == before
+        other.cert_chain_pems[0].write_to_path(paths["cert"])
+        assert server.renew()
+        assert ssl.get_server_certificate(address(server), timeout=10) != before
 
 
 def test_a_client_silent_after_the_handshake_is_let_go(files, monkeypatch):
-    monkeypatch.setattr(exchange, "IO_SECONDS", 0.3)
+    monkeypatch.setattr(reception, "HEAD_SECONDS", 0.3)
     context = ssl.create_default_context(cafile=files["ca"])
     with (
         serving(full_board(), tls=tls(files)) as server,

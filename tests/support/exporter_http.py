@@ -14,7 +14,9 @@ from querypulse.listener.guard import Guard
 
 @contextmanager
 def serving(board=None, *, alive=lambda: True, guard=None, host="127.0.0.1", port=0, **access):
-    """A started server; ``board`` is a Board, None, or what gives one."""
+    """A started server; ``board`` is a Board, None, or what gives one; ``token`` may be text."""
+    if isinstance(token := access.get("token"), str):
+        access["token"] = lambda: token
     newest = board if callable(board) else lambda: board
     server = HttpServer(host, port, newest, alive, guard or Guard(), **access)
     server.start()

@@ -1,0 +1,69 @@
+"""A page of a stranger cannot read a server on loopback by a name of its own (DNS rebinding)."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+import requests
+from support.exporter_boards import full_board
+from support.exporter_http import get, raw, serving
+
+from querypulse.exporter.host_check import is_own_name
+
+OWN = [
+    "localhost",
+    "localhost:9719",
+    "LOCALHOST.",
+    "driver.localhost:80",
+    "127.0.0.1:9719",
+    "10.1.2.3:9719",
+    "[::1]:9719",
+    "[fe80::1]",
+    "host.docker.internal:9719",
+    "driver-a",
+    "driver-a:9719",
+    socket.gethostname(),
+]
+STRANGE = [
+    "",
+    ":9719",
+    "evil.example",
+    "evil.example:9719",
+    "localhost.evil.example",
+    "127.0.0.1.evil.example",
+    "xlocalhost",
+    "a@evil.example",
+    "[::1",
+    "evil.example/localhost",
+    "internal.evil.example:80",
+]
+
+
+@pytest.mark.parametrize("host", OWN)
+def test_a_name_of_this_machine_or_an_address_is_answered(host):
+    assert is_own_name(host, "driver-a")
+
+
+@pytest.mark.parametrize("host", STRANGE)
+def test_any_other_name_is_not(host):
+    assert not is_own_name(host, "driver-a")
+
+
+@pytest.mark.parametrize("path", ["/", "/livez", "/status", "/metrics"])
+def test_a_server_on_loopback_misdirects_a_strange_name(path):
+    with serving(full_board()) as server:
+        assert get(server, path, Host="evil.example").status_code == 421
+        assert get(server, path, Host="localhost").status_code == 200
+
+
+def test_a_request_without_a_host_is_answered():
+    with serving(full_board()) as server:
+        assert raw(server, b"GET /livez HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
+
+
+def test_a_server_for_other_machines_answers_to_every_name():
+    with serving(full_board(), host="0.0.0.0") as server:
+        url = server.url.replace("0.0.0.0", "127.0.0.1")
+        headers = {"Host": "driver.example.com"}
+        assert requests.get(f"{url}/livez", headers=headers, timeout=10).status_code == 200
