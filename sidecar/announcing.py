@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from ..listener.forgetting import is_called
 from ..listener.query import Query
 from .parts import Parts
 
 
-def expect_stop(parts: Parts | None, flush: Callable[[], bool], name: str) -> None:
+def expect_stop(parts: Parts | None, flush: Callable[[], bool], query: Any) -> None:
     """See ``Sidecar.expect_stop``."""
+    name = _name_of("expect_stop", parts, query)
     if parts is None or not (_called(parts, name) or (flush() and _called(parts, name))):
         raise ValueError(f"expect_stop: no query is called {name!r}; known: {_known(parts)}")
     parts.expect_stop(name)
 
 
-def forget(parts: Parts | None, flush: Callable[[], bool], name: str) -> None:
+def forget(parts: Parts | None, flush: Callable[[], bool], query: Any) -> None:
     """See ``Sidecar.forget``."""
+    name = _name_of("forget", parts, query)
     # The end of a query that was stopped just now may still be on its way.
     if parts is not None and not _can_be_forgotten(parts, name):
         flush()
@@ -26,6 +29,27 @@ def forget(parts: Parts | None, flush: Callable[[], bool], name: str) -> None:
     if not _can_be_forgotten(parts, name):
         raise ValueError(f"forget: {name!r} lives; stop it first")
     parts.forget(name)
+
+
+def shown(parts: Parts | None, *, closed: bool) -> str:
+    """The sidecar in one line."""
+    if parts is None or closed:
+        return f"<Sidecar {'closed' if closed else 'not started'}>"
+    count = len(parts.board.snapshot.queries)
+    alerts = len(parts.judged.alerts)
+    return f"<Sidecar app={parts.board.app!r} url={parts.url!r} queries={count} alerts={alerts}>"
+
+
+def _name_of(asked: str, parts: Parts | None, query: Any) -> str:
+    """What a query is called here, given its name or the ``StreamingQuery`` itself."""
+    if isinstance(query, str):
+        return query
+    if not hasattr(query, "id") or not hasattr(query, "name"):
+        kind = type(query).__name__
+        raise ValueError(f"{asked}: give a query's name or a StreamingQuery, not {kind}")
+    known = parts.judged.snapshot.queries if parts is not None else ()
+    labels = [one.label for one in known if one.query_id == str(query.id)]
+    return labels[0] if labels else str(query.name or query.id)
 
 
 def _can_be_forgotten(parts: Parts, name: str) -> bool:

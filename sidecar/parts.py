@@ -21,9 +21,11 @@ from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
 from .deadline import Deadline
+from .file_loop import file_loop
 from .monitor import MonitorFacts
 from .observers import Observers
 from .process_end import End, end_of, uncaught_exception
+from .rotation import Rotation
 from .session import app_name
 from .telling import Telling
 from .worker import Judged, Worker
@@ -32,6 +34,7 @@ log = logging.getLogger("querypulse")
 
 MAILBOX_CAPACITY = 2000
 ALIVE_SECONDS = 5.0
+FILES_SECONDS = 1.0
 FLUSH_SHARE = 0.7
 """How much of the time to close may go into notifying; the rest is for stopping."""
 
@@ -88,6 +91,7 @@ class Parts:
         self.judged: Judged = self._worker.judged
         self.board: Board = self._facts.board(self.judged)
         self._server = self._make_server(outfit.access)
+        self._file_loops = self._make_file_loops(outfit)
 
     @property
     def url(self) -> str | None:
@@ -98,8 +102,9 @@ class Parts:
         """Take the port, if there is one to take, and start every thread."""
         if self._server is not None and not self._listens(self._server):
             self._server = None
+        self._outfit.silencing.start()
         self._telling.start()
-        for loop in self._loops:
+        for loop in (*self._loops, *self._file_loops):
             loop.start()
 
     def expect_stop(self, name: str) -> None:
@@ -149,8 +154,9 @@ class Parts:
 
     def stop(self, deadline: Deadline, end: End = End.CLOSED) -> None:
         """Stop every thread and give the port back."""
-        for loop in self._loops:
+        for loop in (*self._loops, *self._file_loops):
             loop.stop()
+        self._outfit.silencing.stop()
         self._arrived.wake()
         self._observers.hasten_end()
         self._telling.close(deadline)
@@ -191,17 +197,32 @@ class Parts:
         )
 
     def _make_server(self, access: wiring.HttpAccess) -> HttpServer | None:
-        if self._settings.http_port < 0:
+        refused = wiring.refused_address(self._settings)
+        if refused:
+            log.error("querypulse: no HTTP server: %s", refused)
+        if self._settings.http_port < 0 or refused:
             return None
+        token = access.token
         return HttpServer(
             self._settings.http_host,
             self._settings.http_port,
             lambda: self.board,
             lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
             self._guard,
-            token=access.token,
+            token=lambda: token.known if token is not None else None,
             tls=access.tls,
         )
+
+    def _make_file_loops(self, outfit: Outfit) -> list[Loop]:
+        """Nobody waits for their end: a mount may hang."""
+        loops = []
+        if outfit.redacting.reads_files:
+            read = outfit.redacting.refresh
+            loops.append(file_loop("secret-files", read, FILES_SECONDS, self._guard))
+        if self._server is not None and outfit.access != wiring.HttpAccess():
+            rotation = Rotation(outfit.access, self._server)
+            loops.append(file_loop("http-files", rotation, FILES_SECONDS, self._guard))
+        return loops
 
     def _listens(self, server: HttpServer) -> bool:
         try:

@@ -6,11 +6,9 @@ import atexit
 import logging
 import os
 import threading
-from datetime import datetime, timezone
+from datetime import datetime
 from functools import partial
 from typing import Any
-
-import msgspec
 
 from ..alerting.alert import Alert
 from ..exporter.status import Status, status
@@ -20,13 +18,12 @@ from ..listener.redacted_log import RedactedLog
 from . import announcing
 from .awaiting import FailureWait
 from .configuration.outfit import outfit
-from .configuration.receiver_settings import SilenceSettings
 from .configuration.settings import Settings, SettingsError
 from .deadline import Deadline
 from .parts import MAILBOX_CAPACITY, Parts
 from .registry import Registry
 from .session import NoSessionError, active_session, settings_of
-from .silencing import until_of
+from .silencing import silence_until
 from .starting import start_parts
 
 log = logging.getLogger("querypulse")
@@ -68,6 +65,9 @@ class Sidecar:
         starts = {"start": self._start_by_hand, "start_later": self._start_later}
         self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
 
+    def __repr__(self) -> str:
+        return announcing.shown(self._parts, closed=self._closed)
+
     @property
     def url(self) -> str | None:
         """Where the HTTP server listens; None when it is off."""
@@ -102,16 +102,18 @@ class Sidecar:
             return False
         return self._parts.flush(Deadline(timeout))
 
-    def expect_stop(self, name: str) -> None:
+    def expect_stop(self, query: Any) -> None:
         """Announce a planned stop of the present run, before ``query.stop()``; failures still page.
 
+        ``query`` is a name or a ``StreamingQuery``.
+
         Raises:
-            ValueError: no query of this name is known.
+            ValueError: no such query is known.
 
         """
-        announcing.expect_stop(self._parts, self.flush, name)
+        announcing.expect_stop(self._parts, self.flush, query)
 
-    def forget(self, name: str) -> None:
+    def forget(self, query: Any) -> None:
         """Drop a query that will not come back: its alerts resolve, its series end.
 
         It is no longer expected. ``"unnamed"`` drops every dead query without a name.
@@ -120,7 +122,7 @@ class Sidecar:
             ValueError: no query of this name is known, or it lives.
 
         """
-        announcing.forget(self._parts, self.flush, name)
+        announcing.forget(self._parts, self.flush, query)
 
     def silence(
         self,
@@ -139,9 +141,8 @@ class Sidecar:
             ValueError: it has no end, or ends in the past, or ``until`` has no time zone.
 
         """
-        end = until_of(minutes, until, datetime.now(timezone.utc))
-        given = {"queries": queries, "until": end, "alertname": alertname, "reason": reason}
-        self._outfit.silencing.add(msgspec.convert(given, SilenceSettings))
+        one = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
+        self._outfit.silencing.add(one)
 
     def start_or_stand_by(self, *, by_hand: bool = False) -> None:
         """Begin to watch; called again, does nothing.

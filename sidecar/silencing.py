@@ -9,22 +9,26 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import msgspec
+
 from ..alerting.lifecycle.silences import Silence
 from ..listener.guard import Guard
 from .configuration.receiver_settings import SilenceSettings
+from .file_loop import file_loop
 from .silence_file import read_silences
 
 log = logging.getLogger("querypulse")
 
-LOOK_EVERY_SECONDS = 2.0
+READ_EVERY_SECONDS = 2.0
+FIRST_READ_SECONDS = 0.5
 Signature = tuple[int, int, int] | None
 
 
 class Silencing:
-    """Called, it answers with the silences in force; the worker calls it in every round.
+    """Called, it answers with the silences in force, and touches no file.
 
-    The file is looked at every two seconds and read when it has changed. One that cannot be
-    read is reported to the guard, and what it said last holds until its own end.
+    A thread reads the file every two seconds, when it has changed. One that cannot be read is
+    reported to the guard and tried again; what it said last holds until its own end.
     """
 
     def __init__(
@@ -33,7 +37,6 @@ class Silencing:
         path: str | None,
         guard: Guard,
         *,
-        clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         for one in silences:
@@ -44,11 +47,12 @@ class Silencing:
         self._saying = threading.Lock()
         self._path = Path(path) if path is not None else None
         self._guard = guard
-        self._clock = clock
         self._wall = wall
         self._of_file: tuple[Silence, ...] = ()
         self._signature: Signature = None
-        self._looked_at = float("-inf")
+        self._problem = ""
+        self._was_read = threading.Event()
+        self._loop = file_loop("silence-file", self.refresh, READ_EVERY_SECONDS, guard)
 
     def add(self, silence: SilenceSettings) -> None:
         """Silence from now on; any thread may call it.
@@ -64,22 +68,53 @@ class Silencing:
         with self._saying:
             self._said = [*(known for known in self._said if known.until > now), one]
 
+    def start(self) -> None:
+        """Begin to read the file, if there is one: it is known when this returns.
+
+        A file that does not answer within ``FIRST_READ_SECONDS`` is waited for no longer.
+        """
+        if self._path is not None:
+            self._loop.start()
+            self._was_read.wait(FIRST_READ_SECONDS)
+
+    def stop(self) -> None:
+        """Read no more."""
+        self._loop.stop()
+
     def __call__(self) -> tuple[Silence, ...]:
         """All silences that have not ended."""
-        path, now = self._path, self._clock()
-        if path is not None and now - self._looked_at >= LOOK_EVERY_SECONDS:
-            self._looked_at = now
-            self._guard.attempt("silence-file", lambda: self._look(path))
         wall = self._wall()
         return tuple(one for one in (*self._said, *self._of_file) if one.until > wall)
 
-    def _look(self, path: Path) -> None:
-        signature = _signature(path)
-        if signature == self._signature:
+    def refresh(self) -> None:
+        """Read the file if it has changed, or could not be read before; for its own thread."""
+        if self._path is None:
             return
-        # Noted first: a file that cannot be read is reported once, not every two seconds.
-        self._signature = signature
-        self._of_file = tuple(map(silence_of, read_silences(path)))
+        try:
+            signature = _signature(self._path)
+            if signature != self._signature:
+                self._of_file = tuple(map(silence_of, read_silences(self._path)))
+                # Noted last: a read that fails is tried again.
+                self._signature = signature
+            self._problem = ""
+        except (OSError, ValueError) as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                self._guard.report("silence-file", error)
+        self._was_read.set()
+
+
+def silence_until(
+    queries: str, minutes: float | None, until: datetime | None, **more: str
+) -> SilenceSettings:
+    """A silence of ``queries`` from now on; ``more`` are its other fields.
+
+    Raises:
+        ValueError: it has no sensible end, see ``until_of``, or a field is no text.
+
+    """
+    end = until_of(minutes, until, datetime.now(timezone.utc))
+    return msgspec.convert({"queries": queries, "until": end, **more}, SilenceSettings)
 
 
 def until_of(minutes: float | None, until: datetime | None, now: datetime) -> datetime:

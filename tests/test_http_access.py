@@ -47,7 +47,7 @@ def test_token_and_certificate_come_from_their_files(tmp_path, pem):
         )
     )
 
-    assert access.token == "token"
+    assert access.token.known == "token"
     assert (access.tls.cert_file, access.tls.key_file) == (pem.cert, pem.key)
     assert access.tls.client_ca_file == pem.ca
 
@@ -86,3 +86,31 @@ def test_files_that_do_not_fit_are_told_before_the_server_starts(pem, cert, key,
     )
 
     assert "http_tls" in message
+
+
+# -- other machines ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"http_host": "localhost"},
+        {"http_host": "127.0.0.53"},
+        {"http_host": "::1"},
+        {"http_host": "0.0.0.0", "http_token_file": "/t"},
+        {"http_host": "0.0.0.0", "http_tls_client_ca_file": "/ca"},
+        {"http_host": "0.0.0.0", "http_allow_anonymous": True},
+        {"http_host": "0.0.0.0", "http_port": -1},
+    ],
+)
+def test_the_server_may_start_where_readers_are_known_or_local(settings):
+    assert wiring.refused_address(Settings(**settings)) == ""
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "driver.example.com", ""])
+def test_the_server_stays_off_where_strangers_could_read(host):
+    message = wiring.refused_address(Settings(http_host=host, http_tls_cert_file="/c"))
+
+    for name in ("http_host", host, "http_token_file", "http_allow_anonymous"):
+        assert name in message

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import threading
+
 import pytest
 
 from querypulse.alerting.evaluate import Judgement, Verdict
@@ -74,14 +77,37 @@ def test_keys_in_files_are_hidden_as_well(tmp_path, name):
     assert KEY not in left(f"read {KEY}", Settings(**{name: str(tmp_path / "key")}))
 
 
-def test_a_key_that_was_rotated_is_hidden_from_then_on(tmp_path):
+def test_a_key_that_was_rotated_is_hidden_once_it_is_read(tmp_path):
     path = tmp_path / "key"
     path.write_text(KEY)
     redacting = Redacting(Settings(pagerduty_routing_key_file=str(path)))
     path.write_text(TOKEN)
+    redacting.refresh()
 
     assert TOKEN not in repr(redacting(judged(f"the new one is {TOKEN}")))
     assert redacting.text(f"the new one is {TOKEN}") == "the new one is [redacted]"
+
+
+def test_a_key_on_a_mount_that_hangs_holds_no_judgement_up(tmp_path):
+    """A FIFO without a writer: reading it blocks, as a file on a dead NFS server does."""
+    path = tmp_path / "key"
+    path.write_text(KEY)
+    redacting = Redacting(Settings(pagerduty_routing_key_file=str(path)))
+    path.unlink()
+    os.mkfifo(path)
+    reading = threading.Thread(target=redacting.refresh, daemon=True)
+    reading.start()
+
+    assert KEY not in repr(redacting(judged(f"the key is {KEY}")))
+    assert reading.is_alive()
+    os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
+
+
+def test_only_keys_of_files_are_read_again(tmp_path):
+    (tmp_path / "key").write_text(KEY)
+
+    assert not Redacting(Settings(pagerduty_routing_key=KEY)).reads_files
+    assert Redacting(Settings(http_token_file=str(tmp_path / "key"))).reads_files
 
 
 def test_patterns_of_the_settings_are_hidden():

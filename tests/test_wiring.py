@@ -12,7 +12,6 @@ from querypulse.alerting.policy import Limits
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings, SettingsError, Sidecar
 from querypulse.sidecar.configuration import wiring
-from querypulse.sidecar.configuration.secret_files import read_secret
 from querypulse.sidecar.configuration.settings import QuerySettings
 
 HOOK = "https://hooks.example.com/services/hidden-path"
@@ -190,5 +189,6 @@ def test_a_token_file_that_holds_none_is_named(file, tmp_path, content):
 
 
 def test_white_space_around_a_secret_is_not_part_of_it(file):
-    assert read_secret("http_token_file", file("\n  token \r\n")) == "token"
-    assert read_secret("http_token_file", None) is None
+    settings = Settings(http_token_file=file("\n  token \r\n"))
+
+    assert wiring.http_access(settings).token.known == "token"

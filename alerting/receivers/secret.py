@@ -46,6 +46,16 @@ class Secret:
                 return self._value
         return self._value
 
+    @property
+    def is_from_file(self) -> bool:
+        """Whether it may change."""
+        return self._path is not None
+
+    @property
+    def known(self) -> str:
+        """The value that was read last; touches no file, so any thread may ask."""
+        return self._value
+
     def __repr__(self) -> str:
         return "Secret('********')"
 

@@ -17,8 +17,8 @@ Conf = Callable[[str], str | None]
 class Redacting:
     """Called with a judgement, answers with one that holds no secret.
 
-    It knows secrets by their shapes, by the patterns of the settings, by our own keys as they
-    are now (a file may change), and once ``honour`` was called by what Spark wants hidden.
+    It knows secrets by their shapes, by the patterns of the settings, by our own keys as
+    ``refresh`` has read them last, and once ``honour`` was called by what Spark wants hidden.
 
     Raises:
         SettingsError: a pattern is no regular expression, or a secret's file cannot be read.
@@ -44,22 +44,28 @@ class Redacting:
         self._redactor = self._renewed()
 
     def __call__(self, judgement: Judgement) -> Judgement:
-        """Redact all texts of findings and verdicts; for the worker's thread."""
-        if self._current_values() != self._values:
-            self._redactor = self._renewed()
+        """Redact all texts of findings and verdicts; touches no file."""
         return redacted(judgement, self._redactor)
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether a key comes from a file."""
+        return any(secret.is_from_file for secret in self._secrets)
+
+    def refresh(self) -> None:
+        """Read our own keys again, for files may change; for a thread of its own."""
+        values = tuple(secret.reveal() for secret in self._secrets)
+        if values != self._values:
+            self._redactor = self._renewed()
 
     def text(self, text: str) -> str:
         """Redact one text; touches no file, so any thread may call it."""
         return self._redactor.text(text)
 
     def _renewed(self) -> Redactor:
-        self._values = self._current_values()
+        self._values = tuple(secret.known for secret in self._secrets)
         parts = [part for value in self._values for part in secret_parts(value)]
         return session_redactor(self._conf.get, secrets=parts, patterns=self._patterns)
-
-    def _current_values(self) -> tuple[str, ...]:
-        return tuple(secret.reveal() for secret in self._secrets)
 
 
 def _require_usable(patterns: Sequence[str]) -> None:

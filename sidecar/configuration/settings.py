@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from .masking import masked
+from .mistakes import explained
 from .receiver_settings import ReceiverSettings, SilenceSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
@@ -58,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     http_tls_cert_file: str | None = None
     http_tls_key_file: str | None = None
     http_tls_client_ca_file: str | None = None
+    http_allow_anonymous: bool = False
+    """Whether everybody may read where ``http_host`` is not loopback."""
     probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
     source_interval_seconds: Annotated[float, Meta(ge=0)] = 15.0
     """How often brokers are asked where their data ends; 0 is never."""
@@ -152,5 +155,5 @@ def check_value(name: str, value: object, origin: str) -> object:
     try:
         return msgspec.convert(value, TYPES[name], strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
-        shown = masked(name, value)
-        raise SettingsError(f"setting {name!r} from {origin}: {error} (given: {shown!r})") from None
+        why, shown = explained(name, TYPES[name], value, error), masked(name, value)
+        raise SettingsError(f"setting {name!r} from {origin}: {why} (given: {shown!r})") from None

@@ -11,11 +11,12 @@ from ...alerting.lifecycle.lifecycle import Terms
 from ...alerting.outbox.delivery import Delivery
 from ...alerting.outbox.spool import Spool
 from ...alerting.policy import Limits, Policy
+from ...alerting.receivers.address import is_loopback
 from ...alerting.receivers.receiver import Receiver
+from ...alerting.receivers.secret import Secret
 from ...exporter.tls import Tls
 from ...listener.guard import Guard
 from . import receivers_from_settings
-from .secret_files import read_secret
 from .settings import QuerySettings, Settings, SettingsError
 
 CLOSER_AFTER_SECONDS = 5.0
@@ -101,7 +102,7 @@ def spool(settings: Settings, app: str, guard: Guard) -> Spool | None:
 class HttpAccess(msgspec.Struct, frozen=True):
     """Who may read, and how the server proves itself."""
 
-    token: str | None = None
+    token: Secret | None = None
     tls: Tls | None = None
 
 
@@ -117,7 +118,7 @@ def http_access(settings: Settings) -> HttpAccess:
         raise SettingsError("settings 'http_tls_cert_file' and 'http_tls_key_file' go together")
     if settings.http_tls_client_ca_file is not None and cert is None:
         raise SettingsError("setting 'http_tls_client_ca_file' needs 'http_tls_cert_file'")
-    token = read_secret("http_token_file", settings.http_token_file)
+    token = _token(settings.http_token_file)
     if cert is None or key is None:
         return HttpAccess(token)
     tls = Tls(cert, key, settings.http_tls_client_ca_file)
@@ -126,3 +127,26 @@ def http_access(settings: Settings) -> HttpAccess:
     except OSError as error:
         raise SettingsError(f"settings 'http_tls_...': {error}") from None
     return HttpAccess(token, tls)
+
+
+def _token(path: str | None) -> Secret | None:
+    if path is None:
+        return None
+    try:
+        return Secret.from_file(path, setting="setting 'http_token_file'")
+    except ValueError as error:
+        raise SettingsError(str(error)) from None
+
+
+def refused_address(settings: Settings) -> str:
+    """Why the HTTP server must not start: strangers could read. Empty where it may."""
+    restricted = settings.http_token_file or settings.http_tls_client_ca_file
+    if settings.http_port < 0 or restricted or settings.http_allow_anonymous:
+        return ""
+    if is_loopback(settings.http_host):
+        return ""
+    return (
+        f"setting 'http_host' ({settings.http_host}) lets other machines read: set "
+        "'http_token_file' or 'http_tls_client_ca_file', or allow everybody with "
+        "'http_allow_anonymous'"
+    )

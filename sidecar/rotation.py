@@ -1,0 +1,36 @@
+"""A rotated token or certificate of the HTTP server is in force without a restart."""
+
+from __future__ import annotations
+
+import logging
+
+from ..exporter.server import HttpServer
+from .configuration.wiring import HttpAccess
+
+log = logging.getLogger("querypulse")
+
+
+class Rotation:
+    """Reads the files of the server's ``access`` again, each time it is called.
+
+    What cannot be read, or does not fit at the moment, is logged once, and what was read before
+    holds: whoever rotates it may be half way.
+    """
+
+    def __init__(self, access: HttpAccess, server: HttpServer) -> None:
+        self._access = access
+        self._server = server
+        self._problem = ""
+
+    def __call__(self) -> None:
+        """Read what has changed; for a thread of its own."""
+        if self._access.token is not None:
+            self._access.token.reveal()
+        try:
+            if self._server.renew():
+                log.info("querypulse: the HTTP server has a new certificate")
+            self._problem = ""
+        except OSError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                log.warning("querypulse: the HTTP server keeps its certificate: %s", error)
