@@ -1,5 +1,7 @@
 """What is untold or open outlives the driver: on a real disk, with real processes killed."""
 
+import errno
+import fcntl
 import os
 import random
 import signal
@@ -23,6 +25,7 @@ from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.outbox.outbox import Told
 from querypulse.alerting.outbox.spool import Spool
 from querypulse.alerting.outbox.spool_lock import SpoolLock
+from querypulse.alerting.outbox.spool_trial import try_folder
 from querypulse.listener.guard import Guard
 
 CHILD = Path(spooling.__file__)
@@ -587,3 +590,65 @@ def test_killed_again_and_again_every_page_is_told(spool):
             break
 
     assert sorted(told_of) == [f"q{number}" for number in range(9)]
+
+
+@pytest.mark.contains_errors
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO, errno.ENOSYS])
+def test_a_file_system_without_locks_is_said_and_no_other_process_blamed(
+    spool, folder, monkeypatch, number
+):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    one = spool()
+    one.load(PATIENCE_SECONDS)
+    until(lambda: one.problem, "the problem is said")
+
+    assert os.strerror(number) in one.problem
+    assert "cannot be locked" in one.problem
+    assert "another process" not in one.problem
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EAGAIN])
+def test_a_lock_of_another_process_is_told_as_that(spool, monkeypatch, number):
+    def refuse(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    one = spool()
+    one.load(PATIENCE_SECONDS)
+    until(lambda: one.problem, "the problem is said")
+
+    assert "in use by another process" in one.problem
+
+
+# -- a trial ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "new", "new/deeper/still"])
+def test_a_trial_of_a_folder_leaves_nothing_behind(tmp_path, name):
+    (tmp_path / "known").mkdir()
+    try_folder(tmp_path / "known" / name)
+
+    assert list((tmp_path / "known").rglob("*")) == []
+    assert (tmp_path / "known").is_dir()
+
+
+def test_a_trial_leaves_the_spool_of_a_running_driver_alone(spool, folder):
+    written(spool(), pager=(row(1),))
+    before = sorted(path.name for path in folder.iterdir())
+    try_folder(folder)
+
+    assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_a_trial_without_locks_fails_and_leaves_nothing(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", refuse)
+    with pytest.raises(OSError, match="cannot be locked"):
+        try_folder(tmp_path / "new")
+
+    assert list(tmp_path.iterdir()) == []

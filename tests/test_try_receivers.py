@@ -21,11 +21,11 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 def try_them(monkeypatch, capsys):
     """Runs ``querypulse test-alert`` under settings; the answer is exit code, output, errors."""
 
-    def run(**settings):
+    def run(*arguments, **settings):
         for name, value in settings.items():
             text = value if isinstance(value, str) else json.dumps(value)
             monkeypatch.setenv(f"QUERYPULSE_{name.upper()}", text)
-        return cli.main(["test-alert"]), *capsys.readouterr()
+        return cli.main(["test-alert", *arguments]), *capsys.readouterr()
 
     return run
 
@@ -48,6 +48,68 @@ def test_a_test_alert_wakes_nobody_and_ends_at_once(try_them, server):
         ("firing", TEST_NAME, "warning"),
         ("resolved", TEST_NAME, "warning"),
     ]
+
+
+@pytest.mark.parametrize("severity", ["warning", "critical"])
+def test_it_has_the_severity_that_was_asked_for(try_them, server, severity):
+    """B12"""
+    assert try_them("--severity", severity, webhook_url=server.url)[0] == 0
+    assert {found for _, _, found in told(server)} == {severity}
+
+
+def test_another_severity_is_refused(try_them, server, capsys):
+    with pytest.raises(SystemExit):
+        try_them("--severity", "info", webhook_url=server.url)
+
+    assert "warning" in capsys.readouterr().err
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "app"),
+    [
+        ((), {}, "querypulse"),
+        ((), {"app_name": "etl"}, "etl"),
+        (("--app", "nightly"), {}, "nightly"),
+        (("--app", "nightly"), {"app_name": "etl"}, "nightly"),
+    ],
+)
+def test_it_goes_under_the_jobs_own_name(try_them, server, arguments, settings, app):
+    """B12"""
+    try_them(*arguments, webhook_url=server.url, **settings)
+
+    assert json.loads(server.requests[0].body)["alerts"][0]["labels"]["app"] == app
+
+
+def test_the_heartbeat_is_pinged_once_and_its_state_is_left_alone(try_them, server):
+    code, output, _ = try_them(heartbeat_url=f"{server.url}/check", webhook_url=server.url)
+    (ping,) = [one for one in server.requests if one.path.startswith("/check")]
+
+    assert code == 0
+    assert ping.path.startswith("/check/log?rid=")
+    assert output.splitlines()[-1].split(maxsplit=1) == ["heartbeat", "took the ping"]
+
+
+def test_a_heartbeat_alone_is_tried_too(try_them, server):
+    assert try_them(heartbeat_url=server.url)[:2] == (0, "heartbeat  took the ping\n")
+
+
+def test_a_heartbeat_that_is_not_taken_is_a_failure(try_them):
+    with HttpDouble(otherwise=reply(404)) as server:
+        code, output, _ = try_them(heartbeat_url=f"{server.url}/hidden")
+
+    assert code == 1
+    assert output.startswith("heartbeat  did NOT take the ping: ")
+    assert "404" in output
+    assert "hidden" not in output
+
+
+def test_a_spool_that_cannot_be_is_told_before_anything_is_sent(try_them, server):
+    """B6"""
+    code, _, errors = try_them(webhook_url=server.url, spool_dir="/proc/spool")
+
+    assert (code, server.requests) == (COULD_NOT_BEGIN, [])
+    assert "'spool_dir': /proc/spool: No such file or directory" in errors
 
 
 def test_it_says_that_nothing_is_wrong(try_them, server):

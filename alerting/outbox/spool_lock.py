@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
+
+HELD_BY_ANOTHER = frozenset({errno.EACCES, errno.EAGAIN})
+"""What POSIX lets ``fcntl`` answer where another process has the lock."""
 
 _held: set[Path] = set()
 """What this process has locked: the system's lock would let it in a second time."""
@@ -23,7 +27,7 @@ class SpoolLock:
         """Take the lock, if nobody else has it.
 
         Raises:
-            OSError: the side file cannot be made.
+            OSError: the side file cannot be made, or its file system has no locks.
 
         """
         # Not on Windows, where everything but the spool works.
@@ -37,9 +41,11 @@ class SpoolLock:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             os.close(descriptor)
-            return False
+            if error.errno in HELD_BY_ANOTHER:
+                return False
+            raise OSError(error.errno, f"it cannot be locked: {error.strerror}") from None
         self._descriptor = descriptor
         _held.add(path)
         return True

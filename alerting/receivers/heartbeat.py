@@ -15,7 +15,7 @@ from ...listener.guard import Guard
 from ...listener.loop import Loop
 from ..alert import Incident
 from .answer import Answer
-from .heartbeat_ping import START, STOPPED, Ping, due_at, ping_of, ping_url
+from .heartbeat_ping import START, STOPPED, TEST, Ping, due_at, ping_of, ping_url
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
 from .secret import Secret
@@ -72,6 +72,16 @@ class Heartbeat:
     def start(self) -> None:
         """Begin; the first ping says that the watch has started."""
         self._loop.start()
+
+    def try_once(self) -> HttpError | None:
+        """Ping in this thread, in place of ``start``, and say why it was not taken, if so.
+
+        The ping is one for the check's log: it changes no state.
+        """
+        try:
+            return self._send(TEST)
+        finally:
+            self._poster.close()
 
     def beat(self, incidents: Sequence[Incident]) -> None:
         """The worker has judged, and this is all that is open. Never waits for a ping.

@@ -29,6 +29,7 @@ class Ping(msgspec.Struct, frozen=True):
 
 START = Ping("/start", "watching")
 STOPPED = Ping("/log", "stopped")
+TEST = Ping("/log", "querypulse test-alert: nothing is wrong")
 
 
 def ping_of(incidents: Sequence[Incident]) -> Ping:

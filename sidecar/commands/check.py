@@ -9,7 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from ...alerting.outbox.spool_trial import try_folder
 from ...listener.guard import Guard
+from ..configuration import wiring
 from ..configuration.masking import masked
 from ..configuration.outfit import outfit
 from ..configuration.settings import TYPES, Settings, SettingsError
@@ -45,7 +47,10 @@ def require_usable(settings: Settings) -> None:
     """
     outfit(settings, Guard())
     _require_present_silences(settings)
-    _require_folder(settings.spool_dir)
+    require_spool(settings)
+    refused = wiring.refused_address(settings)
+    if refused:
+        raise SettingsError(refused)
 
 
 def _require_present_silences(settings: Settings) -> None:
@@ -64,9 +69,22 @@ def _require_present_silences(settings: Settings) -> None:
             raise SettingsError(f"setting 'silence_file': {error}") from None
 
 
-def _require_folder(spool_dir: str | None) -> None:
-    if spool_dir is not None and Path(spool_dir).exists() and not Path(spool_dir).is_dir():
-        raise SettingsError(f"setting 'spool_dir': {spool_dir} is a file, not a folder")
+def require_spool(settings: Settings) -> None:
+    """Try the folder as a driver uses it, by the rights of whoever runs this command.
+
+    Raises:
+        SettingsError: it cannot be made, locked or written; the message has the system's reason.
+
+    """
+    if settings.spool_dir is None:
+        return
+    try:
+        try_folder(Path(settings.spool_dir))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SettingsError(
+            f"setting 'spool_dir': {error.filename or settings.spool_dir}: {reason}"
+        ) from None
 
 
 def _text(value: object) -> str:

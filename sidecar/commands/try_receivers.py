@@ -1,22 +1,29 @@
-"""``querypulse test-alert``: tells every receiver of a test, and says what each answered."""
+"""``querypulse test-alert``: sends a test to every receiver, and says what each answered."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Mapping
 
+import msgspec
 from msgspec.structs import replace
 
 from ...alerting.alert import Alert, Incident
 from ...alerting.finding import WHOLE_DRIVER, Severity
 from ...alerting.receivers.answer import Answer
+from ...alerting.receivers.heartbeat import Heartbeat
 from ...alerting.receivers.receiver import DeliveryError, Receiver
+from ...listener.guard import Guard
 from ..configuration import receivers_from_settings
 from ..configuration.settings import Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
+from .check import require_spool
 
 TEST_NAME = "QuerypulseTest"
+TAKEN = "took the test alert and its end"
+PINGED = "took the ping"
 ADVICE = {
     Answer.TRANSIENT: "an outage, or an address where nobody answers; alerts are kept meanwhile",
     Answer.CONFIG_FAULT: "address, key, certificate or proxy is wrong; alerts are kept meanwhile",
@@ -25,11 +32,28 @@ ADVICE = {
 }
 
 
-def try_receivers(environment: Mapping[str, str]) -> int:
-    """Send a test alert of severity ``warning``, and its end, through every receiver.
+class TestRequest(msgspec.Struct, frozen=True):
+    """What was asked for on the command line; without ``app``, the setting ``app_name``."""
 
-    Returns 0 when all took both, else 1. Whatever a receiver's ``severities`` and ``queries``
-    are, it is told.
+    severity: str = Severity.WARNING.value
+    app: str | None = None
+
+
+def add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    """Tell the parser what can be asked for: the fields of a ``TestRequest``."""
+    parser.add_argument(
+        "--severity",
+        choices=[one.value for one in Severity],
+        default=TestRequest().severity,
+        help="of the test alert (%(default)s); critical pages whoever is on call",
+    )
+    parser.add_argument("--app", help="the job's name; by default the setting app_name")
+
+
+def try_receivers(request: TestRequest, environment: Mapping[str, str]) -> int:
+    """Send a test alert, and its end, to every receiver; ping the heartbeat once.
+
+    Returns 0 when all took it, else 1. A receiver's ``severities`` and ``queries`` do not count.
 
     Raises:
         SettingsError: a setting cannot be used, or there is no receiver.
@@ -37,18 +61,29 @@ def try_receivers(environment: Mapping[str, str]) -> int:
     """
     settings = load_strictly({}, environment).settings
     receivers = receivers_from_settings.receivers(settings)
-    if not receivers:
+    heartbeat = receivers_from_settings.heartbeat(settings, Guard())
+    if not receivers and heartbeat is None:
         raise SettingsError("test-alert: no receiver is configured, so nobody would be told")
-    incident = _incident(settings, time.time())
-    width = max(len(receiver.name) for receiver in receivers)
-    all_took_it = True
-    for receiver in receivers:
-        problem = _try(receiver, incident)
-        all_took_it = all_took_it and problem is None
-        outcome = problem or "took the test alert and its end"
-        sys.stdout.write(f"{receiver.name:<{width}}  {outcome}\n")
-        sys.stdout.flush()
-    return 0 if all_took_it else 1
+    require_spool(settings)
+    incident = _incident(settings, request, time.time())
+    names = [*(one.name for one in receivers), *([heartbeat.name] if heartbeat else [])]
+    width = max(map(len, names))
+    problems = [_report(one.name, width, _try(one, incident), TAKEN) for one in receivers]
+    if heartbeat is not None:
+        problems.append(_report(heartbeat.name, width, _try_heartbeat(heartbeat), PINGED))
+    return 1 if any(problems) else 0
+
+
+def _report(name: str, width: int, problem: str | None, well: str) -> str | None:
+    sys.stdout.write(f"{name:<{width}}  {problem or well}\n")
+    sys.stdout.flush()
+    return problem
+
+
+def _try_heartbeat(heartbeat: Heartbeat) -> str | None:
+    """What went wrong with one ping that reports no state."""
+    error = heartbeat.try_once()
+    return None if error is None else f"did NOT take the ping: {_explain(error)}"
 
 
 def _try(receiver: Receiver, incident: Incident) -> str | None:
@@ -79,13 +114,13 @@ def _explain(error: DeliveryError) -> str:
     return f"{error}{later} ({error.answer.value}: {ADVICE[error.answer]})"
 
 
-def _incident(settings: Settings, now: float) -> Incident:
+def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
     alert = Alert(
         labels={
             "alertname": TEST_NAME,
-            "app": settings.app_name or "querypulse",
+            "app": request.app or settings.app_name or "querypulse",
             "query": WHOLE_DRIVER,
-            "severity": Severity.WARNING.value,
+            "severity": request.severity,
         },
         annotations={
             "summary": "Test alert of querypulse: nothing is wrong",
