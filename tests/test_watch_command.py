@@ -80,7 +80,7 @@ def run(tmp_path):
 def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
     with (
         ServedDriver() as driver,
-        run(driver.url, "--webhook-url", pages.url, resolve_after_seconds="0") as watcher,
+        run(driver.url, webhook_url=pages.url, resolve_after_seconds="0") as watcher,
     ):
         watcher.wait_for("etl is there")
         driver.signal(signal.SIGKILL)
@@ -98,7 +98,7 @@ def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
 
 
 def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
-    with ServedDriver() as driver, run(driver.url, "--webhook-url", pages.url) as watcher:
+    with ServedDriver() as driver, run(driver.url, webhook_url=pages.url) as watcher:
         watcher.wait_for("etl is there")
         driver.say_stop()
         watcher.wait_for("etl has closed in good order")
@@ -109,7 +109,7 @@ def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_in_good_order(run, pages, number):
-    with ServedDriver() as driver, run(driver.url, "--webhook-url", pages.url) as watcher:
+    with ServedDriver() as driver, run(driver.url, webhook_url=pages.url) as watcher:
         watcher.wait_for("etl is there")
         began = time.monotonic()
         assert watcher.end(number) == 0
@@ -121,7 +121,7 @@ def test_what_is_pending_at_the_end_is_told(run):
     with (
         HttpDouble(reply(503), reply(503), reply(503), otherwise=reply(200)) as receiver,
         ServedDriver() as driver,
-        run(driver.url, "--webhook-url", receiver.url) as watcher,
+        run(driver.url, webhook_url=receiver.url) as watcher,
     ):
         watcher.wait_for("etl is there")
         driver.signal(signal.SIGKILL)
@@ -133,12 +133,12 @@ def test_what_is_pending_at_the_end_is_told(run):
 def test_the_next_watcher_knows_from_the_spool_what_is_open(run, pages, tmp_path):
     settings = {"spool_dir": str(tmp_path / "spool"), "resolve_after_seconds": "0"}
     with ServedDriver() as driver:
-        with run(driver.url, "--webhook-url", pages.url, **settings) as first:
+        with run(driver.url, webhook_url=pages.url, **settings) as first:
             first.wait_for("etl is there")
             driver.signal(signal.SIGKILL)
             pages.wait_for("DriverGone", "*")
             assert first.end() == 0
-        with run(driver.url, "--webhook-url", pages.url, **settings) as second:
+        with run(driver.url, webhook_url=pages.url, **settings) as second:
             time.sleep(3)
             assert len(pages.told) == 1
             with ServedDriver(port=driver.port):
@@ -166,8 +166,9 @@ def test_secrets_do_not_reach_the_log(run, tmp_path):
     token = tmp_path / "token"
     token.write_text("the-token-of-drivers")
     with HttpDouble(otherwise=reply(500)) as receiver, ServedDriver() as driver:
-        hidden = f"{receiver.url}/services/hidden-path"
-        with run(driver.url, "--token-file", str(token), "--webhook-url", hidden) as watcher:
+        hook = tmp_path / "hook"
+        hook.write_text(f"{receiver.url}/services/hidden-path")
+        with run(driver.url, "--token-file", str(token), "--webhook-url-file", hook) as watcher:
             watcher.wait_for("etl is there")
             driver.signal(signal.SIGKILL)
             receiver.wait_for(3)
@@ -179,17 +180,20 @@ def test_secrets_do_not_reach_the_log(run, tmp_path):
 
 # -- what is refused --------------------------------------------------------------------------
 
-HOOK = ("--webhook-url", "http://127.0.0.1:1/hidden")
+HOOK = ("--webhook-url-file", "HOOK")
 
 
 @pytest.fixture
-def refused(monkeypatch, capsys):
+def refused(monkeypatch, capsys, tmp_path):
     """Runs ``querypulse watch``, which must not begin; the answer is what it said."""
     for key in os.environ:
         if key.startswith("QUERYPULSE_"):
             monkeypatch.delenv(key)
 
+    (tmp_path / "hook").write_text("http://127.0.0.1:1/hidden")
+
     def ask(*arguments):
+        arguments = [str(tmp_path / "hook") if one == "HOOK" else one for one in arguments]
         assert cli.main(["watch", *arguments]) == COULD_NOT_BEGIN
         return capsys.readouterr().err
 
@@ -199,7 +203,7 @@ def refused(monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["http://a:9719"], "--webhook-url"),
+        (["http://a:9719"], "--webhook-url-file"),
         ([*HOOK], "--targets FILE"),
         ([*HOOK, "ftp://a"], "'ftp://a'"),
         ([*HOOK, "--targets", "/nowhere"], "--targets /nowhere"),
@@ -207,7 +211,7 @@ def refused(monkeypatch, capsys):
         ([*HOOK, "a:1", "--ca-file", "/nowhere"], "--ca-file /nowhere"),
         ([*HOOK, "a:1", "--client-cert-file", "/nowhere"], "--client-cert-file /nowhere"),
         ([*HOOK, "a:1", "--client-key-file", "/nowhere"], "needs --client-cert-file"),
-        (["a:1", "--webhook-url", "hidden"], "webhook_url"),
+        (["a:1", "--webhook-url-file", "/nowhere"], "webhook_url_file: cannot read /nowhere"),
         (["http://me:hidden@a:1", *HOOK], "--token-file"),
     ],
 )
@@ -227,6 +231,7 @@ def test_what_cannot_be_is_refused_in_one_line(refused, arguments, word):
         ("--interval", "0"),
         ("--interval", "nan"),
         ("--colour",),
+        ("--webhook-url", "https://hooks.example.com/x"),
     ],
 )
 def test_an_argument_that_is_not_allowed_is_refused(arguments, capsys):

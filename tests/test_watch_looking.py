@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from support.http_double import HttpDouble, drip, raw, reply
 from support.watching import driver_board, serving
 
+from querypulse.alerting.receivers.secret import Secret
 from querypulse.exporter.tls import Tls
 from querypulse.sidecar.watch import looking
 from querypulse.sidecar.watch.client import Access, Client, NoAnswer
@@ -31,7 +32,8 @@ def short_looks(monkeypatch):
 
 
 def seen(url, token=None, context=None):
-    return look(Client(place_of(url, "here"), Access(token, context)))
+    shown = None if token is None else Secret(token)
+    return look(Client(place_of(url, "here"), Access(shown, context)))
 
 
 @contextmanager

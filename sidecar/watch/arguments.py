@@ -23,7 +23,7 @@ TIMES = {
 """The shortest that is allowed, and what it is for."""
 MORE = {
     "targets": "a file of such URLs, one a line; read anew all the time",
-    "webhook_url": "who is told, where the settings do not say it",
+    "webhook_url_file": "holds the URL of a webhook, where the settings name no receiver",
     "token_file": "holds the bearer token that drivers want to see",
     "ca_file": "who vouches for the drivers' certificates",
     "client_cert_file": "our own certificate, for drivers that ask for one",
@@ -37,7 +37,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     urls: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
     targets: str | None = None
-    webhook_url: str | None = None
+    webhook_url_file: str | None = None
     interval: float = 5.0
     gone_after: float = 15.0
     terminated_after: float = TERMINATED_AFTER_SECONDS
@@ -61,7 +61,7 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
         help="the same, for every address that the host's name has; drivers go by their app",
     )
     for name, text in MORE.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", metavar=_metavar(name), help=text)
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
     for name, (least, text) in TIMES.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}",
@@ -70,10 +70,6 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="SECONDS",
             help=f"{text} (%(default)g)",
         )
-
-
-def _metavar(name: str) -> str:
-    return "URL" if name.endswith("url") else "FILE"
 
 
 def _seconds(least: float) -> Callable[[str], float]:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ...alerting.receivers.secret import Secret
 from ..deadline import Deadline
 from .look import Place, Said
 
@@ -33,9 +34,11 @@ class NoAnswer(Exception):  # noqa: N818 - it is an outcome, told in words
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What drivers are shown: a bearer token; and how their certificates are checked."""
+    """What drivers are shown: a bearer token, as it was read last; and how their certificates
+    are checked.
+    """
 
-    token: str | None = None
+    token: Secret | None = None
     context: ssl.SSLContext | None = None
 
 
@@ -131,7 +134,7 @@ class Client:
         host = f"[{self._host}]" if ":" in self._host else self._host
         lines = [f"GET {path} HTTP/1.0", f"Host: {host}:{self._port}", "Connection: close"]
         if self._access.token is not None:
-            lines.append(f"Authorization: Bearer {self._access.token}")
+            lines.append(f"Authorization: Bearer {self._access.token.known}")
         return "\r\n".join([*lines, "User-Agent: querypulse", "", ""]).encode("latin-1", "replace")
 
 

@@ -8,21 +8,24 @@ import ssl
 import threading
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import FrameType
 
 from ...alerting.alert import Incident
 from ...alerting.lifecycle.silences import why_muted
+from ...alerting.receivers.secret import Secret
 from ...listener.guard import Guard
 from ...listener.redacted_log import RedactedLog
 from ..configuration import receivers_from_settings
 from ..configuration.redacting import Redacting
-from ..configuration.secret_files import read_secret
 from ..configuration.settings import Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
 from ..deadline import Deadline
+from ..file_loop import file_loop
 from ..silencing import Silencing
 from ..telling import Telling
 from .arguments import WatchRequest
+from .blindness import APP
 from .client import Access
 from .hosts import receiver_hosts
 from .judge import Judge, Terms
@@ -32,8 +35,7 @@ from .watcher import Watcher
 
 log = logging.getLogger("querypulse")
 
-APP = "querypulse-watch"
-"""Under this name a watcher keeps what it has to tell, if it has a ``spool_dir``."""
+FILES_SECONDS = 1.0
 CLOSING_SECONDS = 6.0
 ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -46,13 +48,24 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
             watch, or no URL where one should be.
 
     """
-    arguments = {} if request.webhook_url is None else {"webhook_url": request.webhook_url}
+    file = request.webhook_url_file
+    arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
     settings = load_strictly(arguments, environment).settings
     redacting, guard = Redacting(settings), Guard()
+    silencing = Silencing(settings.silences, settings.silence_file, guard)
+    shown = access(request)
     roll = Roll(request.gone_after, request.interval, request.terminated_after)
     judge = Judge(roll, Terms(**{n: getattr(settings, n) for n in Terms.__struct_fields__}))
     telling = make_telling(settings, judge, guard)
-    watcher = make_watcher(request, settings, telling, judge, guard)
+    watcher = make_watcher(
+        request,
+        settings,
+        shown=shown,
+        silencing=silencing,
+        telling=telling,
+        judge=judge,
+        guard=guard,
+    )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     log.addFilter(RedactedLog(redacting.text))
     ended = threading.Event()
@@ -62,6 +75,9 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
 
     for number in ENDING_SIGNALS:
         signal.signal(number, end)
+    files = file_loop("secret-files", partial(_read_again, redacting, shown), FILES_SECONDS, guard)
+    files.start()
+    silencing.start()
     telling.start()
     watcher.start()
     ended.wait()
@@ -78,7 +94,9 @@ def make_telling(settings: Settings, judge: Judge, guard: Guard) -> Telling:
     """
     receivers = receivers_from_settings.receivers(settings)
     if not receivers:
-        raise SettingsError("watch: nobody to tell: give --webhook-url, or settings of a receiver")
+        raise SettingsError(
+            "watch: no receiver: give --webhook-url-file, or settings of a receiver"
+        )
 
     def inherit(incidents: Iterable[Incident]) -> None:
         judge.inherit(incidents, time.monotonic())
@@ -96,7 +114,14 @@ def make_telling(settings: Settings, judge: Judge, guard: Guard) -> Telling:
 
 
 def make_watcher(
-    request: WatchRequest, settings: Settings, telling: Telling, judge: Judge, guard: Guard
+    request: WatchRequest,
+    settings: Settings,
+    *,
+    shown: Access,
+    silencing: Silencing,
+    telling: Telling,
+    judge: Judge,
+    guard: Guard,
 ) -> Watcher:
     """Join the parts; nothing runs yet.
 
@@ -104,17 +129,23 @@ def make_watcher(
         SettingsError: there is nothing to watch, or a file of the request is no good.
 
     """
-    silencing = Silencing(settings.silences, settings.silence_file, guard)
     return Watcher(
         targets=Targets(request.urls, request.targets, request.dns),
         judge=judge,
-        access=access(request),
+        access=shown,
         interval_seconds=request.interval,
         hosts=receiver_hosts(settings),
         teller=telling,
         guard=guard,
         muted=lambda alert: why_muted((alert,), silencing(), time.time()),
     )
+
+
+def _read_again(redacting: Redacting, shown: Access) -> None:
+    """Secrets of files, which may be rotated; in a thread of its own, for a mount may hang."""
+    redacting.refresh()
+    if shown.token is not None:
+        shown.token.reveal()
 
 
 def close(watcher: Watcher, telling: Telling) -> None:
@@ -135,7 +166,7 @@ def access(request: WatchRequest) -> Access:
         SettingsError: a file cannot be read, or holds nothing of use.
 
     """
-    token = read_secret("--token-file", request.token_file)
+    token = _token(request.token_file)
     if request.client_key_file is not None and request.client_cert_file is None:
         raise SettingsError("--client-key-file needs --client-cert-file")
     try:
@@ -150,3 +181,12 @@ def access(request: WatchRequest) -> Access:
         except OSError as error:
             raise SettingsError(f"--client-cert-file {cert}, key {key}: {error}") from None
     return Access(token, context)
+
+
+def _token(path: str | None) -> Secret | None:
+    if path is None:
+        return None
+    try:
+        return Secret.from_file(path, setting="--token-file")
+    except ValueError as error:
+        raise SettingsError(str(error)) from None

@@ -11,6 +11,8 @@ import msgspec
 
 from ...alerting.alert import Alert, Incident
 from . import story
+from .blindness import ADVICE, Blindness
+from .look import Said
 from .memory import Subject
 from .roll import Key, Roll
 
@@ -62,11 +64,12 @@ class Judge:
         self._inherited: dict[str, _Open] = {}
         self._missed: set[Key] = set()
         self._standing: dict[Key, str] = {}
+        self._blindness = Blindness(terms.runbook_base_url, terms.repeat_interval_seconds)
 
     def inherit(self, incidents: Iterable[Incident], now: float) -> None:
         """Take over what an earlier watcher left open; it ends when its driver is seen well."""
         for incident in incidents:
-            if incident.ends_at is None:
+            if incident.ends_at is None and not self._blindness.restore(incident, now):
                 self._inherited[incident.key] = _Open(incident.alerts[0], now, incident.revision)
 
     def update(self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: "") -> Told:
@@ -81,8 +84,10 @@ class Judge:
             reminders = int((now - one.fired_at) // self._terms.repeat_interval_seconds)
             revision = one.revision + reminders
             incidents[one.alert.key] = Incident((one.alert,), revision, muted(one.alert))
+        subjects = list(self.roll.subjects.values())
+        blind = self._blindness.update(subjects, now, wall, muted)
         return Told(
-            tuple(incidents.values()), tuple(self._closings(now, wall)), tuple(self._news())
+            (*incidents.values(), *blind), tuple(self._closings(now, wall)), tuple(self._news())
         )
 
     def _end_open(self, now: float, wall: float) -> list[Alert]:
@@ -146,6 +151,8 @@ class Judge:
             return f"{subject.name} was ended by a signal and may come back"
         if self.roll.is_gone(subject):
             return f"{subject.name} cannot be reached, and nothing else either: own network?"
+        if subject.last is not None and subject.last.said is Said.BARRED:
+            return f"{subject.name} does not let this watcher in: {subject.last.detail}; {ADVICE}"
         return f"{subject.name} is there: {subject.place.shown}" if subject.seen else ""
 
     def _is_gone(self, subject: Subject) -> bool:

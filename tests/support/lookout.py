@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.exporter.farewell import Notice
+from querypulse.sidecar.watch.blindness import APP
 from querypulse.sidecar.watch.judge import Judge, Terms, Told
 from querypulse.sidecar.watch.look import Look, Place, Said
 from querypulse.sidecar.watch.roll import Roll
@@ -76,9 +78,16 @@ class Lookout:
     @property
     def told(self) -> list[str]:
         """The apps whose ``DriverGone`` is open now."""
-        return [
-            one.alerts[0].labels["app"] for one in self.all[-1].incidents if one.ends_at is None
-        ]
+        return [one.alerts[0].labels["app"] for one in self._newest(APP) if one.ends_at is None]
+
+    @property
+    def blind(self) -> list[Alert]:
+        """What is open about the watcher itself."""
+        return [one.alerts[0] for one in self._newest() if one.ends_at is None and _is_own(one)]
+
+    def _newest(self, but_of: str = "") -> list[Incident]:
+        found = self.all[-1].incidents
+        return [one for one in found if one.alerts[0].labels["app"] != but_of]
 
     @property
     def ended(self) -> list[str]:
@@ -89,12 +98,13 @@ class Lookout:
 
     @property
     def ever_told(self) -> set[str]:
-        return {one.alerts[0].labels["app"] for told in self.all for one in told.incidents}
+        found = (one for told in self.all for one in told.incidents if not _is_own(one))
+        return {one.alerts[0].labels["app"] for one in found}
 
     @property
     def page(self) -> dict[str, str]:
         """The annotations of the one open alert."""
-        (one,) = [one for one in self.all[-1].incidents if one.ends_at is None]
+        (one,) = [one for one in self._newest(APP) if one.ends_at is None]
         return one.alerts[0].annotations
 
     @property
@@ -106,3 +116,7 @@ class Lookout:
         """Each once."""
         found = [one.alerts[0].labels["app"] for told in self.all for one in told.closings]
         return list(dict.fromkeys(found))
+
+
+def _is_own(one: Incident) -> bool:
+    return one.alerts[0].labels["app"] == APP

@@ -1,0 +1,103 @@
+"""Drivers that answer and do not let the watcher in: an alert about the watcher itself. Pure.
+
+``now`` is monotonic seconds of the watcher, ``wall`` Unix seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+
+from msgspec.structs import replace
+
+from ...alerting.alert import Alert, Incident
+from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
+from ...alerting.lifecycle.wording import alert_of
+from ...alerting.rules import monitor_blind
+from .look import Said
+from .memory import Subject
+
+APP = "querypulse-watch"
+"""Label ``app`` of what is wrong with the watcher; also under which it keeps its spool."""
+AFTER_SECONDS = 15.0
+"""A token that is rotated differs for a moment: so long nobody is notified."""
+MAX_SHOWN = 10
+READABLE = "every driver that answers lets the watcher in"
+ADVICE = "check --token-file and the client certificate"
+
+
+class Blindness:
+    """One ``MonitorBlind`` for all drivers that have not let the watcher in for a while."""
+
+    def __init__(self, runbook_base_url: str, repeat_interval_seconds: float) -> None:
+        self._runbooks = runbook_base_url
+        self._repeat = repeat_interval_seconds
+        self._open: Incident | None = None
+        self._opened_at = 0.0
+        self._barred_since: dict[str, float] = {}
+
+    def restore(self, incident: Incident, now: float) -> bool:
+        """Go on with what an earlier watcher left open; False when it is something else."""
+        labels = incident.alerts[0].labels
+        if (labels["app"], labels["alertname"]) != (APP, monitor_blind.NAME):
+            return False
+        self._open, self._opened_at = incident, now
+        return True
+
+    def update(
+        self,
+        subjects: Collection[Subject],
+        now: float,
+        wall: float,
+        muted: Callable[[Alert], str],
+    ) -> list[Incident]:
+        """The open alert, or once its end; nothing where every driver lets the watcher in."""
+        barred = {
+            one.place.shown: one.last.detail
+            for one in subjects
+            if one.last is not None and one.last.said is Said.BARRED
+        }
+        self._barred_since = {name: self._barred_since.get(name, now) for name in barred}
+        due = [name for name, since in self._barred_since.items() if now - since >= AFTER_SECONDS]
+        if due:
+            return [self._fires({name: barred[name] for name in due}, now, wall, muted)]
+        unknown = barred or any(one.last is None for one in subjects)
+        return self._still_open() if unknown else self._ended(wall)
+
+    def _fires(
+        self, barred: Mapping[str, str], now: float, wall: float, muted: Callable[[Alert], str]
+    ) -> Incident:
+        alert = alert_of(_finding(barred), APP, self._runbooks, wall)
+        if self._open is None:
+            self._open, self._opened_at = Incident((alert,)), now
+        alert = replace(alert, starts_at=self._open.starts_at)
+        revision = self._open.revision
+        if now - self._opened_at >= self._repeat:
+            revision, self._opened_at = revision + 1, now
+        self._open = Incident((alert,), revision, muted(alert))
+        return self._open
+
+    def _still_open(self) -> list[Incident]:
+        return [] if self._open is None else [self._open]
+
+    def _ended(self, wall: float) -> list[Incident]:
+        if self._open is None:
+            return []
+        over = self._open.alerts[0].ended(wall, resolved=READABLE)
+        incident, self._open = replace(self._open, alerts=(over,)), None
+        return [incident]
+
+
+def _finding(barred: Mapping[str, str]) -> Finding:
+    names = sorted(barred)
+    shown = ", ".join(names[:MAX_SHOWN])
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    reason = f"{shown}{more}: {barred[names[0]]}; {ADVICE}"
+    return Finding(
+        alertname=monitor_blind.NAME,
+        query=WHOLE_DRIVER,
+        severity=Severity.WARNING,
+        state=State.RUNNING,
+        reason=reason,
+        summary=f"querypulse watch cannot see: {reason}",
+        evidence={},
+    )
