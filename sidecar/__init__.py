@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..listener.version import VERSION
 from .configuration.settings import Settings, SettingsError
 from .failure import QueryFailure
 
@@ -12,7 +13,9 @@ if TYPE_CHECKING:
     from .attachment import attach
     from .sidecar import Sidecar
 
-__all__ = ["QueryFailure", "Settings", "SettingsError", "Sidecar", "attach"]
+__all__ = ["QueryFailure", "Settings", "SettingsError", "Sidecar", "__version__", "attach"]
+
+__version__ = VERSION
 
 # pyspark is the host's: what needs it is imported when it is asked for, so that the
 # command line works without it.

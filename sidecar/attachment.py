@@ -22,10 +22,14 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
         SettingsError: a setting is unknown or not allowed, or a second call asks for other
             settings than the first.
         RuntimeError: ``spark`` is a Spark Connect session, whose driver is elsewhere.
+        TypeError: ``spark`` is no SparkSession.
 
     """
     if "connect" in type(spark).__module__.split("."):
         raise RuntimeError("querypulse runs inside the driver; Spark Connect is not supported yet")
+    if not hasattr(spark, "sparkContext"):
+        given = "None" if spark is None else type(spark).__name__
+        raise TypeError(f"attach() needs a SparkSession, given {given}")
     with SIDECARS.lock:
         known = SIDECARS.find(spark.sparkContext)
         if known is not None:

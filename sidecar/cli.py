@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from ..listener.version import VERSION
 from .commands.check import check
 from .commands.export_dashboards import (
     ExportError,
@@ -17,7 +18,7 @@ from .commands.export_dashboards import (
     export_dashboards,
 )
 from .commands.silence_command import SilenceRequest, add_silence_arguments, silence
-from .commands.try_receivers import try_receivers
+from .commands.try_receivers import TestRequest, add_test_arguments, try_receivers
 from .configuration.settings import SettingsError
 from .demo.artifacts import ArtifactsError
 from .demo.broker import BrokerError
@@ -67,7 +68,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "demo": lambda **arguments: _demo(Script(**arguments)),
     "replay": lambda **arguments: replay(Request(**arguments)),
     "check": lambda: check(os.environ),
-    "test-alert": lambda: try_receivers(os.environ),
+    "test-alert": lambda **arguments: try_receivers(TestRequest(**arguments), os.environ),
     "watch": lambda **arguments: watch(WatchRequest(**arguments), os.environ),
     "silence": lambda **arguments: silence(SilenceRequest(**arguments), os.environ),
     "dashboards": lambda **arguments: export_dashboards(ExportRequest(**arguments), os.environ),
@@ -79,14 +80,19 @@ def _parser() -> argparse.ArgumentParser:
         prog="querypulse",
         description="Health monitor for the queries of a Spark Structured Streaming job.",
     )
+    parser.add_argument("--version", action="version", version=f"querypulse {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_demo_arguments(
         commands.add_parser("demo", help="stage the incident and watch it being caught")
     )
     add_arguments(commands.add_parser("replay", help="judge recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")
-    commands.add_parser("test-alert", help="send a test through every receiver")
-    add_watch_arguments(commands.add_parser("watch", help="page when whole drivers go away"))
+    add_test_arguments(commands.add_parser("test-alert", help="send a test to every receiver"))
+    # Without abbreviations: "--webhook-url URL" would name the URL as a file, in an error too.
+    watching = commands.add_parser(
+        "watch", help="page when whole drivers go away", allow_abbrev=False
+    )
+    add_watch_arguments(watching)
     add_silence_arguments(
         commands.add_parser("silence", help="tell nobody of some queries for a while")
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 from support.http_double import HttpDouble
 
+from querypulse import sidecar
 from querypulse.sidecar import cli
 from querypulse.sidecar.configuration.settings import TYPES
 
@@ -35,6 +37,15 @@ def shown(output):
     """Setting -> (value, origin)."""
     rows = [line.split(None, 1) for line in output.splitlines()]
     return {name: tuple(part.strip() for part in rest.rsplit("  ", 1)) for name, rest in rows}
+
+
+def test_it_tells_its_version(capsys):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["--version"])
+
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"querypulse {version('querypulse')}\n"
+    assert sidecar.__version__ == version("querypulse")
 
 
 # -- check ------------------------------------------------------------------------------------
@@ -142,7 +153,10 @@ REFUSED = [
     ({"silences": '[{"queries": "a"}]'}, "until"),
     ({"silences": '[{"queries": "a", "until": "2020-01-01T00:00:00Z"}]'}, "ended at 2020-01-01"),
     ({"silence_file": "/"}, "silence_file"),
-    ({"spool_dir": "/etc/hostname"}, "spool_dir"),
+    ({"spool_dir": "/etc/hostname"}, "'spool_dir': /etc/hostname: it is a file, not a folder"),
+    ({"spool_dir": "/etc/hostname/spool"}, "'spool_dir': /etc/hostname/spool: Not a directory"),
+    ({"spool_dir": "/proc/spool"}, "'spool_dir': /proc/spool: No such file or directory"),
+    ({"http_host": "0.0.0.0"}, "http_allow_anonymous"),
     ({"redact_patterns": "acct-("}, "redact_patterns"),
     ({"http_token_file": "/nowhere"}, "http_token_file"),
     ({"http_tls_cert_file": "/nowhere"}, "http_tls_key_file"),

@@ -7,7 +7,8 @@ from datetime import datetime, timezone
 import pytest
 
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.masking import SECRET, TABLES, URLS, masked
+from querypulse.sidecar.configuration.masking import HIDDEN as MASK
+from querypulse.sidecar.configuration.masking import PATTERNS, SECRET, TABLES, URLS, masked
 from querypulse.sidecar.configuration.receiver_settings import (
     AlertmanagerSettings,
     PagerDutySettings,
@@ -25,6 +26,7 @@ CONTRACT = {
     "http_tls_cert_file": None,
     "http_tls_key_file": None,
     "http_tls_client_ca_file": None,
+    "http_allow_anonymous": False,
     "probe_interval_seconds": 0.5,
     "stall_floor_seconds": 60,
     "stall_tolerance": 1,
@@ -325,7 +327,14 @@ def test_a_masked_url_still_says_where_it_goes():
     assert masked("webhook_url", url) == "https://hooks.example.com:8443/..."
 
 
-@pytest.mark.parametrize("name", sorted(set(TYPES) - SECRET - URLS - TABLES))
+@pytest.mark.parametrize("value", [["acct-[0-9]{6}"], ("a", "b"), "acct"])
+def test_a_pattern_of_what_is_secret_is_not_shown(value):
+    """A22"""
+    assert masked("redact_patterns", value) == MASK
+    assert masked("redact_patterns", ()) == ()
+
+
+@pytest.mark.parametrize("name", sorted(set(TYPES) - SECRET - URLS - TABLES - PATTERNS))
 def test_everything_else_is_shown_as_it_is(name):
     assert masked(name, "file:///etc/x?y") == "file:///etc/x?y"
 

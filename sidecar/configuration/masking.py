@@ -23,6 +23,8 @@ URLS = frozenset(
         "webhook_url",
     }
 )
+PATTERNS = frozenset({"redact_patterns"})
+"""They may hold the very words that they are to hide."""
 TABLES = frozenset({"receivers"})
 LISTS = (list, tuple)
 _FIELDS = {"type", *(name for kind in RECEIVER_TYPES for name in kind.__struct_fields__)}
@@ -31,13 +33,16 @@ _FIELDS = {"type", *(name for kind in RECEIVER_TYPES for name in kind.__struct_f
 def masked(name: str, value: object) -> object:
     """A setting's value as it may be shown, whatever was given for it.
 
-    Keys are hidden, URLs shortened to scheme and host: the path of a webhook is its password.
+    Keys are hidden, and so are patterns of what is secret. URLs are shortened to scheme and host:
+    the path of a webhook is its password.
     Of a receiver only what has a known name is shown, each by the same rules.
     """
     if value is None:
         return None
     if name in SECRET:
         return HIDDEN
+    if name in PATTERNS:
+        return HIDDEN if value else value
     if name in URLS:
         return _masked_urls(value)
     if name in TABLES:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import sys
@@ -12,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from .conf_secrets import refuse_secret
+from .mistakes import suggestion
 from .settings import TYPES, Settings, SettingsError, check_value
 
 if sys.version_info >= (3, 11):
@@ -54,18 +55,18 @@ def load_settings(
     Somebody else's variable in the environment must not stop a job: it is one of ``problems``.
 
     Raises:
-        SettingsError: a setting from elsewhere is unknown or not allowed, or the file cannot be
-            read.
+        SettingsError: a setting from elsewhere is unknown or not allowed, a secret stands in the
+            Spark conf, or the file cannot be read.
 
     """
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
     problems = []
-    for name, value, origin in (
-        *_from_file(environment.get(CONFIG_VARIABLE)),
-        *_from_spark(spark_conf),
-    ):
+    for name, value, origin in _from_file(environment.get(CONFIG_VARIABLE)):
         values[name], origins[name] = _checked(name, value, origin), origin
+    for name, value, origin in _from_spark(spark_conf):
+        values[name], origins[name] = _checked(name, value, origin), origin
+        refuse_secret(name, values[name], origin)
     for name, value, origin in _from_environment(environment):
         checked, problem = _tried(name, value, origin)
         if problem:
@@ -179,6 +180,5 @@ def is_service_link(key: str, text: str) -> bool:
 
 
 def _unknown(name: str, origin: str) -> str:
-    close = difflib.get_close_matches(name, TYPES, n=1)
-    hint = f"; did you mean {close[0]!r}?" if close else "."
-    return f"unknown setting {name!r} from {origin}{hint} Allowed: {', '.join(TYPES)}"
+    hint = suggestion(name, TYPES) or "`querypulse check` lists all settings"
+    return f"unknown setting {name!r} from {origin}; {hint}"

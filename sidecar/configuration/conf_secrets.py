@@ -1,0 +1,52 @@
+"""Secrets do not belong in the Spark conf: event logs and the Spark UI show it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .masking import SECRET, URLS
+from .own_values import secret_parts
+from .receiver_settings import Common
+from .settings import TYPES, SettingsError
+
+ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
+
+
+def refuse_secret(name: str, value: object, origin: str) -> None:
+    """Let through what holds no key and no URL with a secret part.
+
+    Raises:
+        SettingsError: it does; the message names the setting that takes a file instead.
+
+    """
+    if name == "receivers" and isinstance(value, tuple):
+        for position, receiver in enumerate(value):
+            _refuse_secrets_of(receiver, f"receivers[{position}].", origin)
+    elif any(_is_secret(name, text) for text in _texts(value)):
+        raise _refusal(name, name, origin, has_file=f"{name}_file" in TYPES)
+
+
+def _refuse_secrets_of(receiver: Common, place: str, origin: str) -> None:
+    for field in receiver.__struct_fields__:
+        if any(_is_secret(field, text) for text in _texts(getattr(receiver, field))):
+            has_file = f"{field}_file" in receiver.__struct_fields__
+            raise _refusal(f"{place}{field}", field, origin, has_file=has_file)
+
+
+def _refusal(place: str, field: str, origin: str, *, has_file: bool) -> SettingsError:
+    instead = f"give {field + '_file'!r} instead" if has_file else ELSEWHERE
+    return SettingsError(
+        f"setting {place!r} from {origin} holds a secret, and event logs show the Spark conf: "
+        f"{instead}"
+    )
+
+
+def _is_secret(name: str, text: str) -> bool:
+    return name in SECRET or (name in URLS and bool(secret_parts(text)))
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        yield from (one for one in value if isinstance(one, str))
