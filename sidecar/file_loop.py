@@ -7,9 +7,11 @@ from collections.abc import Callable
 from ..listener.guard import Guard
 from ..listener.loop import Loop
 
+END_SECONDS = 0.2
+
 
 def file_loop(name: str, read: Callable[[], object], seconds: float, guard: Guard) -> Loop:
-    """A thread, not started, that calls ``read`` every ``seconds``; do not wait for its end."""
+    """A thread, not started, that calls ``read`` every ``seconds``; end it by ``end_file_loop``."""
 
     def step() -> None:
         guard.attempt(name, read)
@@ -17,3 +19,9 @@ def file_loop(name: str, read: Callable[[], object], seconds: float, guard: Guar
 
     loop = Loop(name, step, guard)
     return loop
+
+
+def end_file_loop(loop: Loop) -> None:
+    """Stop it, and wait a moment: a read that hangs keeps nobody from closing."""
+    loop.stop()
+    loop.join(END_SECONDS)

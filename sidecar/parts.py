@@ -21,7 +21,7 @@ from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
 from .deadline import Deadline
-from .file_loop import file_loop
+from .file_loop import end_file_loop, file_loop
 from .monitor import MonitorFacts
 from .observers import Observers
 from .process_end import End, end_of, uncaught_exception
@@ -156,7 +156,6 @@ class Parts:
         """Stop every thread and give the port back."""
         for loop in (*self._loops, *self._file_loops):
             loop.stop()
-        self._outfit.silencing.stop()
         self._arrived.wake()
         self._observers.hasten_end()
         self._telling.close(deadline)
@@ -164,6 +163,9 @@ class Parts:
             self._server.close(deadline.left, notice=end.notice)
         for loop in self._loops:
             loop.join(deadline.left)
+        self._outfit.silencing.stop()
+        for loop in self._file_loops:
+            end_file_loop(loop)
 
     def _make_telling(self, app: str, lifecycle: Lifecycle) -> Telling:
         def inherit(incidents: Iterable[Incident]) -> None:
@@ -214,7 +216,7 @@ class Parts:
         )
 
     def _make_file_loops(self, outfit: Outfit) -> list[Loop]:
-        """Nobody waits for their end: a mount may hang."""
+        """The threads that read what may be rotated."""
         loops = []
         if outfit.redacting.reads_files:
             read = outfit.redacting.refresh

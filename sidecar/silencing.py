@@ -14,7 +14,7 @@ import msgspec
 from ..alerting.lifecycle.silences import Silence
 from ..listener.guard import Guard
 from .configuration.receiver_settings import SilenceSettings
-from .file_loop import file_loop
+from .file_loop import end_file_loop, file_loop
 from .silence_file import read_silences
 
 log = logging.getLogger("querypulse")
@@ -79,7 +79,7 @@ class Silencing:
 
     def stop(self) -> None:
         """Read no more."""
-        self._loop.stop()
+        end_file_loop(self._loop)
 
     def __call__(self) -> tuple[Silence, ...]:
         """All silences that have not ended."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import socket
 import sys
 import threading
+import time
 from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
+import requests
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from support.fake_driver import FakeDriver, python_jvm
@@ -361,3 +364,114 @@ def test_a_second_sidecar_on_one_spark_context_is_an_error_on_the_users_own_line
         )
 
     assert attach(driver) is first
+
+
+# -- what people hand over, and what they see ---------------------------------------------------
+
+
+@pytest.mark.parametrize(("given", "kind"), [(None, "None"), ("spark", "str"), (7, "int")])
+def test_what_is_no_session_is_told_so(given, kind):
+    """B15"""
+    with pytest.raises(TypeError, match=rf"attach\(\) needs a SparkSession, given {kind}"):
+        attach(given)
+
+
+def test_a_sidecar_shows_its_app_and_where_it_serves(driver):
+    """B15"""
+    sidecar = attach(driver, http_port=0, source_interval_seconds=0, app_name="etl")
+
+    assert repr(sidecar) == f"<Sidecar app='etl' url='{sidecar.url}' queries=0 alerts=0>"
+    sidecar.close()
+    assert repr(sidecar) == "<Sidecar closed>"
+    assert repr(Sidecar(Settings())) == "<Sidecar not started>"
+
+
+def test_a_query_may_be_named_by_itself(driver):
+    """B15: what it is called here is known by its id."""
+    sidecar = attach(driver, **QUIET)
+    query = SimpleNamespace(id="7-7", name="bronse", runId="8-8")
+
+    with pytest.raises(ValueError, match="no query is called 'bronse'"):
+        sidecar.expect_stop(query)
+    with pytest.raises(ValueError, match="no query is called '7-7'"):
+        sidecar.forget(SimpleNamespace(id="7-7", name=None))
+    with pytest.raises(ValueError, match="a query's name or a StreamingQuery, not NoneType"):
+        sidecar.expect_stop(None)
+
+
+# -- who may read -------------------------------------------------------------------------------
+
+
+def test_a_server_that_strangers_could_read_stays_off_and_the_job_goes_on(driver, caplog):
+    """A23"""
+    sidecar = attach(driver, http_host="0.0.0.0", http_port=0, source_interval_seconds=0)
+    lines = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+
+    assert sidecar.url is None
+    assert sidecar.snapshot().queries == ()
+    assert len(lines) == 1
+    assert "http_allow_anonymous" in lines[0]
+
+
+def test_a_server_that_everybody_may_read_starts(driver, caplog):
+    sidecar = attach(
+        driver,
+        http_host="0.0.0.0",
+        http_port=0,
+        http_allow_anonymous=True,
+        source_interval_seconds=0,
+    )
+
+    assert sidecar.url is not None
+    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
+
+
+def test_a_token_that_is_rotated_is_wanted_from_then_on(driver, tmp_path):
+    """A24"""
+    path = tmp_path / "token"
+    path.write_text("old")
+    sidecar = attach(driver, http_port=0, http_token_file=str(path), source_interval_seconds=0)
+
+    def code(token):
+        headers = {"Authorization": f"Bearer {token}"}
+        return requests.get(f"{sidecar.url}/livez", headers=headers, timeout=10).status_code
+
+    assert (code("old"), code("new")) == (200, 401)
+    path.write_text("new")
+    until(lambda: code("new") == 200, "the new token is known")
+    assert code("old") == 401
+
+
+def test_files_on_a_mount_that_hangs_stop_no_evaluation(driver, tmp_path):
+    """A16: a FIFO without a writer blocks who opens it, as a file on a dead NFS server does."""
+    silences, key = tmp_path / "silences", tmp_path / "key"
+    os.mkfifo(silences)
+    key.write_text("k" * 32)
+    began = time.monotonic()
+    sidecar = attach(
+        driver, **QUIET, silence_file=str(silences), pagerduty_routing_key_file=str(key)
+    )
+    key.unlink()
+    os.mkfifo(key)
+
+    assert time.monotonic() - began < 5
+    until(lambda: is_reading("querypulse-secret-files"), "the thread has met the FIFO")
+    before = sidecar._parts.judged.snapshot.at
+    until(lambda: sidecar._parts.judged.snapshot.at > before + 1, "evaluation goes on")
+    began = time.monotonic()
+    sidecar.close()
+    assert time.monotonic() - began < 4
+    until(lambda: not released(silences, key) and not our_threads(), "who reads has ended")
+
+
+def is_reading(name):
+    """Whether the thread of this name is inside of ``read_text``."""
+    (thread,) = [one for one in threading.enumerate() if one.name == name]
+    frame = sys._current_frames()[thread.ident]
+    return "pathlib" in frame.f_code.co_filename or frame.f_code.co_name == "open"
+
+
+def released(*fifos):
+    """Let go whoever opens one of these."""
+    for fifo in fifos:
+        os.close(os.open(fifo, os.O_RDWR | os.O_NONBLOCK))

@@ -172,14 +172,15 @@ def test_a_query_of_the_roster_that_never_came_is_missing(spark, watch, pages):
     assert pages.told == [("firing", "QueryMissing", "nowhere")]
 
 
-def test_a_stop_that_was_announced_is_told_to_nobody(spark, watch, pages):
+@pytest.mark.parametrize("by_itself", [False, True], ids=["by name", "by itself"])
+def test_a_stop_that_was_announced_is_told_to_nobody(spark, watch, pages, by_itself):
     sidecar = watch(gone_grace_seconds=0.5)
     planned = start(rate(spark), "planned")
     unplanned = start(rate(spark), "unplanned")
     commits(sidecar, "planned")
     commits(sidecar, "unplanned")
 
-    sidecar.expect_stop("planned")
+    sidecar.expect_stop(planned if by_itself else "planned")
     planned.stop()
     unplanned.stop()
     pages.wait_for("QueryGone", "unplanned")

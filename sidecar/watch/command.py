@@ -21,7 +21,7 @@ from ..configuration.redacting import Redacting
 from ..configuration.settings import Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
 from ..deadline import Deadline
-from ..file_loop import file_loop
+from ..file_loop import end_file_loop, file_loop
 from ..silencing import Silencing
 from ..telling import Telling
 from .arguments import WatchRequest
@@ -82,6 +82,8 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     watcher.start()
     ended.wait()
     close(watcher, telling)
+    silencing.stop()
+    end_file_loop(files)
     return 0
 
 
