@@ -113,6 +113,7 @@ def test_the_settings_of_the_driver_are_settings():
     settings = load_settings({}, SERVICES["driver"]["environment"], {}).settings
 
     assert settings.http_host == "0.0.0.0"
+    assert settings.http_allow_anonymous
     assert [port_of(url) for url in settings.alertmanager_urls] == [("alertmanager", 9093)]
     assert settings.allow_http
     assert settings != Settings()
