@@ -14,11 +14,12 @@ from typing import Any
 import msgspec
 from prometheus_client.exposition import gzip_accepted
 
-from .pages import PUBLIC, Pages, Reply
+from .pages import PUBLIC, SILENCES, Pages, Reply
 from .reception import Request
 
 IO_SECONDS = 5.0
 """How long a client may take to receive the answer."""
+BODY_BYTES = 16 * 1024
 GZIP_FROM_BYTES = 1024
 GZIP_LEVEL = 3
 """A fifth of the work of the usual 9, for a fifth more bytes."""
@@ -46,7 +47,7 @@ class Exchange(BaseHTTPRequestHandler):
         super().__init__(request.connection, request.peer, None)  # type: ignore[arg-type] # no server is asked
 
     def setup(self) -> None:
-        """Read from the head that was received; a body is never read."""
+        """Read from the head that was received; a body is read where one is wanted."""
         self.rfile = BytesIO(self._head)
         self.wfile = self._answer = BytesIO()
 
@@ -78,9 +79,35 @@ class Exchange(BaseHTTPRequestHandler):
         if not self._may_read() and not (reads and path in PUBLIC):
             challenge = (("WWW-Authenticate", "Bearer"),)
             return Reply(401, b"a bearer token is needed\n", headers=challenge)
+        if self.command == "POST" and path == SILENCES:
+            return self._silenced()
         if not reads:
             return Reply(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
         return self._pages.get(path, self.headers.get("Accept", ""))
+
+    def _silenced(self) -> Reply:
+        if self._admission.token() is None:
+            return Reply(403, b"silences need a token: set http_token_file\n")
+        length = self.headers.get("Content-Length", "")
+        if not length.isdecimal() or int(length) > BODY_BYTES:
+            return Reply(400, b"a body of at most 16 KiB, with its Content-Length, is needed\n")
+        return self._pages.post(self._body(int(length)))
+
+    def _body(self, length: int) -> bytes:
+        """What has come with the head, and the rest.
+
+        Raises:
+            OSError: the client was too slow, or is gone.
+
+        """
+        body, deadline = self.rfile.read(), time.monotonic() + IO_SECONDS
+        while len(body) < length:
+            self.request.settimeout(_left(deadline))
+            chunk = self.request.recv(_CHUNK_BYTES)
+            if not chunk:
+                raise OSError("no body")
+            body += chunk
+        return body[:length]
 
     def _may_read(self) -> bool:
         wanted = self._admission.token()

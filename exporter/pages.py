@@ -21,6 +21,8 @@ JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 PUBLIC = frozenset({"/"})
 """What needs no token: the page holds no data, and asks for the token itself."""
+SILENCES = "/silences"
+"""Takes a POST, with the token only: whoever silences an alert keeps a page from people."""
 _OPENMETRICS = "application/openmetrics-text"
 
 
@@ -42,11 +44,13 @@ class Pages:
         alive: Callable[[], bool],
         farewell: Farewell,
         guard: Guard,
+        silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None,
     ) -> None:
         self._board = board
         self._alive = alive
         self._farewell = farewell
         self._guard = guard
+        self._silence = silence
         self._pages = {
             "/": self._page,
             "/metrics": self._metrics,
@@ -62,8 +66,18 @@ class Pages:
         page = self._pages.get(path)
         if page is None:
             return Reply(404, f"not found; there is {', '.join(self._pages)}\n".encode())
+        return self._guarded(lambda: page(accept))
+
+    def post(self, body: bytes) -> Reply:
+        """Answer a POST to ``SILENCES`` by one who has the token."""
+        silence = self._silence
+        if silence is None:
+            return Reply(404, b"not found\n")
+        return self._guarded(lambda: _json(*silence(body)))
+
+    def _guarded(self, answer: Callable[[], Reply]) -> Reply:
         try:
-            return page(accept)
+            return answer()
         except Exception as error:  # noqa: BLE001 - counted and logged by the guard
             self._guard.report("exporter", error)
             return Reply(500, b"internal error, see the log\n")

@@ -31,7 +31,8 @@ class HttpServer:
     ``board`` gives the newest board, ``alive`` tells whether the worker's loop beats; both
     are called from request threads, and so is ``token``: the bearer token that readers must
     present now, if any. Port 0 takes any free port. On loopback, only names of this machine
-    and IP addresses are answered as Host. All threads are daemons.
+    and IP addresses are answered as Host. ``silence`` takes the body of ``POST /silences``, from
+    those who have the token. All threads are daemons.
     """
 
     def __init__(
@@ -44,12 +45,15 @@ class HttpServer:
         *,
         token: Callable[[], str | None] = lambda: None,
         tls: Tls | None = None,
+        silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._farewell = Farewell()
         admission = Admission(token, self._knows)
-        self._exchange = partial(Exchange, Pages(board, alive, self._farewell, guard), admission)
+        self._exchange = partial(
+            Exchange, Pages(board, alive, self._farewell, guard, silence), admission
+        )
         self._guard = guard
         self._tls = tls
         self._server: ThreadedServer | None = None

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
 from ..listener.forgetting import is_called
 from ..listener.query import Query
+from .configuration.receiver_settings import SilenceSettings
 from .parts import Parts
+from .silence_hints import unmatched
+from .silencing import Silencing
+
+log = logging.getLogger("querypulse")
 
 
 def expect_stop(parts: Parts | None, flush: Callable[[], bool], query: Any) -> None:
@@ -29,6 +35,14 @@ def forget(parts: Parts | None, flush: Callable[[], bool], query: Any) -> None:
     if not _can_be_forgotten(parts, name):
         raise ValueError(f"forget: {name!r} lives; stop it first")
     parts.forget(name)
+
+
+def silence(parts: Parts | None, silencing: Silencing, one: SilenceSettings) -> None:
+    """See ``Sidecar.silence``; what matches nothing now is logged."""
+    silencing.add(one)
+    note = unmatched(one, _known(parts) if parts is not None else None)
+    if note:
+        log.warning("querypulse: silence: %s", note)
 
 
 def shown(parts: Parts | None, *, closed: bool) -> str:

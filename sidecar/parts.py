@@ -24,6 +24,7 @@ from .deadline import Deadline
 from .file_loop import end_file_loop, file_loop
 from .monitor import MonitorFacts
 from .observers import Observers
+from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
 from .rotation import Rotation
 from .session import app_name
@@ -213,7 +214,12 @@ class Parts:
             self._guard,
             token=lambda: token.known if token is not None else None,
             tls=access.tls,
+            silence=self._silence,
         )
+
+    def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
+        known = {*self.judged.snapshot.labels(), *self.board.expected}
+        return post_silence(body, self._outfit.silencing, known)
 
     def _make_file_loops(self, outfit: Outfit) -> list[Loop]:
         """The threads that read what may be rotated."""

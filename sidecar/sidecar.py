@@ -142,7 +142,7 @@ class Sidecar:
 
         """
         one = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
-        self._outfit.silencing.add(one)
+        announcing.silence(self._parts, self._outfit.silencing, one)
 
     def start_or_stand_by(self, *, by_hand: bool = False) -> None:
         """Begin to watch; called again, does nothing.

@@ -399,6 +399,38 @@ def test_a_query_may_be_named_by_itself(driver):
         sidecar.expect_stop(None)
 
 
+def test_a_silence_that_matches_nothing_is_logged_with_what_may_be_meant(driver, caplog):
+    """B13"""
+    sidecar = attach(driver, **QUIET, expected_queries=["billing"])
+    sidecar.silence("billing", minutes=1)
+    assert caplog.text == ""
+    sidecar.silence("bilingg", minutes=1)
+
+    assert "query 'bilingg' matches nothing now; did you mean 'billing'?" in caplog.text
+
+
+def test_a_silence_is_taken_over_http(driver, tmp_path):
+    """B13"""
+    (tmp_path / "token").write_text("t0ken")
+    sidecar = attach(
+        driver,
+        http_port=0,
+        http_token_file=str(tmp_path / "token"),
+        source_interval_seconds=0,
+        expected_queries=["billing"],
+    )
+    answer = requests.post(
+        f"{sidecar.url}/silences",
+        json={"queries": "bilingg", "minutes": 1},
+        headers={"Authorization": "Bearer t0ken"},
+        timeout=10,
+    )
+
+    assert answer.status_code == 201
+    assert "did you mean 'billing'?" in answer.json()["note"]
+    assert [one.queries for one in sidecar._outfit.silencing()] == ["bilingg"]
+
+
 # -- who may read -------------------------------------------------------------------------------
 
 

@@ -15,6 +15,8 @@ from ..configuration.receiver_settings import SilenceSettings
 from ..configuration.settings import SettingsError
 from ..configuration.settings_sources import load_strictly
 from ..silence_file import Silences, add_silence, end_silences, in_force, read_silences
+from ..silence_hints import unmatched
+from .silence_drivers import silence_drivers
 
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
 LONGEST = timedelta(days=366)
@@ -29,6 +31,9 @@ class SilenceRequest(msgspec.Struct, frozen=True):
     alertname: str = "*"
     reason: str = ""
     file: str | None = None
+    urls: tuple[str, ...] = ()
+    token_file: str | None = None
+    ca_file: str | None = None
 
 
 def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
@@ -43,6 +48,16 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", help="for whoever wonders why it is quiet")
     parser.add_argument("--end", metavar="PATTERN", help="end the silences of this pattern")
     parser.add_argument("--file", help="in place of the setting silence_file")
+    parser.add_argument(
+        "--url",
+        action="append",
+        default=[],
+        dest="urls",
+        metavar="URL",
+        help="in place of a file: a driver's server, such as http://HOST:9719; may be repeated",
+    )
+    parser.add_argument("--token-file", metavar="FILE", help="holds the drivers' token")
+    parser.add_argument("--ca-file", metavar="FILE", help="who vouches for their certificates")
 
 
 def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
@@ -53,19 +68,18 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
 
     """
     _require_sense(request)
-    path = _path(request, environment)
     now = datetime.now(timezone.utc)
+    if request.urls:
+        one = _asked(request, now)
+        return silence_drivers(tuple(request.urls), one, request.token_file, request.ca_file)
+    path = _path(request, environment)
     try:
         if request.end is not None:
             return _end(path, request.end, now)
-        if request.queries is not None and request.lasting is not None:
-            one = SilenceSettings(
-                queries=request.queries,
-                until=(now + request.lasting).replace(microsecond=0),
-                alertname=request.alertname,
-                reason=request.reason,
-            )
+        if request.queries is not None:
+            one = _asked(request, now)
             add_silence(path, one, now)
+            _say_unmatched(one)
             return _say((one,), now)
         return _say(in_force(read_silences(path), now), now)
     except (OSError, ValueError) as error:
@@ -77,6 +91,24 @@ def _require_sense(request: SilenceRequest) -> None:
         raise SettingsError("silence: --end takes its own pattern and nothing else")
     if (request.queries is None) != (request.lasting is None):
         raise SettingsError("silence: PATTERN and --for go together: every silence has an end")
+    if request.urls and (request.queries is None or request.file is not None):
+        raise SettingsError("silence: --url takes PATTERN and --for, and no --file")
+
+
+def _asked(request: SilenceRequest, now: datetime) -> SilenceSettings:
+    return SilenceSettings(
+        queries=request.queries or "",
+        until=(now + (request.lasting or timedelta())).replace(microsecond=0),
+        alertname=request.alertname,
+        reason=request.reason,
+    )
+
+
+def _say_unmatched(one: SilenceSettings) -> None:
+    """Which queries there are is not known here."""
+    note = unmatched(one, None)
+    if note:
+        sys.stderr.write(f"querypulse: {note}\n")
 
 
 def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path:

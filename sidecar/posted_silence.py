@@ -1,0 +1,46 @@
+"""``POST /silences``: a silence for this driver, by whoever has its token."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from datetime import datetime
+
+import msgspec
+
+from .silence_hints import unmatched
+from .silencing import Silencing, silence_until
+
+log = logging.getLogger("querypulse")
+
+CREATED = 201
+BAD_REQUEST = 400
+
+
+class PostedSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of the request: the arguments of ``Sidecar.silence``."""
+
+    queries: str
+    minutes: float | None = None
+    until: datetime | None = None
+    alertname: str = "*"
+    reason: str = ""
+
+
+def post_silence(
+    body: bytes, silencing: Silencing, queries: Collection[str]
+) -> tuple[int, dict[str, object]]:
+    """Silence as ``body`` says, for as long as this process lives; an HTTP status and its JSON.
+
+    ``queries`` are the names there are; ``note`` in the answer says what matches none of them.
+    """
+    try:
+        given = msgspec.json.decode(body, type=PostedSilence)
+        more = {"alertname": given.alertname, "reason": given.reason}
+        silence = silence_until(given.queries, given.minutes, given.until, **more)
+        silencing.add(silence)
+    except (ValueError, msgspec.MsgspecError) as error:
+        return BAD_REQUEST, {"error": str(error)}
+    until = silence.until.isoformat(timespec="seconds")
+    log.info("querypulse: silenced over HTTP: %r until %s", silence.queries, until)
+    return CREATED, {**msgspec.structs.asdict(silence), "note": unmatched(silence, queries)}

@@ -1,0 +1,64 @@
+"""What of a silence matches nothing now: a slip, or something that is still to come. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from fnmatch import fnmatchcase
+
+from ..alerting.finding import WHOLE_DRIVER
+from ..alerting.rules import (
+    batch_slow,
+    commit_stalled,
+    data_loss_risk,
+    driver_gone,
+    listener_deaf,
+    monitor_blind,
+    offset_rewound,
+    offset_stalled,
+    query_failed,
+    query_flapping,
+    query_gone,
+    query_lagging,
+    query_missing,
+    watermark_stuck,
+)
+from .configuration.mistakes import suggestion
+from .configuration.receiver_settings import SilenceSettings
+
+ALERTS = tuple(
+    rule.NAME
+    for rule in (
+        batch_slow,
+        commit_stalled,
+        data_loss_risk,
+        driver_gone,
+        listener_deaf,
+        monitor_blind,
+        offset_rewound,
+        offset_stalled,
+        query_failed,
+        query_flapping,
+        query_gone,
+        query_lagging,
+        query_missing,
+        watermark_stuck,
+    )
+)
+
+
+def unmatched(silence: SilenceSettings, queries: Collection[str] | None) -> str:
+    """What matches nothing now, and what may be meant; empty where everything matches.
+
+    ``queries`` are the names there are; None where they are not known.
+    """
+    notes = [_note("alert", silence.alertname, ALERTS)]
+    if queries is not None:
+        notes.append(_note("query", silence.queries, [*queries, WHOLE_DRIVER]))
+    return "; ".join(filter(None, notes))
+
+
+def _note(kind: str, pattern: str, names: Collection[str]) -> str:
+    if any(fnmatchcase(name, pattern) for name in names):
+        return ""
+    hint = suggestion(pattern, names)
+    return f"{kind} {pattern!r} matches nothing now" + (f"; {hint}" if hint else "")

@@ -1,0 +1,226 @@
+"""``POST /silences`` and ``querypulse silence --url``: no disk is shared with the drivers."""
+
+from __future__ import annotations
+
+import json
+import socket
+from datetime import datetime, timedelta, timezone
+
+import pytest
+import requests
+from support.exporter_boards import full_board
+from support.exporter_http import address, serving
+from support.http_double import HttpDouble, reply
+
+from querypulse.listener.guard import Guard
+from querypulse.sidecar import cli
+from querypulse.sidecar.posted_silence import post_silence
+from querypulse.sidecar.silencing import Silencing
+
+NAMES = ("billing", "bronze")
+HOUR = {"queries": "billing", "minutes": 60}
+
+
+@pytest.fixture
+def silencing():
+    return Silencing((), None, Guard())
+
+
+@pytest.fixture
+def driver(silencing):
+    """A server that silences, for those who have the token."""
+    with serving(
+        full_board(), token="t0ken", silence=lambda body: post_silence(body, silencing, NAMES)
+    ) as server:
+        yield server
+
+
+def post(server, body, token="t0ken", path="/silences"):
+    data = body if isinstance(body, bytes) else json.dumps(body)
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    return requests.post(server.url + path, data=data, headers=headers, timeout=10)
+
+
+def quiet(silencing):
+    return [(one.queries, one.alertname, one.reason) for one in silencing()]
+
+
+def test_a_silence_that_is_posted_is_in_force(driver, silencing):
+    """B13"""
+    answer = post(driver, {**HOUR, "alertname": "Query*", "reason": "backfill"})
+
+    assert answer.status_code == 201
+    assert quiet(silencing) == [("billing", "Query*", "backfill")]
+    assert answer.json()["queries"] == "billing"
+    assert answer.json()["note"] == ""
+    ends_in = datetime.fromisoformat(answer.json()["until"].replace("Z", "+00:00")) - datetime.now(
+        timezone.utc
+    )
+    assert timedelta(minutes=59) < ends_in <= timedelta(hours=1)
+
+
+def test_it_may_end_at_a_moment(driver, silencing):
+    until = (datetime.now(timezone.utc) + timedelta(hours=1)).isoformat()
+
+    assert post(driver, {"queries": "*", "until": until}).status_code == 201
+    assert quiet(silencing) == [("*", "*", "")]
+
+
+def test_the_answer_says_what_matches_nothing(driver):
+    assert post(driver, {"queries": "bilingg", "minutes": 1}).json()["note"] == (
+        "query 'bilingg' matches nothing now; did you mean 'billing'?"
+    )
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong"])
+def test_nobody_silences_without_the_token(driver, silencing, token):
+    assert post(driver, HOUR, token).status_code == 401
+    assert quiet(silencing) == []
+
+
+def test_a_server_without_a_token_takes_no_silence(silencing):
+    take = lambda body: post_silence(body, silencing, NAMES)
+    with serving(full_board(), silence=take) as server:
+        answer = post(server, HOUR, None)
+
+    assert answer.status_code == 403
+    assert "http_token_file" in answer.text
+    assert quiet(silencing) == []
+
+
+BAD = [
+    b"",
+    b"{",
+    b"[]",
+    b"\xff",
+    {},
+    {"queries": "a"},
+    {"queries": "a", "minutes": -1},
+    {"queries": "a", "minutes": 1e300},
+    {"queries": "a", "minutes": "60"},
+    {"queries": 7, "minutes": 60},
+    {"queries": "a", "until": "2020-01-01T00:00:00Z"},
+    {"queries": "a", "until": "2036-01-01T00:00:00"},
+    {"queries": "a", "minutes": 60, "until": "2036-01-01T00:00:00Z"},
+    {"query": "a", "minutes": 60},
+]
+
+
+@pytest.mark.parametrize("body", BAD)
+def test_what_is_no_silence_is_answered_400_and_why(driver, silencing, body):
+    answer = post(driver, body)
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]
+    assert quiet(silencing) == []
+
+
+def test_a_body_that_is_too_large_is_not_read(driver, silencing):
+    assert post(driver, b" " * 20_000 + json.dumps(HOUR).encode()).status_code == 400
+    assert quiet(silencing) == []
+
+
+def test_a_body_without_its_length_is_refused(driver):
+    head = b"POST /silences HTTP/1.1\r\nAuthorization: Bearer t0ken\r\n\r\n"
+
+    assert raw_answer(driver, head).startswith(b"HTTP/1.0 400")
+
+
+def test_a_body_that_comes_in_pieces_is_read_whole(driver, silencing):
+    body = json.dumps(HOUR).encode()
+    head = f"POST /silences HTTP/1.1\r\nAuthorization: Bearer t0ken\r\nContent-Length: {len(body)}\r\n\r\n"
+    with socket.create_connection(address(driver), timeout=10) as client:
+        for piece in (head.encode() + body[:5], body[5:20], body[20:]):
+            client.sendall(piece)
+        assert client.recv(12) == b"HTTP/1.0 201"
+    assert quiet(silencing) == [("billing", "*", "")]
+
+
+@pytest.mark.parametrize("path", ["/", "/status", "/metrics", "/livez", "/silences/x"])
+def test_nothing_else_takes_a_post(driver, path):
+    assert post(driver, HOUR, path=path).status_code == 405
+
+
+def raw_answer(server, request):
+    with socket.create_connection(address(server), timeout=10) as client:
+        client.sendall(request)
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+# -- the command ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def silence(tmp_path, capsys, clean_environment):
+    """Runs ``querypulse silence``; the answer is exit code, output, errors."""
+    (tmp_path / "token").write_text("t0ken\n")
+
+    def run(*arguments):
+        found = [str(tmp_path / "token") if one == "TOKEN" else one for one in arguments]
+        return cli.main(["silence", *found]), *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_silences_at_every_driver(silence, driver, silencing):
+    url = driver.url
+    code, output, errors = silence(
+        *("bilingg", "--for", "2h", "--url", url, "--url", f"{url}/", "--token-file", "TOKEN")
+    )
+
+    assert (code, errors) == (0, "")
+    assert (
+        output.splitlines()
+        == [f"{url}: silenced: query 'bilingg' matches nothing now; did you mean 'billing'?"] * 2
+    )
+    assert [one for one, *_ in quiet(silencing)] == ["bilingg", "bilingg"]
+
+
+def test_a_driver_that_does_not_take_it_is_told_and_the_others_are_silenced(
+    silence, driver, silencing
+):
+    with HttpDouble(otherwise=reply(401, body=b"a bearer token is needed")) as other:
+        code, output, errors = silence(
+            *("billing", "--for", "2h", "--url", other.url, "--url", driver.url),
+            *("--url", "http://127.0.0.1:1", "--url", "nonsense", "--token-file", "TOKEN"),
+        )
+
+    assert code == 1
+    assert output == f"{driver.url}: silenced\n"
+    assert "answered 401: a bearer token is needed" in errors
+    assert "http://127.0.0.1:1: ConnectionError: not silenced" in errors
+    assert "nonsense: MissingSchema: not silenced" in errors
+    assert quiet(silencing) == [("billing", "*", "")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        (("a", "--for", "1h", "--url", "http://a:9719"), "--token-file"),
+        (("a", "--for", "1h", "--url", "http://a:9719", "--token-file", "/nowhere"), "/nowhere"),
+        (("a", "--for", "1h", "--url", "http://a:9719", "--file", "/f"), "no --file"),
+        (("--url", "http://a:9719", "--token-file", "TOKEN"), "PATTERN"),
+        (("--end", "a", "--url", "http://a:9719", "--token-file", "TOKEN"), "PATTERN"),
+        (
+            ("a", "--for", "1h", "--url", "https://a", "--token-file", "TOKEN", "--ca-file", "/ca"),
+            "--ca-file /ca",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(silence, arguments, word):
+    code, output, errors = silence(*arguments)
+
+    assert (code, output) == (2, "")
+    assert errors.count("\n") == 1
+    assert word in errors
+
+
+def test_an_alert_that_does_not_exist_is_named_where_a_file_is_written(silence, tmp_path):
+    code, output, errors = silence(
+        "a", "--for", "1h", "--alertname", "QueryLaging", "--file", str(tmp_path / "file")
+    )
+
+    assert code == 0
+    assert "until" in output
+    assert "alert 'QueryLaging' matches nothing now; did you mean 'QueryLagging'?" in errors
