@@ -21,12 +21,11 @@ from .configuration import wiring
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
 from .deadline import Deadline
-from .file_loop import end_file_loop, file_loop
+from .file_readers import FileReaders
 from .monitor import MonitorFacts
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
-from .rotation import Rotation
 from .session import app_name
 from .telling import Telling
 from .worker import Judged, Worker
@@ -35,7 +34,6 @@ log = logging.getLogger("querypulse")
 
 MAILBOX_CAPACITY = 2000
 ALIVE_SECONDS = 5.0
-FILES_SECONDS = 1.0
 FLUSH_SHARE = 0.7
 """How much of the time to close may go into notifying; the rest is for stopping."""
 
@@ -92,7 +90,7 @@ class Parts:
         self.judged: Judged = self._worker.judged
         self.board: Board = self._facts.board(self.judged)
         self._server = self._make_server(outfit.access)
-        self._file_loops = self._make_file_loops(outfit)
+        self._files = FileReaders(outfit, self._server, guard)
 
     @property
     def url(self) -> str | None:
@@ -103,9 +101,9 @@ class Parts:
         """Take the port, if there is one to take, and start every thread."""
         if self._server is not None and not self._listens(self._server):
             self._server = None
-        self._outfit.silencing.start()
+        self._files.start()
         self._telling.start()
-        for loop in (*self._loops, *self._file_loops):
+        for loop in self._loops:
             loop.start()
 
     def expect_stop(self, name: str) -> None:
@@ -155,7 +153,7 @@ class Parts:
 
     def stop(self, deadline: Deadline, end: End = End.CLOSED) -> None:
         """Stop every thread and give the port back."""
-        for loop in (*self._loops, *self._file_loops):
+        for loop in self._loops:
             loop.stop()
         self._arrived.wake()
         self._observers.hasten_end()
@@ -164,9 +162,7 @@ class Parts:
             self._server.close(deadline.left, notice=end.notice)
         for loop in self._loops:
             loop.join(deadline.left)
-        self._outfit.silencing.stop()
-        for loop in self._file_loops:
-            end_file_loop(loop)
+        self._files.stop()
 
     def _make_telling(self, app: str, lifecycle: Lifecycle) -> Telling:
         def inherit(incidents: Iterable[Incident]) -> None:
@@ -220,17 +216,6 @@ class Parts:
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
         known = {*self.judged.snapshot.labels(), *self.board.expected}
         return post_silence(body, self._outfit.silencing, known)
-
-    def _make_file_loops(self, outfit: Outfit) -> list[Loop]:
-        """The threads that read what may be rotated."""
-        loops = []
-        if outfit.redacting.reads_files:
-            read = outfit.redacting.refresh
-            loops.append(file_loop("secret-files", read, FILES_SECONDS, self._guard))
-        if self._server is not None and outfit.access != wiring.HttpAccess():
-            rotation = Rotation(outfit.access, self._server)
-            loops.append(file_loop("http-files", rotation, FILES_SECONDS, self._guard))
-        return loops
 
     def _listens(self, server: HttpServer) -> bool:
         try:

@@ -153,7 +153,7 @@ def test_an_answer_that_breaks_off_is_broken(answer):
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(401, Said.BARRED), (403, Said.BARRED), (301, Said.STANDING), (404, Said.STANDING),
+    [(401, Said.BARRED), (403, Said.BARRED), (421, Said.BARRED), (301, Said.STANDING), (404, Said.STANDING),
      (500, Said.STANDING), (502, Said.STANDING), (503, Said.STANDING), (504, Said.STANDING)],
 )  # fmt: skip
 def test_each_answer_of_livez_has_its_meaning(code, said):
@@ -193,7 +193,7 @@ def test_a_name_of_any_length_is_cut():
 def test_an_address_is_asked_in_place_of_the_name():
     with serving() as server:
         port = _address(server.url)[1]
-        place = Place(f"http://drivers.invalid:{port}", "127.0.0.1", "drivers")
+        place = Place(f"http://drivers.internal:{port}", "127.0.0.1", "drivers")
         assert look(Client(place, Access())).app == "etl"
 
 

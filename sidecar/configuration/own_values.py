@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from urllib.parse import unquote
 
 from ...alerting.receivers.secret import Secret
@@ -20,11 +20,13 @@ def own_secrets(settings: Settings) -> list[Secret]:
     """Every key, token and URL that the settings hold, or name the file of.
 
     Raises:
-        ValueError: a file cannot be read.
+        ValueError: a file cannot be read; the message names its setting.
 
     """
-    holders = [settings, *(one.given for one in configured(settings))]
-    return [secret for holder in holders for secret in _secrets_of(holder)]
+    found = list(_secrets_of(settings, str))
+    for one in configured(settings):
+        found += _secrets_of(one.given, one.called)
+    return found
 
 
 def secret_parts(value: str) -> set[str]:
@@ -38,14 +40,14 @@ def secret_parts(value: str) -> set[str]:
     return {form for part in parts for form in (part, unquote(part))}
 
 
-def _secrets_of(holder: object) -> Iterator[Secret]:
+def _secrets_of(holder: object, called: Callable[[str], str]) -> Iterator[Secret]:
     for value in (*_of(holder, VALUES), *_in_lists(holder, LISTS)):
         yield Secret(value)
     for name in FILES:
         for path in _of(holder, (name,)):
-            yield Secret.from_file(path, setting=name)
+            yield Secret.from_file(path, setting=called(name))
     for path in _in_lists(holder, LISTS_OF_FILES):
-        yield Secret.from_file(path, setting="secret_files")
+        yield Secret.from_file(path, setting=called("secret_files"))
 
 
 def _of(holder: object, names: tuple[str, ...]) -> list[str]:

@@ -22,7 +22,7 @@ AFTER_SECONDS = 15.0
 """A token that is rotated differs for a moment: so long nobody is notified."""
 MAX_SHOWN = 10
 READABLE = "every driver that answers lets the watcher in"
-ADVICE = "check --token-file and the client certificate"
+ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
 class Blindness:

@@ -19,7 +19,7 @@ from .look import Look, Said
 LOOK_SECONDS = 3.0
 """For all questions of one look together."""
 OK = 200
-BARS = frozenset({401, 403})
+BARS = frozenset({401, 403, 421})
 NOT_READY = 503
 MAX_APP_CHARACTERS = 200
 

@@ -203,10 +203,10 @@ class SimDriver:
 
     def _as_parts(self) -> Parts:
         """As much of a ``Parts`` as its ``stop`` looks at."""
-        nothing = SimpleNamespace(close=lambda *_: None, hasten_end=lambda: None)
+        nothing = SimpleNamespace(close=lambda *_: None, hasten_end=lambda: None, stop=lambda: None)
         server = SimpleNamespace(close=self._server_closed)
         return SimpleNamespace(  # type: ignore[return-value]
-            _loops=[], _arrived=self.inbox, _observers=nothing, _telling=nothing,
+            _loops=[], _arrived=self.inbox, _observers=nothing, _telling=nothing, _files=nothing,
             _server=server, judged=self.worker.judged,
         )  # fmt: skip
 
