@@ -280,5 +280,6 @@ def test_only_commands_write_to_the_terminal():
         "sidecar/replay/command.py",
         "sidecar/replay/fleet.py",
         "sidecar/commands/silence_command.py",
+        "sidecar/commands/silence_drivers.py",
         "sidecar/commands/try_receivers.py",
     }
