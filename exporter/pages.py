@@ -22,7 +22,7 @@ HTML = "text/html; charset=utf-8"
 PUBLIC = frozenset({"/"})
 """What needs no token: the page holds no data, and asks for the token itself."""
 SILENCES = "/silences"
-"""Takes a POST, with the token only: whoever silences an alert keeps a page from people."""
+"""Takes a POST, with the token only: a silence keeps pages from people."""
 _OPENMETRICS = "application/openmetrics-text"
 
 

@@ -63,7 +63,7 @@ class ThreadedServer:
                 self._end(request.connection)
 
     def renew(self, context: ssl.SSLContext) -> None:
-        """Prove itself by ``context`` to whoever connects from now on."""
+        """Use ``context`` for the connections accepted from now on."""
         self._reception.context = context
 
     def wake(self) -> None:

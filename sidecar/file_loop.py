@@ -22,6 +22,6 @@ def file_loop(name: str, read: Callable[[], object], seconds: float, guard: Guar
 
 
 def end_file_loop(loop: Loop) -> None:
-    """Stop it, and wait a moment: a read that hangs keeps nobody from closing."""
+    """Stop it, and wait a moment: a read that hangs does not hold up a close."""
     loop.stop()
     loop.join(END_SECONDS)

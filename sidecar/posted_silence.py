@@ -1,4 +1,4 @@
-"""``POST /silences``: a silence for this driver, by whoever has its token."""
+"""``POST /silences``: a silence for this driver, from anybody who has its token."""
 
 from __future__ import annotations
 

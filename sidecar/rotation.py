@@ -14,7 +14,7 @@ class Rotation:
     """Reads the files of the server's ``access`` again, each time it is called.
 
     What cannot be read, or does not fit at the moment, is logged once, and what was read before
-    holds: whoever rotates it may be half way.
+    holds: a rotation may be half done.
     """
 
     def __init__(self, access: HttpAccess, server: HttpServer) -> None:

@@ -370,7 +370,7 @@ def test_a_second_sidecar_on_one_spark_context_is_an_error_on_the_users_own_line
 
 
 @pytest.mark.parametrize(("given", "kind"), [(None, "None"), ("spark", "str"), (7, "int")])
-def test_what_is_no_session_is_told_so(given, kind):
+def test_attach_says_what_it_needs_in_place_of_a_session(given, kind):
     """B15"""
     with pytest.raises(TypeError, match=rf"attach\(\) needs a SparkSession, given {kind}"):
         attach(given)
@@ -493,7 +493,7 @@ def test_files_on_a_mount_that_hangs_stop_no_evaluation(driver, tmp_path):
     began = time.monotonic()
     sidecar.close()
     assert time.monotonic() - began < 4
-    until(lambda: not released(silences, key) and not our_threads(), "who reads has ended")
+    until(lambda: not released(silences, key) and not our_threads(), "the readers have ended")
 
 
 def is_reading(name):
@@ -504,6 +504,6 @@ def is_reading(name):
 
 
 def released(*fifos):
-    """Let go whoever opens one of these."""
+    """Release the threads that wait to open one of these."""
     for fifo in fifos:
         os.close(os.open(fifo, os.O_RDWR | os.O_NONBLOCK))

@@ -24,7 +24,7 @@ from querypulse.sidecar.session import settings_of
 ROOT = Path(__file__).parent.parent
 
 
-def test_an_unknown_setting_is_told_with_its_place(config):
+def test_an_unknown_setting_is_reported_with_its_place(config):
     named = config("colour = 1")
     messages = {
         "argument colour": refused({"colour": 1}),

@@ -177,9 +177,7 @@ def test_the_command_silences_at_every_driver(silence, driver, silencing):
     assert [one for one, *_ in quiet(silencing)] == ["bilingg", "bilingg"]
 
 
-def test_a_driver_that_does_not_take_it_is_told_and_the_others_are_silenced(
-    silence, driver, silencing
-):
+def test_a_driver_that_refuses_is_reported_and_the_others_are_silenced(silence, driver, silencing):
     with HttpDouble(otherwise=reply(401, body=b"a bearer token is needed")) as other:
         code, output, errors = silence(
             *("billing", "--for", "2h", "--url", other.url, "--url", driver.url),

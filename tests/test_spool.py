@@ -611,7 +611,7 @@ def test_a_file_system_without_locks_is_said_and_no_other_process_blamed(
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EAGAIN])
-def test_a_lock_of_another_process_is_told_as_that(spool, monkeypatch, number):
+def test_a_lock_of_another_process_is_reported_as_that(spool, monkeypatch, number):
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 

@@ -104,7 +104,7 @@ def test_a_heartbeat_that_is_not_taken_is_a_failure(try_them):
     assert "hidden" not in output
 
 
-def test_a_spool_that_cannot_be_is_told_before_anything_is_sent(try_them, server):
+def test_a_spool_that_cannot_be_is_reported_before_anything_is_sent(try_them, server):
     """B6"""
     code, _, errors = try_them(webhook_url=server.url, spool_dir="/proc/spool")
 

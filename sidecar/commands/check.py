@@ -70,7 +70,7 @@ def _require_present_silences(settings: Settings) -> None:
 
 
 def require_spool(settings: Settings) -> None:
-    """Try the folder as a driver uses it, by the rights of whoever runs this command.
+    """Try the folder as a driver uses it, with the rights of the user who runs this command.
 
     Raises:
         SettingsError: it cannot be made, locked or written; the message has the system's reason.

@@ -55,14 +55,14 @@ def _silence(session: requests.Session, url: str, one: SilenceSettings) -> bool:
         sys.stderr.write(f"querypulse: {url}: {type(error).__name__}: not silenced\n")
         return False
     if answer.status_code != CREATED:
-        sys.stderr.write(f"querypulse: {url} answered {answer.status_code}: {_told(answer)}\n")
+        sys.stderr.write(f"querypulse: {url} answered {answer.status_code}: {_reason(answer)}\n")
         return False
     note = _field(answer, "note")
     sys.stdout.write(f"{url}: silenced{': ' + note if note else ''}\n")
     return True
 
 
-def _told(answer: requests.Response) -> str:
+def _reason(answer: requests.Response) -> str:
     return _field(answer, "error") or answer.text.strip()[:200]
 
 

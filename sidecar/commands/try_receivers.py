@@ -40,12 +40,12 @@ class TestRequest(msgspec.Struct, frozen=True):
 
 
 def add_test_arguments(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser what can be asked for: the fields of a ``TestRequest``."""
+    """Add the arguments: the fields of a ``TestRequest``."""
     parser.add_argument(
         "--severity",
         choices=[one.value for one in Severity],
         default=TestRequest().severity,
-        help="of the test alert (%(default)s); critical pages whoever is on call",
+        help="of the test alert (%(default)s); critical pages the person on call",
     )
     parser.add_argument("--app", help="the job's name; by default the setting app_name")
 
@@ -63,7 +63,7 @@ def try_receivers(request: TestRequest, environment: Mapping[str, str]) -> int:
     receivers = receivers_from_settings.receivers(settings)
     heartbeat = receivers_from_settings.heartbeat(settings, Guard())
     if not receivers and heartbeat is None:
-        raise SettingsError("test-alert: no receiver is configured, so nobody would be told")
+        raise SettingsError("test-alert: no receiver is configured")
     require_spool(settings)
     incident = _incident(settings, request, time.time())
     names = [*(one.name for one in receivers), *([heartbeat.name] if heartbeat else [])]
@@ -74,8 +74,8 @@ def try_receivers(request: TestRequest, environment: Mapping[str, str]) -> int:
     return 1 if any(problems) else 0
 
 
-def _report(name: str, width: int, problem: str | None, well: str) -> str | None:
-    sys.stdout.write(f"{name:<{width}}  {problem or well}\n")
+def _report(name: str, width: int, problem: str | None, success: str) -> str | None:
+    sys.stdout.write(f"{name:<{width}}  {problem or success}\n")
     sys.stdout.flush()
     return problem
 

@@ -19,7 +19,7 @@ from .memory import Subject
 APP = "querypulse-watch"
 """Label ``app`` of what is wrong with the watcher; also under which it keeps its spool."""
 AFTER_SECONDS = 15.0
-"""A token that is rotated differs for a moment: so long nobody is notified."""
+"""While a token is rotated, driver and watcher may differ for a moment: that is no alert."""
 MAX_SHOWN = 10
 READABLE = "every driver that answers lets the watcher in"
 ADVICE = "check --token-file, the client certificate and the host of the URL"
