@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 from support.http_double import HttpDouble, reply
 from support.queries import until
-from support.watching import ServedDriver
+from support.watching import ServedDriver, serving
 
 from querypulse.sidecar import cli
 from querypulse.sidecar.configuration.receiver_settings import WebhookSettings
@@ -176,6 +176,19 @@ def test_secrets_do_not_reach_the_log(run, tmp_path):
             assert watcher.end() == 0
             assert "hidden-path" not in watcher.log
             assert "the-token" not in watcher.log
+
+
+def test_a_token_that_is_rotated_is_shown_from_then_on(run, pages, tmp_path):
+    """A24"""
+    token = tmp_path / "token"
+    token.write_text("old")
+    with (
+        serving("etl", token="new") as driver,
+        run(driver.url, "--token-file", str(token), webhook_url=pages.url) as watcher,
+    ):
+        watcher.wait_for("does not let this watcher in: GET /livez answered 401")
+        token.write_text("new")
+        watcher.wait_for("etl is there")
 
 
 # -- what is refused --------------------------------------------------------------------------
