@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from support.queries import Trap, commits, rate, shown, start, until, warm
@@ -12,6 +13,7 @@ from support.queries import Trap, commits, rate, shown, start, until, warm
 pytestmark = pytest.mark.spark
 
 FLOOR = 3.0
+THROTTLED = Path(__file__).with_name("support") / "ThrottledFileSystem.java"
 SLEEP = "java_method('java.lang.Thread', 'sleep', {}L)"
 
 
@@ -44,6 +46,24 @@ def over_time(sidecar, name, ended):
     return seen
 
 
+@pytest.fixture
+def throttled(spark):
+    """Lets the store ``throttled:`` take so many seconds for each file that a task writes."""
+    jvm, settings = spark.sparkContext._jvm, spark.sparkContext._jsc.hadoopConfiguration()
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
+    compiler.cook(THROTTLED.read_text())
+    made = jvm.org.apache.hadoop.conf.Configuration(settings)
+    made.setClassLoader(compiler.getClassLoader())
+    made.set("fs.throttled.impl", THROTTLED.stem)
+    # Hadoop keeps it: tasks, which know nothing of the class, find it there.
+    system = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("throttled:///"), made)
+    name = "throttled.millis"
+    yield lambda seconds: jvm.System.setProperty(name, str(int(seconds * 1000)))
+    jvm.System.clearProperty(name)
+    system.close()
+
+
 def watched(watch, query, *others, **settings):
     """Watch queries whose slow first batches are over: they would make the window longer."""
     for one in (query, *others):
@@ -72,6 +92,25 @@ def test_one_long_task_is_a_warning_and_a_task_that_never_ends_is_critical(spark
     critical = ("critical", "task_running")
     until(lambda: critical in severities(sidecar, "skewed"), "it becomes critical", 40)
     assert shown(sidecar, "skewed").batch_in_flight_seconds > 3 * FLOOR
+
+
+def test_storage_that_is_throttled_is_a_warning(spark, watch, throttled, tmp_path):
+    written, place = threading.Event(), f"throttled://{tmp_path}/table"
+    slow = Trap()
+    query = start(rate(spark), "throttled", slow)
+    sidecar = watched(watch, query)
+
+    def write(batch):
+        throttled(2.2 * FLOOR)
+        batch.coalesce(1).write.mode("append").parquet(place)
+        written.set()
+
+    slow.work = write
+    seen = over_time(sidecar, "throttled", written.is_set)
+    slow.work = None
+
+    assert ("warning", "task_running") in seen
+    assert {severity for severity, _ in seen} == {"warning"}
 
 
 def test_a_batch_that_waits_for_slots_of_a_sibling_is_a_warning(spark, watch):

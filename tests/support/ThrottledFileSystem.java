@@ -1,0 +1,24 @@
+import java.io.IOException;
+import java.net.URI;
+import org.apache.hadoop.fs.FSDataOutputStream;
+import org.apache.hadoop.fs.Path;
+import org.apache.hadoop.fs.RawLocalFileSystem;
+import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.util.Progressable;
+
+/** The local disk as a store that lets each new file wait for {@code throttled.millis}. */
+public class ThrottledFileSystem extends RawLocalFileSystem {
+  public URI getUri() {
+    return URI.create("throttled:///");
+  }
+
+  public FSDataOutputStream create(Path path, FsPermission permission, boolean overwrite,
+      int buffer, short replication, long block, Progressable progress) throws IOException {
+    try {
+      Thread.sleep(Long.getLong("throttled.millis", 0L).longValue());
+    } catch (InterruptedException error) {
+      throw new IOException(error.toString());
+    }
+    return super.create(path, permission, overwrite, buffer, replication, block, progress);
+  }
+}

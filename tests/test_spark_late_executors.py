@@ -1,0 +1,53 @@
+"""On real Spark: executors that come late to a cluster are a warning, and wake nobody."""
+
+from __future__ import annotations
+
+import pytest
+from support.driver import HEADER, Driver
+from support.queries import until
+from support.standalone import Standalone
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+FLOOR = 10.0
+SCRIPT = f"""
+sidecar = attach(
+    spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds={FLOOR},
+    start_grace_seconds={FLOOR}, resolve_after_seconds=1,
+)
+query = rate().writeStream.queryName("late").trigger(processingTime="200 milliseconds")
+query = query.format("noop").start()
+say("started")
+until_commits(sidecar, "late")
+say("committed")
+while sidecar.alerts():
+    time.sleep(0.1)
+sidecar.close()
+say("resolved")
+query.stop()
+spark.stop()
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    cluster = Standalone(tmp_path)
+    yield cluster
+    cluster.close()
+
+
+def test_executors_that_come_late_are_a_warning_and_no_page(cluster, pages, tmp_path):
+    conf = f'.master("{cluster.url}").config("spark.executor.memory", "512m")'
+    header = HEADER.replace('.master("local[2]")', conf)
+    with Driver(SCRIPT, tmp_path, header=header, PAGES=pages.url) as driver:
+        driver.wait_for_line("started", 90)
+        warning = until(lambda: pages.pages, "the warning", 60)[0]
+        cluster.add_worker()
+        driver.wait_for_line("committed", 120)
+        driver.wait_for_line("resolved", 60)
+        assert driver.wait() == 0
+
+    assert warning.what == ("CommitStalled", "late")
+    assert warning.annotations["reason"].startswith("no_executors: "), pages.pages
+    assert {page.labels["severity"] for page in pages.pages} == {"warning"}
+    assert pages.pages[-1].status == "resolved"
