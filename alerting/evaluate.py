@@ -149,11 +149,18 @@ def _judge(case: Case, rules: Asking) -> tuple[list[Finding], Verdict]:
 
 
 def _worst(case: Case, rules: Asking) -> Finding | None:
+    """The first critical one, else the first; what is told besides speaks for itself."""
+    worst = None
     for rule in ORDER:
+        if worst is not None and rule in BESIDES:
+            continue
         found = rules.ask(rule, case)
-        if found is not None:
+        if found is None:
+            continue
+        if found.severity is Severity.CRITICAL:
             return found
-    return None
+        worst = worst or found
+    return worst
 
 
 def _told(case: Case, worst: Finding, rules: Asking) -> list[Finding]:

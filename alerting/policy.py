@@ -24,6 +24,10 @@ class Limits(msgspec.Struct, frozen=True):
     slow_critical_seconds: float = 1800.0
     """... and after how long at the latest."""
     lag_allowed_offsets: float = 1000.0
+    lag_allowed_seconds: float | None = None
+    """How long the first unread record may wait."""
+    expected_input_seconds: float | None = None
+    """How long the query may read no rows; None where it may for ever."""
     trend_window_seconds: float = 300.0
     """How long lag must have risen, or a watermark stood, before anybody is told."""
     data_loss_warning_ratio: float = 0.7

@@ -79,6 +79,11 @@ FIGURES = (
         _moment(lambda query: query.last_commit_at),
     ),
     Figure(
+        f"{PREFIX}_last_input_timestamp_seconds",
+        "When the present run was last known to have read rows; absent before the first.",
+        _moment(lambda query: query.last_input_at),
+    ),
+    Figure(
         f"{PREFIX}_last_sign_timestamp_seconds",
         "When the present run last committed or was known to be idle; absent before the first.",
         _moment(lambda query: query.last_sign_at if query.first_sign_seen else None),

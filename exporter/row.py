@@ -70,6 +70,13 @@ class Row(msgspec.Struct, frozen=True):
         return self.board.snapshot.at - self.query.last_idle_at
 
     @property
+    def last_input_age_seconds(self) -> float | None:
+        """Seconds since this run last read rows."""
+        if self.query is None or self.query.last_input_at is None:
+            return None
+        return self.board.snapshot.at - self.query.last_input_at
+
+    @property
     def in_flight(self) -> InFlight | None:
         """The batch in flight; None while there is none."""
         query = self.query

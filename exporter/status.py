@@ -50,6 +50,8 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """As Spark tells of the last batch."""
     lag_seconds: float | None
     """How long the first record that waits has waited."""
+    last_input_age_seconds: float | None
+    """Since its run last read rows; None before the first."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -137,6 +139,7 @@ def _query(row: Row) -> QueryStatus:
             progress.processed_rows_per_second if progress is not None else None
         ),
         lag_seconds=row.lag_seconds,
+        last_input_age_seconds=row.last_input_age_seconds,
     )
 
 

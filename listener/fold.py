@@ -156,6 +156,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         query = _heard(query, progress.batch_id)
     return replace(
         query,
+        last_input_at=at if progress.input_rows else query.last_input_at,
         progress=last,
         trends=trends,
         baseline=learn(query.baseline, progress.batch_seconds),

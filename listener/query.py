@@ -14,6 +14,7 @@ from .probing import ProbedRun, RunFacts, Trigger, parse_trigger
 from .sources.report import SourceLook
 from .sources.retention import SourceEdges
 from .sources.shortfall import Shortfalls
+from .sources.unread import Unread
 from .trends import Trends
 
 BASELINE_BATCHES = 50
@@ -143,6 +144,10 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By the source's index: how its retention edge moves, over all runs of the checkpoint."""
     shortfalls: Shortfalls = {}
     """What its sources lack of what it has read of them."""
+    unread: Unread = Unread()
+    """For how long what the present run has not read has waited."""
+    last_input_at: float | None = None
+    """When the present run was last known to have read rows."""
     trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as the stall window learns them."""

@@ -17,6 +17,7 @@ from querypulse.listener.query import BUCKETS
 
 QUERY_METRICS = {
     "info", "state", "active", "start_timestamp_seconds", "last_event_timestamp_seconds",
+    "last_input_timestamp_seconds",
     "last_commit_timestamp_seconds", "last_commit_batch_id", "commits_total",
     "batch_in_flight_seconds", "stall_window_seconds", "batch_duration_seconds_bucket",
     "batch_duration_seconds_sum", "batch_duration_seconds_count", "phase_duration_seconds",
@@ -67,6 +68,7 @@ def test_all_streaming_metrics_carry_app_and_query_and_no_other_metric_does():
         ("active", 1),
         ("start_timestamp_seconds", WALL - 90),
         ("last_event_timestamp_seconds", WALL - 30),
+        ("last_input_timestamp_seconds", WALL - 30),
         ("last_commit_timestamp_seconds", WALL - 30),
         ("last_sign_timestamp_seconds", WALL - 30),
         ("watched", 1),

@@ -25,7 +25,7 @@ CONTRACT = [
 ADDED = [
     "expected", "ignored", "started_at", "restarts", "trigger", "sink", "batch_in_flight",
     "last_idle_age_seconds", "recent_batch_seconds", "input_rows_per_second",
-    "processed_rows_per_second", "lag_seconds",
+    "processed_rows_per_second", "lag_seconds", "last_input_age_seconds",
 ]  # fmt: skip
 
 
@@ -68,6 +68,7 @@ def test_a_busy_query_shows_its_commit_its_batch_and_the_sum_of_its_known_lags()
     assert (busy.id, busy.run_id, busy.state) == ("id-busy", "busy-1", "running")
     assert busy.last_commit_batch == 7
     assert busy.last_commit_age_seconds == 30.0
+    assert busy.last_input_age_seconds == 30.0
     assert busy.batch_in_flight_seconds == 20.0
     assert busy.lag_offsets == 42.0
     assert busy.window_seconds == 60.0

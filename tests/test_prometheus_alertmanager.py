@@ -18,6 +18,7 @@ pytestmark = pytest.mark.alertmanager
 CONFIG = yaml.safe_load(ALERTMANAGER.read_text())
 SEVERITIES = {alert: rule["labels"]["severity"] for alert, rule in shipped().items()}
 SEVERITIES |= {"DataLossRisk": "warning", "BatchSlow": "warning", "CommitStalled": "critical"}
+SEVERITIES |= {"QueryLagging": "warning"}
 """These are reported as either: as most often."""
 RECEIVERS = {"critical": "pager", "warning": "chat", "none": "watchdog"}
 

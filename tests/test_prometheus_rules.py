@@ -143,6 +143,7 @@ def without_wait(text):
 
 WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_watched == 1)"
 HEART = "offset 5m"
+LAST_SCRAPE = ">= on (app) group_left ()"
 MUTANTS = [
     *((alert, "no wait", without_wait) for alert, rule in ALERTS.items() if "for" in rule),
     *((alert, "a standing heart", replaced(HEART, "offset 1d"))
@@ -155,6 +156,8 @@ MUTANTS = [
       for alert, rule in ALERTS.items() if f'{{alertname="{alert}"}}' in rule["expr"]),
     *((alert, "a scrape that fails", replaced("}[5m]", "}[15s]"))
       for alert, rule in ALERTS.items() if "}[5m]" in rule["expr"]),
+    *((alert, "what had resolved", replaced(LAST_SCRAPE, f"{LAST_SCRAPE} 0 *"))
+      for alert, rule in ALERTS.items() if LAST_SCRAPE in rule["expr"]),
     ("QueryFailed", "what was measured", replaced("failure_info)", "failure_info > 1)")),
     ("CommitStalled", "the window", replaced("> on (app, query)", "> on (app, query) 2 *")),
     ("CommitStalled", "life", replaced("query_active == 1", "query_active >= 0")),
@@ -172,6 +175,8 @@ MUTANTS = [
     ("QueryLagging", "rising", replaced(" > spark_streaming_source_lag_offsets offset", " >= spark_streaming_source_lag_offsets offset")),
     ("QueryLagging", "commits", replaced(">= 3", ">= 0")),
     ("QueryLagging", "worse", replaced("stalled|")),
+    ("QueryLagging", "its severity", replaced(" by (app, query, severity)", " by (app, query)")),
+    ("QueryLagging", "querypulse knows more", replaced('severity!="warning"', 'severity="none"')),
     ("DataLossRisk", "its severity", replaced("query, severity)", "query)")),
     ("QueryFlapping", "the budget", replaced(">= on (app, query)", ">= on (app, query) 0.6 *")),
     ("QueryFlapping", "the outcome", replaced('{outcome="failed"}', "", 2)),

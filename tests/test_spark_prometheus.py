@@ -8,7 +8,7 @@ import re
 
 import pytest
 import requests
-from support.observed import DOOMED, MUST_FIRE, quickened
+from support.observed import DOOMED, HEALED, MUST_FIRE, quickened
 from support.observed_play import APP, BACK, DEAD, HUNG, IDLE, SLOW, WELL
 from support.queries import until
 from support.rule_files import RULES, shipped
@@ -59,14 +59,19 @@ def test_what_is_well_again_is_told_to_be_over(observed):
 def test_what_is_not_well_again_is_not_told_to_be_over(observed):
     # Each new run of the crash loop commits a batch before it dies, and who was set back comes to
     # where it was.
-    well_by_itself = {("QueryFailed", "crash_loop"), ("OffsetRewound", "offsets_rewound")}
+    well_by_itself = {HEALED, ("QueryFailed", "crash_loop"), ("OffsetRewound", "offsets_rewound")}
     assert observed.desk.heard("resolved") - BACK <= well_by_itself
 
 
-def test_a_killed_driver_is_told_by_its_name_and_nothing_is_told_of_its_queries(observed):
+def test_a_killed_driver_is_reported_by_its_name_and_what_had_resolved_stays_resolved(observed):
     told = [one for one in observed.desk.told if one["labels"]["app"] == DOOMED]
 
-    assert [one["labels"]["alertname"] for one in told] == ["ListenerDeaf", "DriverGone"]
+    assert [(one["labels"]["alertname"], one["status"]) for one in told] == [
+        ("ListenerDeaf", "firing"),
+        (HEALED[0], "firing"),
+        (HEALED[0], "resolved"),
+        ("DriverGone", "firing"),
+    ]
     assert told[-1]["annotations"]["reason"].startswith("last heard of at 20")
 
 

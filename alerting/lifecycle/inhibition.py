@@ -9,6 +9,8 @@ a critical alert of the  every warning, and every alert of a  X fires, and for
 whole driver (``*``)     query but ``QueryFailed``            ``resolve_after_seconds`` after
 a critical alert of a    a warning of the same query, but     X is open
 query                    not ``DataLossRisk``
+any alert of a query     ``StreamingInputMissing`` of the     X is open
+                         same query
 =======================  ===================================  ==================================
 
 A failure is never suppressed. What is silenced suppresses nothing, nor does what only an earlier
@@ -24,7 +26,7 @@ import msgspec
 from ...listener.identity import UNNAMED
 from ..alert import Alert
 from ..finding import WHOLE_DRIVER, Severity
-from ..rules import data_loss_risk, query_flapping
+from ..rules import data_loss_risk, query_flapping, streaming_input_missing
 from .course import FACTS, Course
 from .health import Health
 
@@ -89,10 +91,13 @@ def _driver_holds(
 
 
 def _speaks_for(old: Course, new: Course) -> bool:
-    """That data is in danger is another matter than why, and no lesser one for being a warning."""
+    """That data is in danger is another matter than why, and no lesser one for being a warning.
+
+    That no rows come follows from whatever else is wrong.
+    """
     if new.query == UNNAMED or new.alert.name == data_loss_risk.NAME:
         return False
-    return _is_lesser(new, old)
+    return new.alert.name == streaming_input_missing.NAME or _is_lesser(new, old)
 
 
 def _is_lesser(new: Course, old: Course) -> bool:

@@ -13,6 +13,7 @@ from . import (
     query_gone,
     query_lagging,
     query_missing,
+    streaming_input_missing,
     watermark_stuck,
 )
 
@@ -28,6 +29,7 @@ ORDER = (
     data_loss_risk.check,
     query_lagging.check,
     watermark_stuck.check,
+    streaming_input_missing.check,
 )
 
 __all__ = ["ORDER"]

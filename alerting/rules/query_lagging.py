@@ -1,12 +1,14 @@
 """QueryLagging: lag above what is allowed in the whole window, never falling, input present.
 
-Catching up after an outage is no sickness, however large the lag: it falls. Nor is a steady lag,
-small as transaction markers leave it, or large with a few records more; nor one that rises by no
+In offsets it must have risen: a steady lag may be transaction markers, or a few records more. In
+seconds (``lag_allowed_seconds``) the first unread record tells, so that a steady lag counts.
+Catching up after an outage is no lag of either kind, however large: it falls. Nor is a rise by no
 more than what arrives between two looks at the source. After Burrow's rules 1 and 5.
 """
 
 from __future__ import annotations
 
+from ...listener.sources.unread import Wait
 from ...listener.trends import Point
 from ..case import Case
 from ..evidence import evidence
@@ -16,12 +18,21 @@ NAME = "QueryLagging"
 MIN_POINTS = 3
 NOTABLE_RISE = 1.05
 """What less than one record in twenty adds is no trend yet; a slow rise gets there later."""
+NOTABLE_FALL = 0.05
+"""A shorter wait by less than one part in twenty, or than two looks differ, is no catching up."""
+CRITICAL_FACTOR = 3.0
+"""Lag is critical at so many times ``lag_allowed_seconds``."""
 
 
 def check(case: Case) -> Finding | None:
-    """Fire when the lag has only risen for the trend window, and was too large all the time."""
+    """Fire when the lag was too large for the trend window, and has not fallen in it."""
+    if not case.is_running or not case.batches_come:
+        return None
+    wait = _too_long(case)
+    if wait is not None:
+        return _finding(case, *_seconds(case, wait))
     rise = case.query.trends.rise
-    if not case.is_running or not case.batches_come or len(rise) < MIN_POINTS:
+    if len(rise) < MIN_POINTS:
         return None
     began, newest = _beginning(rise, case), rise[-1]
     if began is None or not _rises(rise, began, case):
@@ -31,15 +42,51 @@ def check(case: Case) -> Finding | None:
         f"{case.watched_since(began.at):.0f} s and never fell "
         f"({case.limits.lag_allowed_offsets:.0f} allowed)"
     )
+    return _finding(case, reason, Severity.WARNING)
+
+
+def _finding(case: Case, reason: str, severity: Severity) -> Finding:
     return Finding(
         alertname=NAME,
         query=case.label,
-        severity=Severity.WARNING,
+        severity=severity,
         state=State.LAGGING,
         reason=reason,
         summary=f"Streaming query {case.label} falls behind: {reason}",
         evidence=evidence(case),
     )
+
+
+def _seconds(case: Case, wait: Wait) -> tuple[str, Severity]:
+    allowed = case.limits.lag_allowed_seconds or 0.0
+    where = f" of {wait.partition}" if wait.partition else ""
+    reason = (
+        f"the first unread record{where} has waited for {wait.seconds:.0f} s "
+        f"({allowed:.0f} s allowed)"
+    )
+    critical = wait.seconds > CRITICAL_FACTOR * allowed
+    return reason, Severity.CRITICAL if critical else Severity.WARNING
+
+
+def _too_long(case: Case) -> Wait | None:
+    """The newest wait, if all of the trend window were too long and have not become shorter."""
+    allowed, waits = case.limits.lag_allowed_seconds, case.query.unread.waits
+    if allowed is None:
+        return None
+    before = [wait for wait in waits if case.watched_since(wait.at) >= case.trend_seconds]
+    within = waits[max(0, len(before) - 1) :]
+    if not before or len(within) < MIN_POINTS or any(one.seconds <= allowed for one in within):
+        return None
+    is_old = case.watched_since(within[-1].at) > case.trend_seconds / 2
+    return None if is_old or _catches_up(within) else within[-1]
+
+
+def _catches_up(waits: tuple[Wait, ...]) -> bool:
+    """By the wait; by offsets, too, where the record had waited for nobody knows how long."""
+    first, newest = waits[0], waits[-1]
+    if first.seconds - newest.seconds > max(first.seconds * NOTABLE_FALL, newest.noise):
+        return True
+    return any(one.is_least for one in waits) and newest.lag < first.lag * (1 - NOTABLE_FALL)
 
 
 def _rises(rise: tuple[Point, ...], began: Point, case: Case) -> bool:

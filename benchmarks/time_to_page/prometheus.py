@@ -37,11 +37,16 @@ def prometheus(folder: Path, driver_url: str, desk: str) -> Iterator[None]:
 def _config(driver: str, desk: str) -> dict[str, object]:
     """YAML, of which JSON is a part."""
     manager = {"path_prefix": f"/{PROMETHEUS}", "static_configs": [{"targets": [desk]}]}
+    scraped = {
+        "job_name": "spark",
+        "honor_labels": True,
+        "static_configs": [{"targets": [driver]}],
+    }
     return {
         "global": {"scrape_interval": INTERVAL, "evaluation_interval": INTERVAL},
         "rule_files": [str(RULES)],
         "alerting": {"alertmanagers": [manager]},
-        "scrape_configs": [{"job_name": "spark", "static_configs": [{"targets": [driver]}]}],
+        "scrape_configs": [scraped],
     }
 
 

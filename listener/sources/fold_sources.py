@@ -11,6 +11,7 @@ from ..trends import follow_looks
 from .report import SourceLook
 from .retention import follow_edges
 from .shortfall import follow_shortfalls
+from .unread import follow_unread
 
 
 def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) -> Query:
@@ -24,4 +25,5 @@ def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) ->
         trends=follow_looks(query.trends, query.looks, looks),
         retention=follow_edges(query.retention, looks),
         shortfalls=follow_shortfalls(query.shortfalls, looks),
+        unread=follow_unread(query.unread, looks),
     )

@@ -32,6 +32,8 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     slow_critical_factor: _Factor | None = None
     slow_critical_seconds: _Seconds | None = None
     lag_allowed_offsets: _Grace | None = None
+    lag_allowed_seconds: _Seconds | None = None
+    expected_input_seconds: _Seconds | None = None
     trend_window_seconds: _Seconds | None = None
     data_loss_warning_ratio: _Share | None = None
     data_loss_critical_ratio: _Share | None = None
@@ -79,6 +81,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     slow_critical_seconds: _Seconds = 1800.0
     """... and after how long at the latest."""
     lag_allowed_offsets: _Grace = 1000.0
+    lag_allowed_seconds: _Seconds | None = None
+    """How long the first unread record may wait."""
+    expected_input_seconds: _Seconds | None = None
+    """How long a query may read no rows; without it, for ever."""
     trend_window_seconds: _Seconds = 300.0
     """How long lag must have risen, or a watermark stood, before anybody is told."""
     data_loss_warning_ratio: _Share = 0.7

@@ -1,9 +1,10 @@
 """The stage: a real driver, whose queries fall ill and come back, observed by a real Prometheus
 with the shipped rules, which tells a real Alertmanager with the shipped configuration.
 
-A second driver, ``doomed``, hears no events and is killed on the way. What is changed of what is shipped:
+A second driver, ``doomed``, receives no events; one of its queries fails and recovers, and then the
+driver is killed. What is changed of what is shipped:
 
-* a minute of the rules lasts ``MINUTE_SECONDS`` (``for``, ranges and offsets alike);
+* a minute of the rules lasts ``MINUTE_SECONDS`` (``for``, ranges, steps and offsets alike);
 * Alertmanager waits for moments, and its receivers are webhooks of one double.
 """
 
@@ -35,7 +36,8 @@ GROUP_WAIT_SECONDS = 0.5
 GROUP_INTERVAL_SECONDS = 0.2
 DOOMED = "doomed"
 DEAF = ("ListenerDeaf", DOOMED)
-MUST_FIRE = {*SICK, DEAF, ("DriverGone", DOOMED), ("PagesNotDelivered", APP)}
+HEALED = ("QueryFailed", "healed")
+MUST_FIRE = {*SICK, DEAF, HEALED, ("DriverGone", DOOMED), ("PagesNotDelivered", APP)}
 """What Alertmanager must tell, by name and query (of a whole driver: its app)."""
 Server = TypeVar("Server", bound=ServerProcess)
 
@@ -47,11 +49,22 @@ play(spark, attach, say, os.environ["FOLDER"])
 DOOMED_PLAY = (
     SHARES_THE_QUEUE
     + """
-sidecar = attach(spark, app_name="doomed", http_port=0, stall_floor_seconds=5)
+from pathlib import Path
+folder = Path(os.environ["FOLDER"])
+def fails_for_a_while(batch, batch_id):
+    if (folder / "fail").exists() and not (folder / "heal").exists():
+        raise ValueError("for a while")
+sidecar = attach(
+    spark, app_name="doomed", http_port=0, stall_floor_seconds=5, resolve_after_seconds=1
+)
 start("victim")
-until_commits(sidecar, "victim")
+start("healed", fails_for_a_while)
+until_commits(sidecar, "victim", "healed")
 spark.streams.removeListener(sidecar.listener)
 say(sidecar.url)
+while not (folder / "heal").exists():
+    time.sleep(0.05)
+start("healed", fails_for_a_while)
 time.sleep(3600)
 """
 )
@@ -107,6 +120,10 @@ class Stage:
     def _play(self, doomed: Driver) -> None:
         self.driver.wait_for_line("well", 120)
         until(lambda: DEAF in self.desk.heard("firing"), f"told: {DEAF}", 60)
+        (self._folder / DOOMED / "fail").touch()
+        until(lambda: HEALED in self.desk.heard("firing"), f"told: {HEALED}", 60)
+        (self._folder / DOOMED / "heal").touch()
+        until(lambda: HEALED in self.desk.heard("resolved"), f"the end is told: {HEALED}", 60)
         doomed.signal_all(signal.SIGKILL)
         self.driver.wait_for_line("sick", 120)
         until(lambda: self.desk.heard("firing") >= MUST_FIRE, f"all told: {MUST_FIRE}", 60)
@@ -146,7 +163,10 @@ def what(labels: dict[str, str]) -> tuple[str, str]:
 
 def quickened(rules: str) -> str:
     """The shipped rules for a play that does not last hours."""
-    return re.sub(r"\b(\d+)m\b", lambda found: f"{int(found[1]) * MINUTE_SECONDS}s", rules)
+    minutes = re.sub(
+        r"\b(\d+)s\b", lambda found: f"{int(found[1]) * MINUTE_SECONDS * 1000 // 60}ms", rules
+    )
+    return re.sub(r"\b(\d+)m\b", lambda found: f"{int(found[1]) * MINUTE_SECONDS}s", minutes)
 
 
 def shown_to(url: str) -> str:

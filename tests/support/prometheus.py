@@ -14,7 +14,10 @@ from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
 
 
 class RealPrometheus(ServerProcess):
-    """Scrapes each of ``drivers`` (base URLs) as ``job``, tells ``alertmanagers`` (base URLs)."""
+    """Scrapes each of ``drivers`` (base URLs) as ``job``, tells ``alertmanagers`` (base URLs).
+
+    ``target_labels``: what service discovery would give every target.
+    """
 
     def __init__(
         self,
@@ -24,9 +27,11 @@ class RealPrometheus(ServerProcess):
         job: str = "spark",
         rules: Sequence[Path] = (),
         alertmanagers: Sequence[str] = (),
+        target_labels: Mapping[str, str] | None = None,
     ) -> None:
         config = folder / "prometheus.yml"
-        config.write_text(yaml.safe_dump(_config(drivers, job, rules, alertmanagers)))
+        scraped = [one | {"labels": dict(target_labels or {})} for one in _targets(drivers)]
+        config.write_text(yaml.safe_dump(_config(scraped, job, rules, alertmanagers)))
         port = free_port()
         command = [
             "prometheus",
@@ -59,15 +64,20 @@ class RealPrometheus(ServerProcess):
 
 
 def _config(
-    drivers: Sequence[str], job: str, rules: Sequence[Path], alertmanagers: Sequence[str]
+    scraped: Sequence[Mapping[str, Any]],
+    job: str,
+    rules: Sequence[Path],
+    alertmanagers: Sequence[str],
 ) -> dict[str, Any]:
     return {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(path) for path in rules],
         "alerting": {"alertmanagers": [{"static_configs": _targets(alertmanagers)}]},
-        "scrape_configs": [{"job_name": job, "static_configs": _targets(drivers)}],
+        "scrape_configs": [
+            {"job_name": job, "honor_labels": True, "static_configs": list(scraped)}
+        ],
     }
 
 
-def _targets(urls: Sequence[str]) -> list[dict[str, list[str]]]:
+def _targets(urls: Sequence[str]) -> list[dict[str, Any]]:
     return [{"targets": [urlsplit(url).netloc for url in urls]}]

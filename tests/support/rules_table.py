@@ -354,6 +354,34 @@ def looked_at(story, *looks):
     return story
 
 
+def unread(wait, *, seconds=900, every=30, written=None, ends=end, asked_until=9999, story=None):
+    """Query a commits every 30 s, and its broker is asked after each commit and in between.
+
+    The first record that it has not read then came ``wait`` seconds before, a function of the
+    time; its own time may be another (``written``).
+    """
+    story = story or Story().started(at=0)
+    for batch, at in enumerate(range(10, seconds, every)):
+        began = at - wait(at)
+        said = began if written is None else written(at)
+        story.commit(batch=batch, at=at)
+        for asked_at in (at + 1, at + 16):
+            if asked_at < min(asked_until, seconds):
+                story.ask(
+                    at=asked_at, committed=int(ends(began)), latest=ends(asked_at), since=said
+                )
+    return story
+
+
+def empty_batches(story, *, until, every=10):
+    """A stateful query commits batches without rows, for its timers."""
+    for number, at in enumerate(range(110, until + 1, every)):
+        story.commit(batch=10 + number, at=at, input_rows=0)
+    return story
+
+
+INPUT = {"expected_input_seconds": 600.0}
+ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
 CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
 
 # what happened, story, the moment, settings -> told, state, [true but not told]
@@ -658,6 +686,36 @@ CASES = [
     ("the lag at the broker rose, and then nobody answers for long", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, asked_until=200), 422, {}, None, "running"),
     ("lag is not known", kafka(*(topic(n) for n in range(8)), latest=None, every=50), 362, {}, None, "running"),
     ("lag rises, as much is allowed", lagging(*(2000 + 100 * n for n in range(7))), 372, {"lag_allowed_offsets": 50_000.0}, None, "running"),
+    # lag in seconds, where it is limited
+    ("the first unread record always waits for 100 s, 60 are allowed", unread(lambda _: 100), 900, ALLOWED, "QueryLagging", "lagging"),
+    ("it waits longer and longer", unread(lambda t: t / 4, seconds=700), 700, ALLOWED, "QueryLagging", "lagging"),
+    ("it waits longer and longer, three times what is allowed", unread(lambda t: t / 4), 900, ALLOWED, [("QueryLagging", "a", "critical")], "lagging"),
+    ("it had waited for an hour when we came, and the query does not catch up", unread(lambda _: 3600), 900, ALLOWED, [("QueryLagging", "a", "critical")], "lagging"),
+    ("it waits for 100 s, and says that it was written in 1970", unread(lambda _: 100, written=lambda _: 0), 900, ALLOWED, "QueryLagging", "lagging"),
+    ("it waits for 100 s, and says that it was written tomorrow", unread(lambda _: 100, written=lambda t: t + 86_400), 900, ALLOWED, "QueryLagging", "lagging"),
+    ("it waits for 100 s, the limit is by pattern", unread(lambda _: 100), 900, LAG_IS_FINE | {"overrides": [("a", {"lag_allowed_seconds": 60.0})]}, "QueryLagging", "lagging"),
+    ("it waits for 100 s, and nobody has set a limit", unread(lambda _: 100), 900, LAG_IS_FINE, None, "running"),
+    ("it waits for 50 s, 60 are allowed", unread(lambda _: 50), 900, ALLOWED, None, "running"),
+    ("it waits for 100 s, more is allowed by pattern", unread(lambda _: 100), 900, ALLOWED | {"overrides": [("a", {"lag_allowed_seconds": 600.0})]}, None, "running"),
+    ("it has waited for too long, not for the window yet", unread(lambda t: 30 if t < 650 else 100), 900, ALLOWED, None, "running"),
+    ("it waited for too long for four minutes (a burst)", unread(lambda t: 200 if 500 < t < 740 else 5), 790, ALLOWED, None, "running"),
+    ("the query catches up after an outage", unread(lambda t: max(20, 1500 - t)), 900, ALLOWED, None, "running"),
+    ("the query catches up slowly", unread(lambda t: 1500 - t / 3), 900, ALLOWED, None, "running"),
+    ("records are old by event time, and are read at once (a log that is replayed)", unread(lambda _: 5, written=lambda t: t - 86_400), 900, ALLOWED, None, "running"),
+    ("records have no time", unread(lambda _: 100, written=lambda _: None), 900, ALLOWED, None, "running"),
+    ("the topic is idle", asked(steady().idle(at=890), 15, 900, committed=500, latest=500), 900, ALLOWED, None, "idle"),
+    ("one record every ten minutes, read at once", unread(lambda _: 0, ends=lambda t: 100 + int(t) // 600), 900, ALLOWED, None, "running"),
+    ("the producer pauses, and the query has read all there was",
+     asked(steady(unread(lambda _: 5, seconds=400), until=900), 400, 900, committed=end(400), latest=end(400)), 900, ALLOWED, None, "running"),
+    ("only markers of transactions wait", asked(steady(until=900), 15, 900, committed=499, latest=500, first_waiting=500), 900, ALLOWED, None, "running"),
+    ("a commit an hour, by its trigger, takes all there is",
+     unread(lambda _: 0, seconds=14_400, every=3600, story=Story().probe(run(trigger=HOURLY, data=True), at=0)), 14_000, ALLOWED, None, "running"),
+    ("it holds data back (minOffsetsPerTrigger)", asked(steady().idle(at=890), 15, 900, committed=0, latest=500, since=20), 900, ALLOWED, None, "idle"),
+    ("it waited for 100 s, and then the broker answers no more", unread(lambda _: 100, asked_until=500), 900, ALLOWED, None, "running"),
+    ("the query hangs: that is for others", asked(hung_batch(until=900), 15, 900, latest=end, committed=end(100), since=100), 900, ALLOWED, "CommitStalled", "stalled"),
+    ("the driver was frozen for ten minutes, and the query catches up",
+     unread(lambda t: 5 if t < 400 else max(5, 1600 - t), seconds=1090, story=Story().started(at=0).paused(at=1000, seconds=600)), 1090, ALLOWED, None, "running"),
+    ("the topic was made anew, and is read at once", unread(lambda _: 3, ends=lambda t: int(end(t)) if t < 600 else int(10 * (t - 600))), 900, ALLOWED, None, "running"),
     # -- QueryFlapping ------------------------------------------------------------------------
     ("dies three times; each restart succeeds, and gives nothing back", dying(100, 150, 200, alive_after=True), 206, {}, "QueryFlapping", "flapping"),
     ("its third death is told as what it is", dying(100, 150, 200), 201, {}, "QueryFlapping", "failed", ["QueryFailed"]),
@@ -768,6 +826,38 @@ CASES = [
     ("a query without a watermark", watermarks(*[None] * 8), 432, {}, None, "running"),
     ("the watermark stands, not for the window yet", watermarks(*[500.0] * 5), 252, {}, None, "running"),
     ("stood, then moved", watermarks(*[500.0] * 7, 501.0), 432, {}, None, "running"),
+    # -- StreamingInputMissing ----------------------------------------------------------------
+    ("no rows for longer than expected", steady().idle(at=690), 710, INPUT, "StreamingInputMissing", "idle"),
+    ("no rows for longer than expected, seen by the probe only", watched(steady(), (101, 705, run(batch=10))), 710, INPUT, "StreamingInputMissing", "idle"),
+    ("batches without rows, again and again", empty_batches(steady(), until=710), 715, INPUT, "StreamingInputMissing", "idle"),
+    ("no rows since its run began", Story().started(at=0).idle(at=600), 610, INPUT, "StreamingInputMissing", "idle"),
+    ("no rows for an hour, the limit is by pattern", steady().idle(at=3690), 3710, {"overrides": [("a", {"expected_input_seconds": 3600.0})]}, "StreamingInputMissing", "idle"),
+    ("no rows since it was started again",
+     steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=700), 710, INPUT, "StreamingInputMissing", "idle"),
+    ("no rows, and nobody expects any", steady().idle(at=9990), 10_000, {}, None, "idle"),
+    ("no rows, not for long enough", steady().idle(at=690), 699, INPUT, None, "idle"),
+    ("rows just came again", steady().idle(at=690).commit(batch=10, at=705), 710, INPUT, None, "running"),
+    ("rows come with every batch", steady(until=900), 905, INPUT, None, "running"),
+    ("started again lately, and idle since",
+     steady().ended(at=690, exception=CONFLICT).started(run=2, at=695).idle(run=2, at=705), 710, INPUT, None, "idle"),
+    ("started, within the limit", Story().started(at=0).idle(at=500), 510, INPUT, None, "idle"),
+    ("a day is allowed by pattern", steady().idle(at=890), 900, INPUT | {"overrides": [("a", {"expected_input_seconds": 86_400.0})]}, None, "idle"),
+    ("it is stalled: that is for others", hung_batch(until=900), 900, INPUT, "CommitStalled", "stalled"),
+    ("it has failed: that is for others", steady().ended(at=101, exception=CONFLICT), 900, INPUT, "QueryFailed", "failed"),
+    ("it was stopped as announced", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, INPUT, None, "stopped"),
+    ("availableNow, finished", Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2), 900, INPUT, None, "completed"),
+    ("a batch is in flight, and may have rows",
+     watched(steady().idle(at=690), (695, 710, processing(batch=10, tasks=3))), 712, INPUT, None, "running"),
+    ("batches take ten minutes, and have rows", Story().started(at=0).commit(batch=0, at=600, seconds=590).commit(batch=1, at=1200, seconds=590),
+     1790, {"expected_input_seconds": 300.0}, None, "running"),
+    ("an hour lies between two batches, by the trigger",
+     Story().probe(run(trigger=HOURLY, data=True), at=0).commit(batch=0, at=10), 3500, INPUT, None, "running"),
+    ("commits that only the probe has seen: nobody knows of their rows",
+     watched(steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))), 715, INPUT, ("ListenerDeaf", "*"), "running"),
+    ("continuous has no events that count rows", CONTINUOUS_IS_FINE, 900, INPUT, None, "running"),
+    ("the driver was frozen", steady().idle(at=105).paused(at=800, seconds=690), 805, INPUT, None, "idle"),
+    ("the application has stopped its SparkContext", steady().probe(run(), at=100).probe(at=101, context=STOPPED), 900, INPUT, None, "stopped"),
+    ("ignored", steady().idle(at=890), 900, INPUT | {"overrides": [("a", {"ignore": True})]}, None, "idle"),
     # -- ListenerDeaf -------------------------------------------------------------------------
     ("the probe sees commits, no event comes (listener removed)",
      watched(steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 200, 10))), 200, {}, ("ListenerDeaf", "*"), "running"),

@@ -26,13 +26,30 @@ unless on (app) (
 
 
 def own(name: str, by: str = BY_QUERY) -> str:
-    """Querypulse's own alert, and what it said last of a driver that is heard of no more."""
+    """Querypulse's own alert; of a driver that is not scraped any more, what its last scrape had.
+
+    The heartbeat tells which scrape was the last: what had resolved before is older than it.
+    """
+    alert = f'spark_streaming_query_alert{{alertname="{name}"}}'
     return f"""\
 max by ({by}) (
-  spark_streaming_query_alert{{alertname="{name}"}}
-  or last_over_time(spark_streaming_query_alert{{alertname="{name}"}}[5m])
+  {alert}
+  or (
+    last_over_time({alert}[5m])
+    and (
+      # it was there at the driver's last scrape
+      {_scraped_at(alert)}
+      >= on (app) group_left ()
+      max by (app) ({_scraped_at(BEAT)})
+    )
+  )
   unless on (app) {BEAT}
 )"""
+
+
+def _scraped_at(series: str) -> str:
+    """When it was scraped last, to within a few seconds, as a gap may end it in between."""
+    return f"last_over_time(timestamp({series})[5m:5s])"
 
 
 def told_by_querypulse(name: str, by: str = BY_QUERY) -> str:

@@ -187,13 +187,14 @@ QUERIES = (
     ),
     Rule(
         name="QueryLagging",
-        severity="warning",
+        severity=AS_TOLD,
         wait="1m",
-        comment="Ten minutes are twice the default of trend_window_seconds.",
-        expr=measured("QueryLagging", LAGGING),
+        comment="Ten minutes are twice the default of trend_window_seconds. What lag in seconds "
+        "is certain, and when it is critical, only querypulse knows (lag_allowed_seconds).",
+        expr=measured_unless_told("QueryLagging", LAGGING, "warning"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} falls behind",
         description="The lag of {{ $labels.query }} has been above what is allowed for minutes "
-        "and rises, though batches come: more arrives than is worked off.",
+        "and does not fall, though batches come: more arrives than is worked off.",
         reason="{{ if gt $value 1.0 }}at least {{ $value | humanize }} offsets "
         "behind all the time" + SAYS_SO,
     ),
@@ -208,5 +209,16 @@ QUERIES = (
         "makes no event-time progress",
         description="Rows arrive from every source of {{ $labels.query }}, and its watermark has "
         "not moved: state grows, and windows do not close.",
+    ),
+    Rule(
+        name="StreamingInputMissing",
+        severity="warning",
+        wait="1m",
+        comment="Whether a batch in flight has rows, and whether another alert explains why none "
+        "come, only querypulse knows.",
+        expr=told_by_querypulse("StreamingInputMissing"),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} gets no data",
+        description="{{ $labels.query }} runs, and has read no rows for longer than "
+        "expected_input_seconds, though its settings say that data must come.",
     ),
 )

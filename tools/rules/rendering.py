@@ -22,8 +22,9 @@ ABOUT = """\
 #
 #   what is wrong       as querypulse has measured it; left out where only its judging can tell
 #   ..._watched == 1    nobody is told of queries under the setting `ignore`
-#   or ..._alert        querypulse's own alert; for five minutes after the driver was last heard
-#                       of, what it said then: a scrape that fails cures nobody
+#   or ..._alert        querypulse's own alert; for five minutes after the driver's last scrape,
+#                       those that were open then: a scrape that fails resolves nothing, and
+#                       what had resolved before stays resolved
 #   unless ... offset   the driver's heart has stood for five minutes: DriverGone speaks for all
 #
 # Ages are reckoned by the driver's own clock (its heartbeat), whatever Prometheus' clock says.

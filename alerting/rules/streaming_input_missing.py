@@ -1,0 +1,51 @@
+"""StreamingInputMissing: a query has read no rows for ``expected_input_seconds``.
+
+Idle is healthy unless the settings say that data must come. It is the last rule: a query that has
+failed, is stalled or lags has another alert, which explains why it reads nothing.
+"""
+
+from __future__ import annotations
+
+from ..case import Case
+from ..evidence import evidence
+from ..finding import Finding, Severity, State
+
+NAME = "StreamingInputMissing"
+
+
+def check(case: Case) -> Finding | None:
+    """Fire when no batch of this run has had rows for the limit, and for its window."""
+    allowed, query = case.limits.expected_input_seconds, case.query
+    if allowed is None or not case.is_running or _may_have_rows(case):
+        return None
+    since = query.started_at if query.last_input_at is None else query.last_input_at
+    seconds = case.watched_since(since)
+    if seconds <= max(allowed, case.window.seconds):
+        return None
+    ever = "" if query.last_input_at is not None else ", since its run began"
+    reason = f"no rows read for {seconds:.0f} s{ever} ({allowed:.0f} s allowed)"
+    return Finding(
+        alertname=NAME,
+        query=case.label,
+        severity=Severity.WARNING,
+        state=State.IDLE,
+        reason=reason,
+        summary=f"Streaming query {case.label} gets no data: {reason}",
+        evidence=evidence(case),
+    )
+
+
+def _may_have_rows(case: Case) -> bool:
+    """Whether rows may have been read that no event has told of yet, or ever will.
+
+    A batch in flight may have some, and so may one that only the probe has seen. ``continuous``
+    has no events that count rows.
+    """
+    query = case.query
+    is_continuous = query.facts is not None and query.facts.trigger.is_continuous
+    if query.unheard is not None or is_continuous:
+        return True
+    flight, done = query.in_flight, query.last_commit_batch
+    if flight is None or flight.batch_id is None:
+        return False
+    return done is None or flight.batch_id > done
