@@ -99,6 +99,11 @@ FIGURES = (
         lambda row: row.totals.commits,
     ),
     Figure(
+        f"{PREFIX}_batches_not_durable",
+        "Batches done that are not in the commit log yet; only under async progress tracking.",
+        lambda row: row.query.batches_not_durable if row.query is not None else None,
+    ),
+    Figure(
         f"{PREFIX}_batch_in_flight_seconds",
         "How long the batch in flight has been running; absent while there is none.",
         lambda row: row.batch_in_flight_seconds,

@@ -1,4 +1,4 @@
-"""Where Python's threads stand right now, and a ``foreachBatch`` function with them."""
+"""Where Python's threads are right now: ``foreachBatch`` functions, and the job's main thread."""
 
 from __future__ import annotations
 
@@ -7,15 +7,30 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 _LIBRARIES = tuple(
     sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib")
 )
+_OURS = tuple(
+    str(Path(__file__).parents[1] / name) + os.sep
+    for name in ("alerting", "exporter", "listener", "sidecar")
+)
 # Spark ships its own copies: .../python/lib/pyspark.zip/..., .../py4j-0.10.9.9-src.zip/...
 _SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
+
+
+class Place(NamedTuple):
+    """One frame of a stack; ``owner`` is the class of a method, empty for a function."""
+
+    file: str
+    line: int
+    function: str
+    owner: str = ""
 
 
 def current_frames() -> dict[int, FrameType]:
@@ -54,6 +69,40 @@ def foreach_batch_calls() -> Iterator[tuple[Any, str]]:
         for index, frame in enumerate(stack):
             if frame.f_code.co_name == "call" and "jdf" in frame.f_code.co_varnames:
                 yield frame.f_locals.get("jdf"), _user_line(stack[:index])
+
+
+def main_thread() -> str:
+    """Where the job's main thread is; empty where that says nothing of the job."""
+    thread = threading.main_thread()
+    if not thread.is_alive():
+        return "has ended"
+    innermost = current_frames().get(thread.ident or 0)
+    return waits_in([_place(frame) for frame in _outwards(innermost)])
+
+
+def waits_in(stack: Sequence[Place]) -> str:
+    """Which call of the job's own code a stack is in, the innermost frame first.
+
+    ``waits in StreamingQuery.awaitTermination(), job line /jobs/jobs.py:41 in main``; empty where
+    no frame is the job's own (a notebook that waits for its next cell).
+    """
+    for index, place in enumerate(stack):
+        if _is_library(place.file) or place.file.startswith(("<frozen ", *_OURS)):
+            continue
+        line = f"job line {place.file}:{place.line} in {place.function}"
+        if index == 0:
+            return f"runs {line}"
+        call = stack[index - 1]
+        name = f"{call.owner}.{call.function}" if call.owner else call.function
+        return f"waits in {name}(), {line}"
+    return ""
+
+
+def _place(frame: FrameType) -> Place:
+    code = frame.f_code
+    is_method = code.co_argcount > 0 and code.co_varnames[0] == "self"
+    owner = type(frame.f_locals.get("self")).__name__ if is_method else ""
+    return Place(code.co_filename, frame.f_lineno, code.co_name, owner)
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -191,6 +191,17 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.unrecovered
 
     @property
+    def batches_not_durable(self) -> int | None:
+        """How many committed batches its commit log lacks, as of the last look into it.
+
+        Only under async progress tracking; None where it is not known.
+        """
+        log, done = self.logged, self.last_commit_batch
+        if self.facts is None or not self.facts.async_progress or log is None or done is None:
+            return None
+        return max(0, done - (-1 if log.committed is None else log.committed))
+
+    @property
     def holds_back(self) -> bool:
         """Whether a source has data and the last trigger left it (``minOffsetsPerTrigger``)."""
         idle = self.probed.idle_progress if self.probed is not None else None

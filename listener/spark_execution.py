@@ -74,9 +74,17 @@ class SparkExecution:
             active=True,
             status=parse_status(self.java.status().json()),
             batch_id=batch_id,
-            offsets=self._ask("offsets", lambda: str(self.java.committedOffsets().toString()), ""),
+            offsets=self.committed_offsets(),
             idle_progress=self._ask("idle_progress", self._last_progress_json, ""),
         )
+
+    def available_offsets(self) -> str:
+        """Where the planned batch ends; its beginning where none is planned."""
+        return self._ask("end_offsets", lambda: str(self.java.availableOffsets().toString()), "")
+
+    def committed_offsets(self) -> str:
+        """Where the last committed batch ended."""
+        return self._ask("offsets", lambda: str(self.java.committedOffsets().toString()), "")
 
     def batch_id(self, default: int | None) -> int | None:
         """The batch in flight, or the next one. Never ask this of a Continuous run."""

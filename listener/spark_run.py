@@ -66,14 +66,18 @@ class SparkRun:
     def last_words(self) -> ProbedRun:
         """It has ended: of what, and in which batch."""
         exception, error_class = self._execution.death()
-        batch_id = self.last.batch_id
+        batch_id, committed, available = self.last.batch_id, self.last.committed_offsets, ""
         if not self.facts.trigger.is_continuous:
             # The last look may have seen an earlier batch than the one it died in.
             batch_id = self._execution.batch_id(batch_id)
+            committed = self._execution.committed_offsets() or committed
+            available = self._execution.available_offsets()
         return replace(
             self.last,
             active=False,
             batch_id=batch_id,
+            committed_offsets=committed,
+            available_offsets=available,
             trigger_active=False,
             idle_progress=None,
             exception=exception,
@@ -90,6 +94,7 @@ class SparkRun:
         if self._busy_since is None:
             self._busy_since = now
         closer, mark = self.last.work, self.last.last_progress_mark
+        available = self.last.available_offsets
         overdue = now - self._busy_since >= closer_after
         if overdue and now - self._looked_closely_at >= closer_after / 2:
             self._looked_closely_at = now
@@ -98,4 +103,6 @@ class SparkRun:
                 self._session = work.session_of(java)
             closer = work.of(java, self.facts, self._session)
             mark = self._execution.last_progress_mark(mark)
-        return replace(seen, work=closer, last_progress_mark=mark)
+            if not self.facts.trigger.is_continuous:
+                available = self._execution.available_offsets()
+        return replace(seen, work=closer, last_progress_mark=mark, available_offsets=available)

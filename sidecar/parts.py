@@ -16,6 +16,7 @@ from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
 from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
+from ..listener.python_frames import main_thread
 from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
 from .configuration import wiring
 from .configuration.outfit import Outfit
@@ -190,6 +191,7 @@ class Parts:
             latest_sources=lambda: self._observers.sources.latest,
             ownership=lambda: self.path.ownership,
             silences=self._outfit.silencing,
+            main_thread=main_thread,
             redact=self._outfit.redacting,
             on_error=self._guard.report,
             on_judged=self._publish,

@@ -29,7 +29,7 @@ def read_silences(path: Path) -> Silences:
 
     Raises:
         OSError: it cannot be read.
-        ValueError: a line is no silence; the message names file and line.
+        ValueError: a line is no silence, or names no app; the message names file and line.
 
     """
     try:
@@ -50,8 +50,8 @@ def add_silence(path: Path, silence: SilenceSettings, now: datetime) -> None:
     _change(path, lambda known: (*in_force(known, now), silence))
 
 
-def end_silences(path: Path, queries: str, now: datetime) -> Silences:
-    """End those that were made for this very pattern, and return them.
+def end_silences(path: Path, queries: str, now: datetime, app: str | None = None) -> Silences:
+    """End those that were made for this very pattern, and for ``app`` if given; return them.
 
     Raises:
         OSError: the file cannot be written.
@@ -62,8 +62,9 @@ def end_silences(path: Path, queries: str, now: datetime) -> Silences:
 
     def without(known: Silences) -> Silences:
         alive = in_force(known, now)
-        ended.extend(one for one in alive if one.queries == queries)
-        return tuple(one for one in alive if one.queries != queries)
+        meant = [one for one in alive if one.queries == queries and app in (None, one.app)]
+        ended.extend(meant)
+        return tuple(one for one in alive if one not in meant)
 
     _change(path, without)
     return tuple(ended)
@@ -76,9 +77,15 @@ def in_force(silences: Iterable[SilenceSettings], now: datetime) -> Silences:
 
 def _parse(path: Path, number: int, line: bytes) -> SilenceSettings:
     try:
-        return msgspec.json.decode(line, type=SilenceSettings)
+        silence = msgspec.json.decode(line, type=SilenceSettings)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path}, line {number}: {error}") from None
+    if not silence.app:
+        raise ValueError(
+            f"{path}, line {number}: the silence of {silence.queries!r} names no app; drivers of "
+            'several apps may read this file: add "app": "NAME", or "*" for all of them'
+        )
+    return silence
 
 
 def _change(path: Path, change: Callable[[Silences], Silences]) -> None:

@@ -149,6 +149,7 @@ def silence_of(given: SilenceSettings) -> Silence:
         until=given.until.timestamp(),
         alertname=given.alertname,
         reason=given.reason,
+        app=given.app if given.app is not None else "*",
     )
 
 

@@ -14,6 +14,7 @@ from ..alerting.evaluate import Judgement, evaluate
 from ..alerting.lifecycle.inhibition import Suppressed
 from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..alerting.lifecycle.silences import Silence
+from ..alerting.main_thread import with_main_thread
 from ..alerting.policy import Policy
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
@@ -68,6 +69,7 @@ class Worker:
         latest_sources: Callable[[], SourceReport | None] = lambda: None,
         ownership: Callable[[], Ownership] = lambda: ALONE,
         silences: Callable[[], Sequence[Silence]] = tuple,
+        main_thread: Callable[[], str] = str,
         redact: Callable[[Judgement], Judgement],
         on_error: Callable[[str, Exception], None],
         on_judged: Callable[[Judged], None],
@@ -87,6 +89,7 @@ class Worker:
         self._latest_sources = latest_sources
         self._ownership = ownership
         self._silences = silences
+        self._main_thread = main_thread
         self._redact = redact
         self._on_error = on_error
         self._on_judged = on_judged
@@ -171,7 +174,8 @@ class Worker:
         self._judged_at = now
         self.state.own(self._ownership())
         snapshot = self.state.snapshot(now)
-        judgement = self._redact(evaluate(snapshot, now, self.policy))
+        judgement = with_main_thread(evaluate(snapshot, now, self.policy), self._main_thread)
+        judgement = self._redact(judgement)
         for rule, error in judgement.errors:
             self._on_error(f"rule {rule}", error)
         wall, silences = self._wall(), self._silences()

@@ -1,15 +1,17 @@
-"""How drivers are scraped: querypulse's labels outlive those of the target."""
+"""How drivers are scraped by a real Prometheus: whose labels count, and what the last scrape had."""
 
 from __future__ import annotations
 
 import re
+import time
 
 import pytest
 import yaml
 from support.http_double import HttpDouble, reply
+from support.observed import quickened
 from support.prometheus import RealPrometheus
 from support.queries import until
-from support.rule_files import DASHBOARDS, promtool
+from support.rule_files import DASHBOARDS, RULES, promtool
 
 ROOT = DASHBOARDS.parent
 DOCUMENTED = [
@@ -59,3 +61,59 @@ def test_a_target_with_labels_of_its_own_does_not_rename_querypulses(tmp_path):
 
     assert series["metric"].items() >= {("app", "shop"), ("query", "orders")}
     assert "exported_app" not in series["metric"]
+
+
+class Scraped(HttpDouble):
+    """A driver's page, with the alerts that are open."""
+
+    def __init__(self):
+        super().__init__()
+        self.open = {"QueryGone", "OffsetStalled"}
+
+    def handle(self, request, handler):
+        alerts = (
+            f'spark_streaming_query_alert{{app="shop",query="orders",alertname="{name}",'
+            'severity="critical"} 1\n'
+            for name in sorted(self.open)
+        )
+        beat = f'querypulse_driver_heartbeat_timestamp_seconds{{app="shop"}} {time.time()}\n'
+        body = (beat + "".join(alerts)).encode()
+        reply(200, {"Content-Type": "text/plain"}, body)(handler)
+
+
+@pytest.mark.slow
+@pytest.mark.prometheus
+def test_of_a_driver_that_dies_what_was_open_stays_and_what_had_resolved_does_not_come_back(tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(quickened(RULES.read_text()))
+    with Scraped() as driver:
+        prometheus = RealPrometheus(tmp_path, [driver.url], rules=[rules])
+        try:
+            prometheus.wait_until_ready()
+            until(lambda: firing(prometheus) == driver.open, "both fire", 60)
+            driver.open = {"OffsetStalled"}
+            until(lambda: firing(prometheus) == driver.open, "one resolves", 60)
+            driver.__exit__()
+            until(lambda: not prometheus.query("up == 1"), "it is not scraped any more")
+            seen = [known(prometheus) for _ in every_half_second(until_seconds=6)]
+        finally:
+            prometheus.stop()
+
+    assert seen == [{"OffsetStalled"}] * len(seen)
+
+
+def every_half_second(*, until_seconds):
+    ends = time.monotonic() + until_seconds
+    while time.monotonic() < ends:
+        yield
+        time.sleep(0.5)
+
+
+def known(prometheus):
+    """What is pending or fires, but for Watchdog."""
+    return {one["labels"]["alertname"] for one in prometheus.alerts()} - {"Watchdog"}
+
+
+def firing(prometheus):
+    fires = [one for one in prometheus.alerts() if one["state"] == "firing"]
+    return {one["labels"]["alertname"] for one in fires} - {"Watchdog"}

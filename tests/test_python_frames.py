@@ -11,7 +11,13 @@ import threading
 import pytest
 from pyspark.sql.utils import ForeachBatchFunction
 
-from querypulse.listener.python_frames import current_frames, foreach_batch_calls
+from querypulse.listener.python_frames import (
+    Place,
+    current_frames,
+    foreach_batch_calls,
+    main_thread,
+    waits_in,
+)
 
 PATIENCE_SECONDS = 10.0
 LIBRARY = sysconfig.get_path("purelib")
@@ -226,3 +232,71 @@ def test_the_hosts_garbage_is_collected_as_before_by_those_who_want_it(collects)
         assert gc.isenabled() is collects
     finally:
         gc.enable()
+
+
+# -- the job's main thread ----------------------------------------------------------------------
+
+PYSPARK = f"{LIBRARY}/pyspark/sql/streaming/query.py"
+SOCKET = f"{LIBRARY}/py4j/java_gateway.py"
+AWAITS = Place(PYSPARK, 221, "awaitTermination", "StreamingQuery")
+OWN = Place(JOB, 41, "main")
+OURS = Place(main_thread.__code__.co_filename, 7, "wait", "FailureWait")
+
+
+@pytest.mark.parametrize(
+    ("stack", "told"),
+    [
+        ([Place(SOCKET, 9, "send", "Connection"), AWAITS, OWN],
+         f"waits in StreamingQuery.awaitTermination(), job line {JOB}:41 in main"),
+        ([Place(SOCKET, 9, "send_command"), OWN], f"waits in send_command(), job line {JOB}:41 in main"),
+        ([OURS, OWN], f"waits in FailureWait.wait(), job line {JOB}:41 in main"),
+        ([OWN, Place(JOB, 90, "<module>")], f"runs job line {JOB}:41 in main"),
+        ([AWAITS, Place("<stdin>", 1, "<module>")], "waits in StreamingQuery.awaitTermination(), job line <stdin>:1 in <module>"),
+        ([AWAITS, Place("<frozen runpy>", 88, "_run_code")], ""),
+        ([Place(f"{LIBRARY}/ipykernel/kernel.py", 3, "wait"), AWAITS], ""),
+        ([], ""),
+    ],
+    ids=["in spark", "in a function", "in ours", "in its own code", "typed in", "no code of a job", "a notebook", "nothing"],
+)  # fmt: skip
+def test_a_stack_says_which_call_of_the_job_it_is_in(stack, told):
+    assert waits_in(stack) == told
+
+
+def test_the_main_thread_of_a_job_is_found_from_another_thread(tmp_path):
+    job = tmp_path / "job.py"
+    job.write_text(
+        "import threading\n"
+        "from querypulse.listener.python_frames import main_thread\n"
+        "done = threading.Event()\n"
+        "def tell():\n"
+        "    for _ in range(1000):\n"
+        "        text = main_thread()\n"
+        "        if 'Event.wait' in text: break\n"
+        "        done.wait(0.01)\n"
+        "    print(text); done.set()\n"
+        "threading.Thread(target=tell).start()\n"
+        "def main():\n"
+        "    done.wait()\n"
+        "main()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", str(job)], capture_output=True, text=True, timeout=30, check=True
+    )
+
+    assert done.stdout == f"waits in Event.wait(), job line {job}:12 in main\n"
+
+
+def test_a_main_thread_that_has_ended_says_so():
+    script = (
+        "import threading, time\n"
+        "from querypulse.listener.python_frames import main_thread\n"
+        "def tell():\n"
+        "    while threading.main_thread().is_alive(): time.sleep(0.01)\n"
+        "    print(main_thread())\n"
+        "threading.Thread(target=tell).start()\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-Ic", script], capture_output=True, text=True, timeout=30, check=True
+    )
+
+    assert done.stdout == "has ended\n"

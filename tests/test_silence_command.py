@@ -6,8 +6,10 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
+from querypulse.alerting.alert import Alert
 from querypulse.sidecar import cli
 from querypulse.sidecar.silence_file import read_silences
+from querypulse.sidecar.silencing import silence_of
 
 COULD_NOT_BEGIN, USAGE = 2, 2
 
@@ -19,6 +21,7 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 def path(tmp_path, monkeypatch):
     """The file that the setting names."""
     monkeypatch.setenv("QUERYPULSE_SILENCE_FILE", str(tmp_path / "silences"))
+    monkeypatch.setenv("QUERYPULSE_APP_NAME", "etl")
     return tmp_path / "silences"
 
 
@@ -39,13 +42,13 @@ def test_a_pattern_is_silenced_for_a_while(path, silence):
     (one,) = read_silences(path)
 
     assert (code, errors) == (0, "")
-    assert (one.queries, one.alertname, one.reason) == ("bronze*", "*", "backfill")
+    assert (one.app, one.queries, one.alertname, one.reason) == ("etl", "bronze*", "*", "backfill")
     assert (
         timedelta(hours=2) - timedelta(seconds=2)
         < one.until - before
         <= timedelta(hours=2, seconds=5)
     )
-    assert output.startswith(f"bronze*  *  until {one.until:%Y-%m-%dT%H:%M:%SZ} (")
+    assert output.startswith(f"etl  bronze*  *  until {one.until:%Y-%m-%dT%H:%M:%SZ} (")
     assert output.endswith("left): backfill\n")
 
 
@@ -56,7 +59,7 @@ def test_one_alert_of_it_may_be_silenced_alone(path, silence):
 
 
 def test_the_file_may_be_named_on_the_command_line(path, tmp_path, silence):
-    silence("a", "--for", "1h", "--file", str(tmp_path / "other"))
+    silence("a", "--for", "1h", "--app", "*", "--file", str(tmp_path / "other"))
 
     assert not path.exists()
     assert len(read_silences(tmp_path / "other")) == 1
@@ -93,11 +96,11 @@ def test_a_list_shows_what_is_in_force(path, silence):
     code, output, _ = silence()
 
     assert code == 0
-    assert [line.split()[0] for line in output.splitlines()] == ["a", "b"]
+    assert [line.split()[1] for line in output.splitlines()] == ["a", "b"]
 
 
 def test_what_has_ended_is_not_in_force(path, silence):
-    path.write_text('{"queries": "a", "until": "2020-01-01T00:00:00Z"}\n')
+    path.write_text('{"queries": "a", "until": "2020-01-01T00:00:00Z", "app": "etl"}\n')
 
     assert silence()[1] == "nothing is silenced\n"
 
@@ -116,7 +119,45 @@ def test_ending_what_is_not_silenced_says_what_is(path, silence):
 
     assert (code, output) == (1, "")
     assert "no silence of 'a'" in errors
-    assert "['b']" in errors
+    assert "['etl/b']" in errors
+
+
+def test_the_app_may_be_named_on_the_command_line(path, silence):
+    silence("a", "--for", "1h", "--app", "shop*")
+
+    assert read_silences(path)[0].app == "shop*"
+
+
+def test_the_app_of_the_settings_is_no_pattern(path, silence, monkeypatch):
+    monkeypatch.setenv("QUERYPULSE_APP_NAME", "shop [prod] *")
+    silence("a", "--for", "1h")
+    (one,) = map(silence_of, read_silences(path))
+
+    assert one.covers(alert("shop [prod] *"), 0.0)
+    assert not one.covers(alert("shop p x"), 0.0)
+
+
+def test_a_silence_of_one_app_may_be_ended_alone(path, silence):
+    silence("a", "--for", "1h", "--app", "shop")
+    silence("a", "--for", "1h", "--app", "etl")
+
+    assert silence("--end", "a", "--app", "shop") == (0, "ended: 1 of a\n", "")
+    assert [one.app for one in read_silences(path)] == ["etl"]
+
+
+def test_without_an_app_nobody_knows_whose_queries_are_meant(path, silence, monkeypatch):
+    monkeypatch.delenv("QUERYPULSE_APP_NAME")
+    code, output, errors = silence("a", "--for", "1h")
+
+    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert "--app" in errors
+    assert "'app_name'" in errors
+    assert not path.exists()
+
+
+def alert(app):
+    labels = {"alertname": "QueryFailed", "app": app, "query": "a", "severity": "critical"}
+    return Alert(labels, {}, 0.0)
 
 
 UNCLEAR = [
@@ -137,7 +178,7 @@ def test_what_is_not_clear_is_refused(path, silence, arguments, word):
 
 
 def test_without_a_file_nobody_would_hear_it(silence):
-    code, _, errors = silence("a", "--for", "1h")
+    code, _, errors = silence("a", "--for", "1h", "--app", "etl")
 
     assert code == COULD_NOT_BEGIN
     assert "--file" in errors
@@ -146,7 +187,7 @@ def test_without_a_file_nobody_would_hear_it(silence):
 
 @pytest.mark.parametrize("file", ["/nowhere/silences", "/"])
 def test_a_file_that_cannot_be_written_is_told_in_one_line(silence, file):
-    code, output, errors = silence("a", "--for", "1h", "--file", file)
+    code, output, errors = silence("a", "--for", "1h", "--app", "etl", "--file", file)
 
     assert (code, output) == (COULD_NOT_BEGIN, "")
     assert errors.startswith("querypulse: silence: ")

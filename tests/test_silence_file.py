@@ -14,8 +14,8 @@ from querypulse.sidecar.silence_file import add_silence, end_silences, in_force,
 NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
 
 
-def silence(queries, hours=1.0, **more):
-    return SilenceSettings(queries=queries, until=NOW + timedelta(hours=hours), **more)
+def silence(queries, hours=1.0, app="etl", **more):
+    return SilenceSettings(queries=queries, until=NOW + timedelta(hours=hours), app=app, **more)
 
 
 @pytest.fixture
@@ -66,6 +66,25 @@ def test_ending_takes_the_silences_of_that_very_pattern_only(path):
     assert patterns(path) == ["bronze", "*"]
 
 
+def test_ending_takes_those_of_one_app_only_where_it_is_named(path):
+    for app in ("etl", "shop"):
+        add_silence(path, silence("bronze", app=app), NOW)
+
+    assert [one.app for one in end_silences(path, "bronze", NOW, "shop")] == ["shop"]
+    assert [one.app for one in read_silences(path)] == ["etl"]
+
+
+def test_the_error_of_a_silence_without_an_app_names_the_entry_and_says_what_to_write(path):
+    path.write_text('{"queries": "bronze*", "until": "2026-11-21T20:00:00Z"}\n')
+    with pytest.raises(ValueError) as refused:
+        read_silences(path)
+
+    assert str(refused.value) == (
+        f"{path}, line 1: the silence of 'bronze*' names no app; drivers of several apps may read "
+        'this file: add "app": "NAME", or "*" for all of them'
+    )
+
+
 def test_ending_what_is_not_there_changes_nothing(path):
     add_silence(path, silence("a"), NOW)
 
@@ -74,7 +93,7 @@ def test_ending_what_is_not_there_changes_nothing(path):
 
 
 def test_blank_lines_are_nothing(path):
-    path.write_text('\n{"queries": "a", "until": "2026-11-21T20:00:00Z"}\n\n')
+    path.write_text('\n{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": "*"}\n\n')
 
     assert patterns(path) == ["a"]
 
@@ -84,6 +103,9 @@ def test_blank_lines_are_nothing(path):
     [
         ("bronze", "malformed"),
         ('{"queries": "a"}', "until"),
+        ('{"queries": "a", "until": "2026-11-21T20:00:00Z"}', "names no app"),
+        ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": ""}', "names no app"),
+        ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": null}', "names no app"),
         ('{"queries": "a", "until": "tomorrow"}', "until"),
         ('{"queries": "a", "until": "2026-11-21T20:00:00"}', "timezone"),
         ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "query": "b"}', "query"),
@@ -92,7 +114,7 @@ def test_blank_lines_are_nothing(path):
     ],
 )
 def test_a_line_that_is_no_silence_is_told_with_file_and_line(path, line, why):
-    good = '{"queries": "a", "until": "2026-11-21T20:00:00Z"}\n'
+    good = '{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": "*"}\n'
     path.write_bytes((good + line + "\n").encode(errors="surrogateescape"))
 
     with pytest.raises(ValueError, match=why) as refused:
@@ -133,7 +155,7 @@ def test_nothing_else_is_left_in_the_folder(path):
 def test_of_many_who_write_at_once_nobody_loses_a_silence(path):
     script = (
         "import sys; from querypulse.sidecar.cli import main\n"
-        "for i in range(5): main(['silence', f'{sys.argv[1]}-{i}', '--for', '1h', '--file', sys.argv[2]])"
+        "for i in range(5): main(['silence', f'{sys.argv[1]}-{i}', '--for', '1h', '--app', 'etl', '--file', sys.argv[2]])"
     )
     writers = [
         subprocess.Popen(

@@ -24,6 +24,8 @@ COVERED = [
     ("its name and the alert's", Silence("bronze", WALL + 1, "CommitStalled")),
     ("a pattern of alerts", Silence("*", WALL + 1, "*Stalled")),
     ("for ever, as JSON can say", Silence("*", math.inf)),
+    ("its app", Silence("*", WALL + 1, app="etl")),
+    ("a pattern of apps", Silence("bronze", WALL + 1, app="e*")),
 ]
 NOT_COVERED = [
     ("another name", Silence("silver", WALL + 1)),
@@ -34,6 +36,8 @@ NOT_COVERED = [
     ("a silence long over", Silence("*", 0.0)),
     ("a silence whose end is no number", Silence("*", math.nan)),
     ("an empty pattern", Silence("", WALL + 1)),
+    ("another app", Silence("*", WALL + 1, app="shop")),
+    ("a part of the app's name", Silence("*", WALL + 1, app="et")),
 ]
 
 

@@ -19,7 +19,9 @@ NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
 
 
 def silence(queries, minutes=60.0, **more):
-    return SilenceSettings(queries=queries, until=NOW + timedelta(minutes=minutes), **more)
+    return SilenceSettings(
+        queries=queries, until=NOW + timedelta(minutes=minutes), **{"app": "etl"} | more
+    )
 
 
 class Room:

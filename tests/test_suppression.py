@@ -41,9 +41,11 @@ def suppressed_by(new, *others, silenced=()):
         (course("CommitStalled"), silent_driver(found=False, calm=Calm(990.0, 0))),
         (course("BatchSlow", severity="warning"), course("CommitStalled", begun=True)),
         (course("QueryLagging", severity="warning"), course("QueryFailed", begun=True, found=False)),
+        (course("StreamingInputMissing", severity="warning"),
+         course("QueryLagging", severity="warning", begun=True, found=False)),
     ],
     ids=["of a query", "a warning", "of the signals", "a while after", "its own critical one",
-         "its own that recovers"],
+         "its own that recovers", "missing input by a warning"],
 )  # fmt: skip
 def test_what_is_suppressed(new, other):
     assert suppressed_by(new, other) == (other.alert.name, other.query)
@@ -63,10 +65,13 @@ def test_what_is_suppressed(new, other):
         (course("DataLossRisk", severity="warning"), course("CommitStalled", begun=True)),
         (course("QueryGone"), course("CommitStalled", begun=True)),
         (course("BatchSlow", severity="warning"), course("QueryLagging", severity="warning", begun=True)),
+        (course("StreamingInputMissing", severity="warning"), course("QueryLagging", "b", "warning", begun=True)),
+        (course("QueryLagging", severity="warning"), course("StreamingInputMissing", severity="warning", begun=True)),
     ],
     ids=["a failure", "a failure under its driver's end", "another of the driver", "inherited",
          "not begun", "long after", "a warning of the driver", "another query's",
-         "data in danger", "a critical one", "a warning by a warning"],
+         "data in danger", "a critical one", "a warning by a warning",
+         "missing input by another query's", "anything by missing input"],
 )  # fmt: skip
 def test_what_is_not_suppressed(new, other):
     assert suppressed_by(new, other) is None

@@ -10,10 +10,12 @@ from support.desk import WALL, Desk
 from support.story import CONFLICT, processing, progress, run
 
 from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.alerting.redacted import redacted
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived, Ending
+from querypulse.listener.redaction import Redactor
 from querypulse.sidecar.worker import TICK_SECONDS
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
@@ -365,3 +367,59 @@ def test_a_crash_loop_without_a_fixed_checkpoint_is_one_open_incident_per_alert(
         ("querypulse/etl/a/QueryFailed", 0),
         ("querypulse/etl/a/QueryFlapping", 0),
     }
+
+
+# -- why nobody restarts the job --------------------------------------------------------------
+
+WAITS = "waits in StreamingQuery.awaitTermination(), job line /jobs/jobs.py:41 in main"
+
+
+@pytest.mark.parametrize("alertname", ["QueryFailed", "CommitStalled"])
+def test_a_failed_or_stalled_query_says_where_the_main_thread_is(alertname):
+    desk = Desk().started().commit()
+    desk.main_thread_is = WAITS
+    desk.step()
+    if alertname == "QueryFailed":
+        desk.ended(exception=CONFLICT).step()
+    else:
+        for batches in range(40):
+            desk.look(processing(batch=1, tasks=0)).step(after=2.0)
+            assert batches < 39 or desk.told
+    (alert,) = desk.published[-1].alerts
+
+    assert alert.name == alertname
+    assert alert.annotations["main_thread"] == WAITS
+
+
+def test_a_healthy_query_asks_nothing_of_the_main_thread():
+    desk = Desk().started().commit().step().step()
+
+    assert desk.asked_for_main_thread == 0
+
+
+def test_a_warning_that_is_no_stall_says_nothing_of_the_main_thread():
+    desk = Desk(expected_input_seconds=60.0).started().commit()
+    desk.main_thread_is = WAITS
+    for _ in range(90):
+        desk.look(run(batch=1)).step(after=2.0)
+    (alert,) = desk.published[-1].alerts
+
+    assert alert.name == "StreamingInputMissing"
+    assert "main_thread" not in alert.annotations
+
+
+def test_what_the_main_thread_says_is_redacted():
+    desk = Desk().started()
+    desk.main_thread_is = "waits in connect(), job line /jobs/password=hunter2/jobs.py:41 in main"
+    desk.redactor = lambda judgement: redacted(judgement, Redactor())
+    desk.ended(exception=CONFLICT).step()
+    (alert,) = desk.published[-1].alerts
+
+    assert "hunter2" not in str(alert.annotations)
+    assert "main_thread" in alert.annotations
+
+
+def test_where_the_main_thread_says_nothing_there_is_no_evidence():
+    desk = Desk().started().ended(exception=CONFLICT).step()
+
+    assert "main_thread" not in desk.published[-1].alerts[0].annotations

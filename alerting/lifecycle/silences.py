@@ -15,7 +15,7 @@ END_OF_TIME = 253_402_300_799.0
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """Alerts whose query and name match the patterns are not told until Unix time ``until``.
+    """Alerts whose app, query and name match the patterns notify nobody until Unix time ``until``.
 
     The whole driver's alerts have the query ``*``, which the pattern ``*`` alone matches.
     """
@@ -24,11 +24,13 @@ class Silence(msgspec.Struct, frozen=True):
     until: float
     alertname: str = "*"
     reason: str = ""
+    app: str = "*"
 
     def covers(self, alert: Alert, wall: float) -> bool:
         """Whether ``alert`` is not to be told at Unix time ``wall``."""
         return (
             wall < self.until
+            and fnmatchcase(alert.labels["app"], self.app)
             and fnmatchcase(alert.labels["query"], self.queries)
             and fnmatchcase(alert.name, self.alertname)
         )

@@ -21,6 +21,7 @@ from .. import stuck_batch
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
+from ..on_restart import on_restart
 
 NAME = "CommitStalled"
 SHARED_SILENCE = "the JVM does not answer"
@@ -41,7 +42,7 @@ def check(case: Case) -> Finding | None:
     if flight is None or case.probe_is_stale or _waits_for_log(case):
         return _finding(case, reason)
     severity = stuck_batch.stall_severity(case, flight)
-    told = stuck_batch.batch_evidence(case, severity)
+    told = stuck_batch.batch_evidence(case, severity) | on_restart(case.query)
     return replace(_finding(case, reason), severity=severity, evidence=told)
 
 
@@ -53,7 +54,7 @@ def _finding(case: Case, reason: str) -> Finding:
         state=State.STALLED,
         reason=reason,
         summary=f"Streaming query {case.label} has stopped committing: {reason}",
-        evidence=evidence(case),
+        evidence=evidence(case) | on_restart(case.query),
         cause=SHARED_SILENCE if case.driver_is_silent else "",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
+from ..on_restart import on_restart
 
 NAME = "QueryFailed"
 
@@ -20,6 +21,7 @@ def check(case: Case) -> Finding | None:
     failure = ended.failure
     facts = {
         **evidence(case),
+        **on_restart(case.query),
         "error_class": failure.error_class,
         "exception": failure.exception,
         "table": failure.table,

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
+from glob import escape
 from pathlib import Path
 
 import msgspec
@@ -29,6 +30,7 @@ class SilenceRequest(msgspec.Struct, frozen=True):
     lasting: timedelta | None = None
     end: str | None = None
     alertname: str = "*"
+    app: str | None = None
     reason: str = ""
     file: str | None = None
     urls: tuple[str, ...] = ()
@@ -45,6 +47,9 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
         "--for", type=_duration, dest="lasting", metavar="TIME", help="such as 90s, 30m, 2h, 1d12h"
     )
     parser.add_argument("--alertname", default="*", metavar="PATTERN", help="of these alerts only")
+    parser.add_argument(
+        "--app", metavar="PATTERN", help="of this app, by default the setting app_name; '*' is all"
+    )
     parser.add_argument("--reason", default="", help="for whoever wonders why it is quiet")
     parser.add_argument("--end", metavar="PATTERN", help="end the silences of this pattern")
     parser.add_argument("--file", help="in place of the setting silence_file")
@@ -70,14 +75,15 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
     _require_sense(request)
     now = datetime.now(timezone.utc)
     if request.urls:
-        one = _asked(request, now)
+        # A driver that is named knows its own app.
+        one = _asked(request, now, request.app)
         return silence_drivers(tuple(request.urls), one, request.token_file, request.ca_file)
     path = _path(request, environment)
     try:
         if request.end is not None:
-            return _end(path, request.end, now)
+            return _end(path, request.end, now, request.app)
         if request.queries is not None:
-            one = _asked(request, now)
+            one = _asked(request, now, _app(request, environment))
             add_silence(path, one, now)
             _say_unmatched(one)
             return _say((one,), now)
@@ -95,12 +101,13 @@ def _require_sense(request: SilenceRequest) -> None:
         raise SettingsError("silence: --url takes PATTERN and --for, and no --file")
 
 
-def _asked(request: SilenceRequest, now: datetime) -> SilenceSettings:
+def _asked(request: SilenceRequest, now: datetime, app: str | None) -> SilenceSettings:
     return SilenceSettings(
         queries=request.queries or "",
         until=(now + (request.lasting or timedelta())).replace(microsecond=0),
         alertname=request.alertname,
         reason=request.reason,
+        app=app,
     )
 
 
@@ -118,11 +125,26 @@ def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path:
     return Path(file)
 
 
-def _end(path: Path, queries: str, now: datetime) -> int:
-    ended = end_silences(path, queries, now)
+def _app(request: SilenceRequest, environment: Mapping[str, str]) -> str:
+    """The pattern that was given, else the app of the settings, to the letter."""
+    own = load_strictly({}, environment).settings.app_name
+    app = request.app or (escape(own) if own else "")
+    if not app:
+        raise SettingsError(
+            "silence: name the app by --app or by the setting 'app_name': several drivers may "
+            "read the file; --app '*' is all of them"
+        )
+    return app
+
+
+def _end(path: Path, queries: str, now: datetime, app: str | None) -> int:
+    ended = end_silences(path, queries, now, app)
     if not ended:
-        known = sorted({one.queries for one in in_force(read_silences(path), now)})
-        sys.stderr.write(f"querypulse: no silence of {queries!r} in {path}; there are: {known}\n")
+        known = sorted({f"{one.app}/{one.queries}" for one in in_force(read_silences(path), now)})
+        whose = f" of app {app!r}" if app is not None else ""
+        sys.stderr.write(
+            f"querypulse: no silence of {queries!r}{whose} in {path}; there are: {known}\n"
+        )
         return 1
     sys.stdout.write(f"ended: {len(ended)} of {queries}\n")
     return 0
@@ -135,7 +157,8 @@ def _say(silences: Silences, now: datetime) -> int:
         left = timedelta(seconds=round((one.until - now).total_seconds()))
         why = f": {one.reason}" if one.reason else ""
         until = one.until.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
-        sys.stdout.write(f"{one.queries}  {one.alertname}  until {until} ({left} left){why}\n")
+        whose = f"{one.app}  {one.queries}"
+        sys.stdout.write(f"{whose}  {one.alertname}  until {until} ({left} left){why}\n")
     return 0
 
 

@@ -71,7 +71,7 @@ RECEIVER_TYPES = (WebhookSettings, PagerDutySettings, AlertmanagerSettings, Slac
 
 
 class SilenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Nobody is told of matching alerts until the end, which has to be given."""
+    """Matching alerts notify nobody until the end, which has to be given."""
 
     queries: str
     """Name pattern."""
@@ -79,3 +79,8 @@ class SilenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     """With its time zone, such as ``2026-11-21T18:00:00Z``."""
     alertname: str = "*"
     reason: str = ""
+    app: str | None = None
+    """Name pattern of the label ``app``; None is any app that reads it.
+
+    Required in a ``silence_file``, which drivers of several apps may read.
+    """

@@ -118,6 +118,7 @@ class SimDriver:
                 defaults=Limits(
                     slow_critical_seconds=setup.slow_critical,
                     failed_grace_seconds=setup.failed_grace,
+                    expected_input_seconds=setup.expected_input or None,
                 ),
                 probe_stale_seconds=STALE_SECONDS,
                 probe_expected=True,

@@ -66,6 +66,7 @@ class _Maker:
             mailbox=rng.choice(terms.mailboxes),
             memory=terms.memory if rng.random() < terms.small_memory else 1000,
             slow_critical=rng.choice(terms.slow_critical),
+            expected_input=terms.expected_input,
         )
 
     def _query(self, index: int, setup: Setup) -> QuerySpec:

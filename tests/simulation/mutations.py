@@ -23,6 +23,7 @@ from querypulse.alerting.rules import (
     offset_stalled,
     query_gone,
     query_lagging,
+    streaming_input_missing,
 )
 from querypulse.listener import fold, identity, probing, query, reader, state, trends
 from querypulse.listener.mailbox import Mailbox
@@ -101,6 +102,8 @@ def _one_silence_is_the_drivers(findings: Any, *others: Any) -> Any:
     )
 
 
+HUNGRY = only("dry", "restart", "hang", minutes=(8.0,), steps=(4,), expected_input=70.0)
+UNHEARD = only("drop", "dry", minutes=(8.0,), steps=(4,), expected_input=70.0)
 OF_NOTIFYING = (
     Mutation("every end of a driver is a planned one", "P1",
              driver, "end_of", lambda *_: End.CLOSED,
@@ -178,6 +181,10 @@ OF_NOTIFYING = (
              offset_rewound, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
     Mutation("one batch with more than is allowed is a lag", "P2",
              query_lagging, "_beginning", lambda rise, _: rise[0], only("lag", "stall", "hang")),
+    Mutation("that no rows come is reported to nobody", "P1",
+             streaming_input_missing, "_may_have_rows", lambda _: True, HUNGRY),
+    Mutation("rows of batches that only the probe has seen do not count", "P2",
+             streaming_input_missing, "_may_have_rows", lambda _: False, UNHEARD, 60),
     Mutation("jobs of a thread pool are nobody's", "P2",
              probing.Work, "moved_since", lambda now, before: now.own != before.own,
              only("fan_out"), finding="L5"),

@@ -117,6 +117,8 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     """``slow_critical_seconds``: small numbers bring what is critical into reach."""
     failed_grace: float = 0.0
     """``failed_grace_seconds``."""
+    expected_input: float = 0.0
+    """``expected_input_seconds``; 0: no data has to come."""
     mailbox: int = 2000
     """How many progress events may wait for the worker."""
 

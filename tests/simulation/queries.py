@@ -47,6 +47,8 @@ class SimQuery:
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}
         self.started_at = float("-inf")
+        self.fed_at = float("-inf")
+        """When a batch last had rows."""
         self.kept: list[tuple[float, str, str]] = []
         """When all runs were started, with query and run ids: for events that come far too late."""
         self._rng = rng

@@ -14,6 +14,7 @@ from querypulse.alerting.rules import (
     query_gone,
     query_lagging,
     query_missing,
+    streaming_input_missing,
 )
 from querypulse.listener.probing import Context
 from querypulse.sidecar.worker import Judged
@@ -144,6 +145,9 @@ class Quiet:
             return True
         if name == query_gone.NAME and is_end_unheard(self._stage, query):
             # Nothing says that a run which ends by itself has completed.
+            return True
+        if name == streaming_input_missing.NAME:
+            # ``feeding`` asks whether rows came.
             return True
         if name in OF_OFFSETS:
             return OF_OFFSETS[name] in found

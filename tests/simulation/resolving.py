@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
 from querypulse.alerting.outbox.pace import CLOSING_SECONDS
-from querypulse.alerting.rules import driver_gone, query_flapping, query_missing
+from querypulse.alerting.rules import (
+    driver_gone,
+    query_flapping,
+    query_missing,
+    streaming_input_missing,
+)
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -64,6 +69,9 @@ class Resolving:
         keys = [key for key, _ in one.shown if key != WHOLE_DRIVER] + self._of_group(one)
         place = (receiver.name, one.key, one.opened_at)
         names = {name for _, name in one.shown}
+        if streaming_input_missing.NAME in names:
+            # A query that reads nothing is healthy; ``feeding`` asks when it ends.
+            return
         absent = query_missing.NAME in names
         down = driver_gone.NAME in names and not all(
             driver.attached and driver.spark.alive for driver in self._stage.drivers.values()

@@ -108,7 +108,8 @@ class SimSpark:
         self._bus.post(run.spec.key, EventKind.STARTED, text, run.spec.session, trigger_text(run))
 
     def post_progress(self, run: Run, seconds: float) -> None:
-        """A batch was committed."""
+        """A batch was committed, with rows."""
+        run.query.fed_at = self.time.now
         self._bus.post(run.spec.key, EventKind.PROGRESS, _progress(run, seconds))
 
     def post_idle(self, run: Run) -> None:

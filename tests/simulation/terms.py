@@ -16,6 +16,8 @@ class Terms(msgspec.Struct, frozen=True):
     steps: tuple[int, ...] = (1, 2, 3, 4, 6, 9)
     mailboxes: tuple[int, ...] = (2000,)
     slow_critical: tuple[float, ...] = (1800.0, 240.0)
+    expected_input: float = 0.0
+    """For how long all queries may read no rows; 0: for ever, as by default."""
     finite: float = 0.2
     named: float = 0.85
     expected: float = 0.3

@@ -14,6 +14,7 @@ from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
 from .courier import SimSpool
 from .driver import SimDriver, SimGuard
+from .feeding import Feeding
 from .outside import SimWatch
 from .plan import Plan, Step
 from .queries import SimQuery
@@ -63,7 +64,8 @@ class World:
         self._spools = {name: SimSpool(self.time) for name in plan.setup.drivers}
         self._log = log
         self._properties: list[Property] = [
-            Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self), Seeing(self)
+            Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self), Seeing(self),
+            Feeding(self),
         ]  # fmt: skip
         self._watch = SimWatch(
             self.time, SimGuard(), lambda: self.drivers,

@@ -34,6 +34,8 @@ class Desk:
         self.closings: list[tuple[Incident, ...]] = []
         self.silences: list[Silence] = []
         self.errors: list[tuple[str, Exception]] = []
+        self.main_thread_is = ""
+        self.asked_for_main_thread = 0
         self.redactor: Callable[[Judgement], Judgement] | None = None
         self.worker = Worker(
             self.inbox,
@@ -42,6 +44,7 @@ class Desk:
             self,
             latest_report=lambda: self.report,
             silences=lambda: self.silences,
+            main_thread=self.main_thread,
             redact=self.redact,
             on_error=lambda where, error: self.errors.append((where, error)),
             on_judged=self.on_judged,
@@ -51,6 +54,10 @@ class Desk:
 
     def on_judged(self, judged: Judged) -> None:
         self.published.append(judged)
+
+    def main_thread(self) -> str:
+        self.asked_for_main_thread += 1
+        return self.main_thread_is
 
     def redact(self, judgement: Judgement) -> Judgement:
         return judgement if self.redactor is None else self.redactor(judgement)

@@ -104,6 +104,7 @@ class FakeSpark:
             status=self.text(json.dumps(status)),
             getLatestExecutionContext=self.java(batchId=batch),
             committedOffsets=self.text("{}"),
+            availableOffsets=self.text("{}"),
             lastProgress=None,
             getClass=self.text("MicroBatchExecution"),
             trigger=self.text("ProcessingTimeTrigger(0)"),

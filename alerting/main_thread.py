@@ -1,0 +1,32 @@
+"""Why nobody restarts the job: where its main thread is while a query has failed or stalled. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from .evaluate import Judgement
+from .finding import Finding
+from .rules import commit_stalled, query_failed, query_gone
+
+ENDED_OR_STUCK = frozenset({query_failed.NAME, query_gone.NAME, commit_stalled.NAME})
+EVIDENCE = "main_thread"
+
+
+def with_main_thread(judgement: Judgement, main_thread: Callable[[], str]) -> Judgement:
+    """Add the evidence ``main_thread``, asked for once, and only where a finding needs it."""
+    if not any(map(_needs_it, judgement.findings)):
+        return judgement
+    text = main_thread()
+    if not text:
+        return judgement
+    findings = tuple(
+        replace(one, evidence={**one.evidence, EVIDENCE: text}) if _needs_it(one) else one
+        for one in judgement.findings
+    )
+    return replace(judgement, findings=findings)
+
+
+def _needs_it(finding: Finding) -> bool:
+    return finding.alertname in ENDED_OR_STUCK

@@ -1,0 +1,103 @@
+"""What a restart repeats, as far as it is known: said of failed and stalled queries."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+from support.rules_table import asynchronous, hung_batch, steady
+from support.story import CONFLICT, Story, processing, run
+
+from querypulse.alerting.on_restart import MAX_CHARACTERS
+
+BEGIN = 'KafkaV2[Subscribe[t]]: {"t":{"0":410}}'
+END = 'KafkaV2[Subscribe[t]]: {"t":{"0":420}}'
+PLANNED = {"committed_offsets": BEGIN, "available_offsets": END}
+IDLE = {"committed_offsets": BEGIN, "available_offsets": BEGIN}
+
+
+def dead(batch=10, story=None, **fields):
+    """A run that ended in a batch; the probe has its last words."""
+    story = story or steady()
+    return story.probe(run(batch=batch, active=False, exception=CONFLICT, **fields), at=101)
+
+
+def said(story, now=170, **settings):
+    """The evidence of the one alert that there must be."""
+    (finding,) = story.judge(now, **settings).findings
+    assert finding.alertname in {"QueryFailed", "CommitStalled"}
+    return finding.evidence.get("on_restart")
+
+
+def hung(batch=10, **fields):
+    story = hung_batch(until=165, batch=batch)
+    return story.probe(processing(batch=batch, **fields), at=170)
+
+
+@pytest.mark.parametrize(
+    ("story", "text"),
+    [
+        (dead(**PLANNED), f"batch 10 runs again, offsets {BEGIN} to {END}"),
+        (hung(**PLANNED), f"batch 10 runs again, offsets {BEGIN} to {END}"),
+        (hung(), "batch 10 runs again"),
+        (hung_batch(until=100).probe(processing(batch=10), at=100).ended(at=101, exception=CONFLICT), "batch 10 runs again"),
+        (steady().log(at=100, planned=10, committed=9).probe(run(batch=10), at=100).ended(at=101, exception=CONFLICT), "batch 10 runs again"),
+        (dead(batch=0, story=Story().started(at=90), **PLANNED), f"batch 0 runs again, offsets {BEGIN} to {END}"),
+    ],
+    ids=["dead in a batch", "hung in a batch", "offsets refused", "dead by the event alone",
+         "dead, its log read before", "dead in its first batch"],
+)  # fmt: skip
+def test_the_batch_that_runs_again_is_named_with_its_offsets(story, text):
+    assert said(story) == text
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        dead(**IDLE),
+        dead(),
+        dead(batch=9, **PLANNED),
+        steady().ended(at=101, exception=CONFLICT),
+        Story().started(at=100).ended(at=101, exception=CONFLICT),
+        dead(trigger="ContinuousTrigger(1000)", **PLANNED),
+        dead(trigger="RealTimeTrigger(300000)", **PLANNED),
+    ],
+    ids=["dead between batches", "offsets refused", "its batch was committed", "no probe",
+         "dead at once", "continuous", "real time"],
+)  # fmt: skip
+def test_where_no_batch_is_known_to_be_planned_nothing_is_said(story):
+    assert said(story) is None
+
+
+def test_a_source_that_hangs_before_a_batch_is_planned_repeats_nothing():
+    asking = run(message="Getting offsets from Kafka", busy=True, batch=10, **IDLE)
+    story = steady()
+    for at in range(101, 171, 5):
+        story.probe(replace(asking), at=at)
+
+    assert said(story) is None
+
+
+def test_under_async_progress_tracking_all_that_is_done_and_not_logged_runs_again():
+    story = asynchronous(until=400, log_until=300)
+
+    assert said(story, 400) == "batches 150 to 200 run again: done, and not in the commit log"
+    assert story.query().batches_not_durable == 51
+
+
+def test_a_log_that_is_up_to_date_repeats_nothing_under_async_progress_tracking():
+    story = asynchronous(until=102, log_until=102).log(at=103, committed=51)
+    story.ended(at=103, exception=CONFLICT)
+
+    assert story.query().batches_not_durable == 0
+    assert said(story, 104) is None
+
+
+def test_an_ordinary_query_has_no_batches_that_are_not_durable():
+    assert hung(**PLANNED).query().batches_not_durable is None
+
+
+def test_long_offsets_are_cut():
+    text = said(dead(committed_offsets="a" * 9000, available_offsets="b" * 9000))
+
+    assert f"{'b' * MAX_CHARACTERS}..." in text
+    assert len(text) < 3 * MAX_CHARACTERS
