@@ -1,4 +1,4 @@
-"""Why nobody restarts the job: where its main thread is while a query has failed or stalled. Pure."""
+"""Why nobody restarts the job: where its main thread is while a query is dead or stuck. Pure."""
 
 from __future__ import annotations
 

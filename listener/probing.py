@@ -138,7 +138,7 @@ class ProbedRun(msgspec.Struct, frozen=True):
     batch_id: int | None = None
     committed_offsets: str = ""
     available_offsets: str = ""
-    """Where its planned batch ends; asked of a run that is polled closely, and of one that ended."""
+    """Where its planned batch ends; asked of a run that is polled closely, or has ended."""
     last_progress_mark: str = ""
     idle_progress: Progress | None = None
     """What Spark recorded of its newest trigger without a batch; such a progress is no event."""

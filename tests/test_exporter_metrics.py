@@ -17,7 +17,7 @@ from querypulse.listener.query import BUCKETS
 
 QUERY_METRICS = {
     "info", "state", "active", "start_timestamp_seconds", "last_event_timestamp_seconds",
-    "last_input_timestamp_seconds",
+    "last_input_timestamp_seconds", "batches_not_durable",
     "last_commit_timestamp_seconds", "last_commit_batch_id", "commits_total",
     "batch_in_flight_seconds", "stall_window_seconds", "batch_duration_seconds_bucket",
     "batch_duration_seconds_sum", "batch_duration_seconds_count", "phase_duration_seconds",

@@ -83,7 +83,9 @@ class Scraped(HttpDouble):
 
 @pytest.mark.slow
 @pytest.mark.prometheus
-def test_of_a_driver_that_dies_what_was_open_stays_and_what_had_resolved_does_not_come_back(tmp_path):
+def test_of_a_driver_that_dies_what_was_open_stays_and_what_had_resolved_does_not_come_back(
+    tmp_path,
+):
     rules = tmp_path / "rules.yaml"
     rules.write_text(quickened(RULES.read_text()))
     with Scraped() as driver:

@@ -40,6 +40,8 @@ VALUES = {
     "pagerduty_routing_key_file": ("/p", "/p"),
     "pagerduty_url": ("https://eu/x", "https://eu/x"),
     "lag_allowed_offsets": (5000.0, "5000"),
+    "lag_allowed_seconds": (300.0, "300"),
+    "expected_input_seconds": (3600.0, "3600"),
     "trend_window_seconds": (600.0, "600"),
     "data_loss_warning_ratio": (0.5, "0.5"),
     "data_loss_critical_ratio": (1.0, "1"),

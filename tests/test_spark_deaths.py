@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -30,6 +31,27 @@ def test_a_death_is_paged_with_its_reason_and_without_its_secrets(spark, watch, 
     assert "hunter2" not in str(pages.requests)
     assert shown(sidecar, "doomed").state == "failed"
     assert shown(sidecar, "well").state == "running"
+
+
+def test_a_death_says_what_a_restart_repeats_and_where_the_job_is(spark, watch):
+    sidecar = watch()
+    trap = Trap()
+    doomed = start(rate(spark), "doomed", trap)
+    commits(sidecar, "doomed")
+
+    def evidence():
+        told = [one.annotations for one in sidecar.alerts() if one.name == "QueryFailed"]
+        return told[0] if told and "offsets" in told[0].get("on_restart", "") else None
+
+    trap.die.set()
+    found = until(evidence, "its last words are read")
+    batch = int(found["on_restart"].split()[1])
+
+    assert re.fullmatch(
+        rf"batch {batch} runs again, offsets \{{.+: \d+\}} to \{{.+: \d+\}}", found["on_restart"]
+    )
+    assert batch == doomed.lastProgress["batchId"] + 1
+    assert "job line" in found["main_thread"]
 
 
 def test_a_death_is_paged_while_a_neighbour_clogs_the_listener_bus(spark, watch, pages):

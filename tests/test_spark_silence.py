@@ -33,7 +33,9 @@ def test_a_death_under_a_silence_is_shown_and_told_once_the_silence_is_ended(
 ):
     path = tmp_path / "silences"
     until_then = NOW + timedelta(hours=1)
-    add_silence(path, SilenceSettings(queries="quiet*", until=until_then, reason="backfill", app="*"), NOW)
+    add_silence(
+        path, SilenceSettings(queries="quiet*", until=until_then, reason="backfill", app="*"), NOW
+    )
     sidecar = watch(silence_file=str(path))
     alert = dead_of_a_trap(spark, sidecar, "quiet_one")
 

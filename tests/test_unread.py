@@ -26,7 +26,9 @@ def follow(*looks):
     reads=st.lists(st.integers(0, 25), min_size=60, max_size=60),
     written=st.lists(st.floats(-1e6, 1e6), min_size=60, max_size=60),
 )
-def test_a_wait_is_longer_than_it_was_by_less_than_marks_are_apart_whatever_the_records_say(appended, reads, written):
+def test_a_wait_is_longer_than_it_was_by_less_than_marks_are_apart_whatever_the_records_say(
+    appended, reads, written
+):
     """Each look finds so many new records; the query reads some; times are whatever they are."""
     known, end, committed, came = Unread(), 0, 0, []
     for number, (new, read, said) in enumerate(zip(appended, reads, written, strict=False)):

@@ -61,7 +61,11 @@ class Feeding:
             or alert.labels["query"] == WHOLE_DRIVER
         }
         hungry = now - max(query.fed_at, query.started_at, query.truth.since, driver.attached_at)
-        if hungry > self._promised(query, driver) and not open_ones and self._is_told(query, driver):
+        if (
+            hungry > self._promised(query, driver)
+            and not open_ones
+            and self._is_told(query, driver)
+        ):
             raise Violation("P1", f"{query.key} has read no rows for {hungry:.0f} s")
         if NAME not in open_ones or now - query.fed_at > query.spec.every + 2 * query.spec.takes:
             self._fed.pop(query.key, None)

@@ -63,7 +63,7 @@ def board(
 
 
 def full_story() -> Story:
-    """At 100 s: ``busy`` runs its batch 8, ``dead`` has failed."""
+    """At 100 s: ``busy`` runs its batch 8, and 7 is not in its log yet; ``dead`` has failed."""
     story = Story().started("busy", at=10).started("dead", at=20)
     batch = progress(
         "busy",
@@ -86,10 +86,11 @@ def full_story() -> Story:
     )
     story.state.hear(batch, 70)
     story.probe(
-        processing("busy", batch=8, trigger="ProcessingTimeTrigger(10000)"),
+        processing("busy", batch=8, trigger="ProcessingTimeTrigger(10000)", async_progress=True),
         processing("dead", batch=0),
         at=80,
     )
+    story.log("busy", at=81, planned=6, committed=6)
     for at in (60, 75, 90):
         story.ask("busy", at=at, committed=970, latest=1000, since=40, keeps=600)
     return story.ended("dead", at=90, exception=CONFLICT)
