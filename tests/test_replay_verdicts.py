@@ -68,6 +68,30 @@ def test_a_stall_is_told_when_the_window_is_over_and_ends_with_a_commit(tmp_path
     ]
 
 
+def hungry(rows):
+    """Query ``a`` reads rows for 20 s; what comes every 10 s after that has so many."""
+    log = EventLog().started(at=1)
+    for batch, at in enumerate(range(3, 21, 2)):
+        log.commit(batch=batch, at=at, rows=5)
+    for batch, at in enumerate(range(30, 400, 10), 10):
+        log.commit(batch=batch, at=at, rows=rows)
+    return log.commit(batch=99, at=400, rows=5).commit(batch=100, at=402, rows=5)
+
+
+def test_that_no_rows_came_is_told_where_the_settings_say_that_they_must(tmp_path):
+    found = told(hungry(0), tmp_path, expected_input_seconds=120)
+
+    assert found == [
+        ("firing", "StreamingInputMissing", "a", pytest.approx(139.5, abs=TICK)),
+        ("resolved", "StreamingInputMissing", "a", pytest.approx(400.5, abs=TICK)),
+    ]
+
+
+@pytest.mark.parametrize(("rows", "settings"), [(0, {}), (5, {"expected_input_seconds": 120})])
+def test_where_rows_come_or_need_not_nothing_is_told(tmp_path, rows, settings):
+    assert told(hungry(rows), tmp_path, **settings) == []
+
+
 def test_what_the_last_event_of_a_log_heals_is_resolved_even_on_the_tick(tmp_path):
     log = steady(until=101).commit(batch=50, at=725, seconds=620)
 

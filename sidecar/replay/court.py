@@ -105,13 +105,15 @@ class Court:
     def _has_news(self, query_id: str) -> bool:
         """Whether one query, judged by itself, is found otherwise than it was.
 
-        Time alone brings news of a query that was silent for long, or has a trend under way.
+        Time alone brings news of a query that was silent for long, has a trend under way, or must
+        read rows.
         """
         query = self._state.query(query_id)
         if query is None:
             return False
         silence = self.now - self._last_heard.get(query_id, -math.inf)
-        if silence <= self._stretch and not query.trends.under_way:
+        expects_rows = self._policy.limits(query.base_name).expected_input_seconds is not None
+        if silence <= self._stretch and not query.trends.under_way and not expects_rows:
             return False
         snapshot = self._state.snapshot(self.now)
         expected = tuple(name for name in self._policy.expected if name == query.name)
@@ -197,6 +199,11 @@ def _found(judgement: Judgement) -> set[tuple[str, str]]:
 
 
 def _seconds(policy: Policy) -> list[float]:
-    """Every time that a limit names."""
+    """Every time that a limit names; a limit that is not set names none."""
     limits = [msgspec.structs.asdict(policy.defaults), *(own for _, own in policy.overrides)]
-    return [value for own in limits for name, value in own.items() if name.endswith("_seconds")]
+    return [
+        value
+        for own in limits
+        for name, value in own.items()
+        if name.endswith("_seconds") and value is not None
+    ]

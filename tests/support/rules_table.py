@@ -354,7 +354,9 @@ def looked_at(story, *looks):
     return story
 
 
-def unread(wait, *, seconds=900, every=30, written=None, ends=end, asked_until=9999, story=None):
+def unread(
+    wait, *, seconds=900, every=30, written=None, ends=end, asked_until=9999, story=None, sources=()
+):
     """Query a commits every 30 s, and its broker is asked after each commit and in between.
 
     The first record that it has not read then came ``wait`` seconds before, a function of the
@@ -364,7 +366,7 @@ def unread(wait, *, seconds=900, every=30, written=None, ends=end, asked_until=9
     for batch, at in enumerate(range(10, seconds, every)):
         began = at - wait(at)
         said = began if written is None else written(at)
-        story.commit(batch=batch, at=at)
+        story.commit(batch=batch, at=at, sources=sources(batch) if sources else ())
         for asked_at in (at + 1, at + 16):
             if asked_at < min(asked_until, seconds):
                 story.ask(
@@ -378,6 +380,11 @@ def empty_batches(story, *, until, every=10):
     for number, at in enumerate(range(110, until + 1, every)):
         story.commit(batch=10 + number, at=at, input_rows=0)
     return story
+
+
+def gone_back(batch):
+    """The only source of a batch: after the first, it ends below where that had ended."""
+    return (source(topic(900 if batch == 0 else batch), None),)
 
 
 INPUT = {"expected_input_seconds": 600.0}
@@ -694,6 +701,10 @@ CASES = [
     ("it waits for 100 s, and says that it was written in 1970", unread(lambda _: 100, written=lambda _: 0), 900, ALLOWED, "QueryLagging", "lagging"),
     ("it waits for 100 s, and says that it was written tomorrow", unread(lambda _: 100, written=lambda t: t + 86_400), 900, ALLOWED, "QueryLagging", "lagging"),
     ("it waits for 100 s, the limit is by pattern", unread(lambda _: 100), 900, LAG_IS_FINE | {"overrides": [("a", {"lag_allowed_seconds": 60.0})]}, "QueryLagging", "lagging"),
+    ("it waits for three times what is allowed, and has gone back besides, which is a warning",
+     unread(lambda t: t / 4, sources=gone_back), 900, ALLOWED, [("QueryLagging", "a", "critical")], "lagging", ["OffsetRewound"]),
+    ("it waits for twice what is allowed, and has gone back besides: the first that holds",
+     unread(lambda t: t / 6, sources=gone_back), 900, ALLOWED, "OffsetRewound", "rewound", ["QueryLagging"]),
     ("it waits for 100 s, and nobody has set a limit", unread(lambda _: 100), 900, LAG_IS_FINE, None, "running"),
     ("it waits for 50 s, 60 are allowed", unread(lambda _: 50), 900, ALLOWED, None, "running"),
     ("it waits for 100 s, more is allowed by pattern", unread(lambda _: 100), 900, ALLOWED | {"overrides": [("a", {"lag_allowed_seconds": 600.0})]}, None, "running"),
