@@ -18,13 +18,14 @@ BAD_REQUEST = 400
 
 
 class PostedSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of the request: the arguments of ``Sidecar.silence``."""
+    """The body of the request: the arguments of ``Sidecar.silence``, and a pattern of the app."""
 
     queries: str
     minutes: float | None = None
     until: datetime | None = None
     alertname: str = "*"
     reason: str = ""
+    app: str | None = None
 
 
 def post_silence(
@@ -36,7 +37,7 @@ def post_silence(
     """
     try:
         given = msgspec.json.decode(body, type=PostedSilence)
-        more = {"alertname": given.alertname, "reason": given.reason}
+        more = {"alertname": given.alertname, "reason": given.reason, "app": given.app}
         silence = silence_until(given.queries, given.minutes, given.until, **more)
         silencing.add(silence)
     except (ValueError, msgspec.MsgspecError) as error:

@@ -105,7 +105,7 @@ class Silencing:
 
 
 def silence_until(
-    queries: str, minutes: float | None, until: datetime | None, **more: str
+    queries: str, minutes: float | None, until: datetime | None, **more: str | None
 ) -> SilenceSettings:
     """A silence of ``queries`` from now on; ``more`` are its other fields.
 

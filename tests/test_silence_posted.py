@@ -66,6 +66,11 @@ def test_it_may_end_at_a_moment(driver, silencing):
     assert quiet(silencing) == [("*", "*", "")]
 
 
+def test_it_may_name_an_app(driver, silencing):
+    assert post(driver, {"queries": "*", "minutes": 60, "app": "shop*"}).status_code == 201
+    assert [one.app for one in silencing()] == ["shop*"]
+
+
 def test_the_answer_says_what_matches_nothing(driver):
     assert post(driver, {"queries": "bilingg", "minutes": 1}).json()["note"] == (
         "query 'bilingg' matches nothing now; did you mean 'billing'?"
@@ -216,7 +221,8 @@ def test_what_cannot_be_is_refused_in_one_line(silence, arguments, word):
 
 def test_an_alert_that_does_not_exist_is_named_where_a_file_is_written(silence, tmp_path):
     code, output, errors = silence(
-        "a", "--for", "1h", "--alertname", "QueryLaging", "--file", str(tmp_path / "file")
+        *("a", "--for", "1h", "--app", "etl"),
+        *("--alertname", "QueryLaging", "--file", str(tmp_path / "file")),
     )
 
     assert code == 0
