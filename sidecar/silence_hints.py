@@ -20,6 +20,7 @@ from ..alerting.rules import (
     query_gone,
     query_lagging,
     query_missing,
+    streaming_input_missing,
     watermark_stuck,
 )
 from .configuration.mistakes import suggestion
@@ -41,6 +42,7 @@ ALERTS = tuple(
         query_gone,
         query_lagging,
         query_missing,
+        streaming_input_missing,
         watermark_stuck,
     )
 )

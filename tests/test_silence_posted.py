@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from datetime import datetime, timedelta, timezone
+from importlib import import_module
 
 import pytest
 import requests
@@ -12,9 +13,11 @@ from support.exporter_boards import full_board
 from support.exporter_http import address, serving
 from support.http_double import HttpDouble, reply
 
+from querypulse.alerting.rules import ORDER
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import cli
 from querypulse.sidecar.posted_silence import post_silence
+from querypulse.sidecar.silence_hints import ALERTS
 from querypulse.sidecar.silencing import Silencing
 
 NAMES = ("billing", "bronze")
@@ -228,3 +231,8 @@ def test_an_alert_that_does_not_exist_is_named_where_a_file_is_written(silence, 
     assert code == 0
     assert "until" in output
     assert "alert 'QueryLaging' matches nothing now; did you mean 'QueryLagging'?" in errors
+
+
+@pytest.mark.parametrize("check", ORDER, ids=lambda check: check.__module__.rpartition(".")[2])
+def test_every_alert_of_a_query_is_known_to_whoever_silences_it(check):
+    assert import_module(check.__module__).NAME in ALERTS
