@@ -23,7 +23,7 @@ def evidence(case: Case, window: Window | None = None) -> dict[str, str]:
         "batch_in_flight": _in_flight(case),
         "commit_log": _commit_log(query),
         "lag": _lag(case),
-        "backlog": _backlog(query),
+        "backlog": _backlog(case),
         "sources_unread": query.source_trouble,
         "witnesses": _witnesses(case),
     }
@@ -37,27 +37,32 @@ def evidence(case: Case, window: Window | None = None) -> dict[str, str]:
         facts |= {
             "spark_says": probed.message if query.alive else "",
             "committed_offsets": probed.committed_offsets,
-            **_work(probed.work),
+            **(_work(probed.work) if query.alive else {}),
         }
     return {name: text for name, text in facts.items() if text}
 
 
 def _last_commit(case: Case) -> str:
     query = case.query
-    if query.last_commit_batch is None:
+    batch = query.last_commit_batch
+    if batch is None:
         return "none seen"
-    if query.last_commit_at is None:
-        return f"batch {query.last_commit_batch}, before watching began"
-    age = case.now - query.last_commit_at
-    return f"batch {query.last_commit_batch}, {age:.0f} s ago"
+    if query.last_commit_at is not None:
+        return f"batch {batch}, {case.now - query.last_commit_at:.0f} s ago"
+    newest = query.newest_commit
+    if newest is not None and newest[0] == batch:
+        return f"batch {batch}, {case.now - newest[1]:.0f} s ago by an earlier run"
+    if query.start is not None:
+        return f"batch {batch}, before this run's first poll"
+    return f"batch {batch}, before watching began"
 
 
 def _in_flight(case: Case) -> str:
     flight = case.query.in_flight
     if flight is None or not case.query.alive:
         return ""
-    what = "asking for offsets" if flight.batch_id is None else f"batch {flight.batch_id}"
-    return f"{what}, for {case.now - flight.since:.0f} s"
+    what = "asking for offsets" if flight.batch_id is None else f"batch {flight.batch_id} in flight"
+    return f"{what} for {case.now - flight.since:.0f} s"
 
 
 def _commit_log(query: Query) -> str:
@@ -72,7 +77,7 @@ def _commit_log(query: Query) -> str:
 
 
 def _lag(case: Case) -> str:
-    """By source: what was found where it could be asked, else what Spark reports."""
+    """By source: what was found where it could be asked, else what Spark reported; with its age."""
     query = case.query
     asked = {
         index: f"{look.description}: {look.lag_offsets} offsets, {case.now - look.at:.0f} s ago"
@@ -81,7 +86,7 @@ def _lag(case: Case) -> str:
     }
     sources = query.progress.sources if query.progress is not None else ()
     reported = {
-        index: f"{source.description}: {source.lag_offsets:.0f} offsets, as Spark reports"
+        index: f"{source.description}: {source.lag_offsets:.0f} offsets, {_reported(case)}"
         for index, source in enumerate(sources)
         if source.lag_offsets is not None
     }
@@ -89,14 +94,20 @@ def _lag(case: Case) -> str:
     return "; ".join(told[index] for index in sorted(told))
 
 
-def _backlog(query: Query) -> str:
-    """What waits in files and bytes, where sources tell it."""
+def _reported(case: Case) -> str:
+    at = case.query.progress_at
+    return "as Spark reported" if at is None else f"as Spark reported {case.now - at:.0f} s ago"
+
+
+def _backlog(case: Case) -> str:
+    """What waits in files and bytes, where sources tell it; with its age."""
+    query = case.query
     sources = query.progress.sources if query.progress is not None else ()
     told = []
     for source in sources:
         figures = {"files": source.backlog_files, "bytes": source.backlog_bytes}
         known = [f"{figure:.0f} {unit}" for unit, figure in figures.items() if figure is not None]
-        told += [f"{source.description}: {', '.join(known)}"] if known else []
+        told += [f"{source.description}: {', '.join([*known, _reported(case)])}"] if known else []
     return "; ".join(told)
 
 

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from ..listener.identity import UNNAMED
 from .finding import WHOLE_DRIVER, Finding, Severity
+from .headline import several_do
+from .rules import driver_gone
 from .rules.commit_stalled import SHARED_SILENCE
 
 MAX_LISTED = 10
@@ -17,9 +19,10 @@ MAX_LISTED = 10
 def gather(
     findings: Sequence[Finding], labels: Sequence[str], unnamed: Collection[str] = ()
 ) -> tuple[Finding, ...]:
-    """Make one finding of those that share a cause; tell each how many queries are well.
+    """Make one finding of those that share a cause; say in each how many queries are well.
 
-    In a driver of one query it stays that query's. A SparkContext that has stopped is the cause
+    In a driver of one query it stays that query's, and there are no others to speak of; once
+    the JVM has ended nobody knows of any. A SparkContext that has stopped is the cause
     of one query alone as well; a silent JVM is none as long as only one is stalled. Queries
     without a name (``unnamed`` are their labels) share one finding for each alert name.
     """
@@ -35,21 +38,25 @@ def gather(
         alone = cause == SHARED_SILENCE and len(members) == 1
         told += members if alone else [_incident(members)]
     told = _of_unnamed(told, unnamed)
-    text = _siblings(sick, labels)
+    if len(labels) == 1:
+        return tuple(told)
+    siblings = {"siblings": _siblings(sick, labels)}
     return tuple(
-        replace(finding, evidence={"siblings": text, **finding.evidence}) for finding in told
+        finding
+        if finding.alertname == driver_gone.NAME
+        else replace(finding, evidence={**siblings, **finding.evidence})
+        for finding in told
     )
 
 
 def _incident(members: list[Finding]) -> Finding:
     first = members[0]
-    names = ", ".join(sorted(finding.query for finding in members))
-    count = f"{len(members)} streaming queries" if len(members) > 1 else "1 streaming query"
+    names = sorted(finding.query for finding in members)
     return replace(
         first,
         query=WHOLE_DRIVER,
-        reason=f"{first.cause}: {names}",
-        summary=f"{count} of one driver: {first.cause}",
+        reason=f"{first.cause}: {', '.join(names)}",
+        summary=several_do(first.alertname, first.cause, names),
         evidence={
             "queries": "\n".join(f"{finding.query}: {finding.reason}" for finding in members)
         },
@@ -86,7 +93,7 @@ def _one_for_unnamed(members: list[Finding]) -> Finding:
     return replace(
         finding,
         reason=f"{count} queries without a name, the newest {finding.reason}",
-        summary=f"{count} streaming queries without a name; the newest: {newest.summary}",
+        summary=f"{count} queries without a name, the newest {newest.summary}",
         evidence={"queries": "\n".join(listed), **newest.evidence},
     )
 

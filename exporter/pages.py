@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,6 +24,7 @@ PUBLIC = frozenset({"/"})
 """What needs no token: the page holds no data, and asks for the token itself."""
 SILENCES = "/silences"
 """Takes a POST, with the token only: a silence keeps pages from people."""
+RUNBOOKS = "/runbooks/"
 _OPENMETRICS = "application/openmetrics-text"
 
 
@@ -45,12 +47,14 @@ class Pages:
         farewell: Farewell,
         guard: Guard,
         silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None,
+        runbook: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._board = board
         self._alive = alive
         self._farewell = farewell
         self._guard = guard
         self._silence = silence
+        self._runbook_of = runbook
         self._pages = {
             "/": self._page,
             "/metrics": self._metrics,
@@ -64,6 +68,8 @@ class Pages:
     def get(self, path: str, accept: str) -> Reply:
         """Answer a GET of ``path``, given the Accept header; a page that breaks answers 500."""
         page = self._pages.get(path)
+        if path.startswith(RUNBOOKS):
+            page = partial(self._runbook, path.removeprefix(RUNBOOKS))
         if page is None:
             return Reply(404, f"not found; there is {', '.join(self._pages)}\n".encode())
         return self._guarded(lambda: page(accept))
@@ -107,6 +113,13 @@ class Pages:
     def _readyz(self, _accept: str) -> Reply:
         answer = readiness(self._board())
         return _json(200 if answer.ready else 503, answer)
+
+    def _runbook(self, alertname: str, _accept: str) -> Reply:
+        """Markdown, which a person can read as it is."""
+        text = self._runbook_of(alertname)
+        if text is None:
+            return Reply(404, b"no such runbook\n")
+        return Reply(200, text.encode())
 
     def _watch(self, _accept: str) -> Reply:
         """A long poll: whoever watches from outside hears of a close in good order."""

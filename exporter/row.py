@@ -107,6 +107,19 @@ class Row(msgspec.Struct, frozen=True):
         return self.query.progress if self.query is not None else None
 
     @property
+    def live_progress(self) -> Progress | None:
+        """The same while it tells of the present: the run lives, and its window is not over."""
+        at = self.query.progress_at if self.query is not None else None
+        return self.progress if self._is_live(at) else None
+
+    def _is_live(self, at: float | None) -> bool:
+        """Whether what was known ``at`` that moment can be shown without its age."""
+        if self.query is None or not self.query.alive or at is None:
+            return False
+        window = self.verdict.window_seconds
+        return self.board.snapshot.at - at <= (STALE_LOOK_SECONDS if window is None else window)
+
+    @property
     def standstill_seconds(self) -> float | None:
         """Seconds in which what the query is doing was not seen to get on; None while it waits.
 
@@ -196,8 +209,11 @@ class Row(msgspec.Struct, frozen=True):
 
     @property
     def lag_offsets(self) -> float | None:
-        """The sum of the known lags."""
-        lags = self.lag_by_source
+        """The sum of the known lags; what Spark reported counts while it tells of the present."""
+        query, lags = self.query, self.lag_by_source
+        reported_at = (query.progress_at, query.last_idle_at) if query is not None else ()
+        if not any(map(self._is_live, reported_at)):
+            lags = {index: lag for index, lag in lags.items() if int(index) in self.fresh_looks}
         return sum(lags.values()) if lags else None
 
     @property

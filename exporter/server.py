@@ -26,10 +26,11 @@ SENDING_SECONDS = 0.5
 
 
 class HttpServer:
-    """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz`` and ``/watch``.
+    """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz``, ``/watch`` and
+    ``/runbooks/<alertname>``.
 
-    ``board`` gives the newest board, ``alive`` tells whether the worker's loop beats; both
-    are called from request threads, and so is ``token``: the bearer token that readers must
+    ``board`` gives the newest board, ``alive`` tells whether the worker's loop beats, ``runbook``
+    gives an alert's runbook; all are called from request threads, and so is ``token``: the bearer token that readers must
     present now, if any. Port 0 takes any free port. On loopback, only names of this machine
     and IP addresses are answered as Host. ``silence`` takes the body of ``POST /silences``, from
     those who have the token. All threads are daemons.
@@ -43,6 +44,7 @@ class HttpServer:
         alive: Callable[[], bool],
         guard: Guard,
         *,
+        runbook: Callable[[str], str | None] = lambda _: None,
         token: Callable[[], str | None] = lambda: None,
         tls: Tls | None = None,
         silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None,
@@ -51,9 +53,8 @@ class HttpServer:
         self._port = port
         self._farewell = Farewell()
         admission = Admission(token, self._knows)
-        self._exchange = partial(
-            Exchange, Pages(board, alive, self._farewell, guard, silence), admission
-        )
+        pages = Pages(board, alive, self._farewell, guard, silence, runbook)
+        self._exchange = partial(Exchange, pages, admission)
         self._guard = guard
         self._tls = tls
         self._server: ThreadedServer | None = None

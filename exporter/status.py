@@ -47,7 +47,7 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How long the last batches took, 30 at most, the newest last."""
     input_rows_per_second: float | None
     processed_rows_per_second: float | None
-    """As Spark tells of the last batch."""
+    """As Spark tells of the last batch; None once that is older than the query's window."""
     lag_seconds: float | None
     """How long the first record that waits has waited."""
     last_input_age_seconds: float | None
@@ -111,7 +111,7 @@ def _suppressed(one: ShownSuppressed) -> SuppressedStatus:
 
 
 def _query(row: Row) -> QueryStatus:
-    query, facts, progress = row.query, row.facts, row.progress
+    query, facts, progress = row.query, row.facts, row.live_progress
     began = row.board.unix(query.started_at) if query is not None else None
     return QueryStatus(
         name=row.label,

@@ -11,12 +11,13 @@ import re
 import msgspec
 
 from .named_table import named_table
+from .python_traceback import HEAD, RaisedAt, raised_at
 from .redaction import redact
 
 NAME_CHARACTERS = 100
 MESSAGE_CHARACTERS = 1500
+HEADLINE_CHARACTERS = 200
 _GENERIC = frozenset({"FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED"})
-_PYTHON_TRACEBACK = "Traceback (most recent call last):"
 _CLASS_AND_MESSAGE = re.compile(r"\s*(?:Caused by: |: )?([A-Za-z_][\w.$]{0,200})(?:: (.*))?\s*")
 _SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{2,100})\]")
 # Spark's scheduler tells of a failed task before it tells what failed in it.
@@ -43,6 +44,8 @@ class Failure(msgspec.Struct, frozen=True):
     """The name of what was raised, without its package."""
     table: str = ""
     """The table that the message speaks of."""
+    raised_at: RaisedAt = RaisedAt()
+    """The line of Python that raised it, where there is one."""
 
     @property
     def reason(self) -> str:
@@ -54,9 +57,12 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def headline(self) -> str:
-        """What was raised, and about which table, as short as can be."""
+        """What was raised, and about which table, else the first line of its message."""
         name = self.exception or self.error_class
-        return f"{name} on table {self.table}" if self.table else name
+        if self.table:
+            return f"{name} on table {self.table}"
+        reason = self.reason
+        return reason if len(reason) <= HEADLINE_CHARACTERS else f"{reason[:HEADLINE_CHARACTERS]}…"
 
 
 def describe_failure(exception: str, error_class: str | None = None) -> Failure:
@@ -77,6 +83,7 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
         message=message,
         exception=_bounded(raised),
         table=named_table(message),
+        raised_at=raised_at(exception),
     )
 
 
@@ -90,8 +97,8 @@ def _bounded(name: str) -> str:
 
 
 def _innermost(exception: str) -> tuple[str, str]:
-    if _PYTHON_TRACEBACK in exception:
-        return _python_cause(exception.rpartition(_PYTHON_TRACEBACK)[2])
+    if HEAD in exception:
+        return _python_cause(exception.rpartition(HEAD)[2])
     return _java_cause(exception)
 
 

@@ -40,6 +40,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         started_at=at,
         unended_runs=tuple(run for run in _unended(old) if run != run_id),
         last_commit_batch=old.last_commit_batch if same_query else None,
+        newest_commit=old.newest_commit if same_query else None,
         unrecovered=old.failure,
         deaths=old.deaths,
         unrecovered_deaths=old.unrecovered_deaths,
@@ -149,15 +150,16 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         fresh = first_of_run or progress.batch_id != query.run_commit_batch
         heard_at = _committed_at(query, progress.batch_id, at)
         query = _commit(query, progress.batch_id, heard_at if fresh else query.last_commit_at)
-    last, trends = query.progress, query.trends
+    last, last_at, trends = query.progress, query.progress_at, query.trends
     if last is None or progress.batch_id >= last.batch_id:
-        last, known = progress, with_latest(progress, query)
+        last, last_at, known = progress, at, with_latest(progress, query)
         trends = follow(trends, known, at, asked=tells_lag(query.looks))
         query = _heard(query, progress.batch_id)
     return replace(
         query,
         last_input_at=at if progress.input_rows else query.last_input_at,
         progress=last,
+        progress_at=last_at,
         trends=trends,
         baseline=learn(query.baseline, progress.batch_seconds),
         recent_batches=remember(query.recent_batches, progress.batch_seconds),
@@ -209,6 +211,7 @@ def _commit(query: Query, batch_id: int, at: float | None) -> Query:
         last_commit_batch=batch_id,
         run_commit_batch=batch_id,
         last_commit_at=at,
+        newest_commit=query.newest_commit if at is None else (batch_id, at),
         totals=replace(query.totals, commits=query.totals.commits + news),
     )
 

@@ -113,12 +113,13 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 def _user_line(inside: list[FrameType]) -> str:
     """The innermost line that is not a library's, else the innermost of all."""
-    own = [frame for frame in inside if not _is_library(frame.f_code.co_filename)]
+    own = [frame for frame in inside if not is_library(frame.f_code.co_filename)]
     frame = next(iter(own or inside), None)
     if frame is None:
         return ""
     return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
-def _is_library(path: str) -> bool:
+def is_library(path: str) -> bool:
+    """Whether a file is Python's, an installed package's or Spark's."""
     return path.startswith(_LIBRARIES) or _SPARK.search(path) is not None

@@ -114,7 +114,11 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     run_commit_batch: int | None = None
     """The newest commit of the present run: a checkpoint copied back begins lower again."""
     last_idle_at: float | None = None
+    newest_commit: tuple[int, float] | None = None
+    """The last batch, of any run, that was seen to commit, and when."""
     progress: Progress | None = None
+    progress_at: float | None = None
+    """When ``progress`` arrived."""
     probed: ProbedRun | None = None
     probed_at: float | None = None
     in_flight: InFlight | None = None

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..alerting.alert import Incident
 from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..exporter.board import Board
@@ -27,7 +29,8 @@ from .monitor import MonitorFacts
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
-from .session import app_name
+from .runbooks import runbook
+from .session import app_name, spark_ui_url
 from .telling import Telling
 from .worker import Judged, Worker
 
@@ -72,7 +75,8 @@ class Parts:
             latest_snapshot=lambda: self.judged.snapshot,
         )
         app = app_name(settings, spark)
-        lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
+        guidance = replace(outfit.guidance, spark_ui_url=spark_ui_url(spark))
+        lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
         self._telling = self._make_telling(app, lifecycle)
         self._worker = self._make_worker(lifecycle)
         self._facts = MonitorFacts(
@@ -210,6 +214,7 @@ class Parts:
             lambda: self.board,
             lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
             self._guard,
+            runbook=runbook,
             token=lambda: token.known if token is not None else None,
             tls=access.tls,
             silence=self._silence,

@@ -61,6 +61,15 @@ def app_name(settings: Settings, spark: Any) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
+def spark_ui_url(spark: Any) -> str:
+    """Where the application's own Spark UI is; empty where it has none or does not say."""
+    try:
+        url = spark.sparkContext.uiWebUrl
+    except (*THROWN, OSError, TypeError, AttributeError):
+        return ""
+    return url if isinstance(url, str) and url.startswith(("http://", "https://")) else ""
+
+
 def spark_conf(spark: Any) -> dict[str, str]:
     """Our part of the Spark conf that the application was started with.
 

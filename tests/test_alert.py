@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from querypulse.alerting import Alert
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 
 
@@ -16,7 +17,7 @@ def alert(query: str = "bronze", severity: str = "critical", **fields) -> Alert:
 
 
 FINDING = Finding(
-    "QueryFailed", "bronze", Severity.CRITICAL, State.FAILED, "died", "summary", {"window": "60 s"}
+    "QueryFailed", "bronze", Severity.CRITICAL, State.FAILED, "died", "bronze failed: died", {}
 )
 
 
@@ -45,22 +46,29 @@ def test_the_longest_plain_key_stays_plain():
 
 def test_labels_are_the_identity_and_nothing_more():
     """No run, no batch, no text of an error."""
-    one = alert_of(FINDING, "etl", "https://runbooks", wall=1000.0)
+    one = alert_of(FINDING, "etl", Guidance("https://r/{alertname}"), wall=1000.0)
 
     assert set(one.labels) == {"alertname", "app", "query", "severity"}
     assert replace(one, annotations={}).key == one.key
 
 
 def test_annotations_are_the_words_and_the_evidence():
-    one = alert_of(FINDING, "etl", "https://runbooks/", wall=1000.0)
+    one = alert_of(
+        replace(FINDING, evidence={"run_id": "1", "tasks": "none"}),
+        "etl",
+        Guidance("https://runbooks/{alertname}.md", next_steps={"QueryFailed": "1. Read it."}),
+        wall=1000.0,
+    )
 
-    assert one.annotations == {
-        "summary": "summary",
-        "description": "died\nwindow: 60 s",
-        "reason": "died",
-        "runbook_url": "https://runbooks/QueryFailed.md",
-        "window": "60 s",
-    }
+    assert list(one.annotations.items()) == [
+        ("summary", "[etl] bronze failed: died"),
+        ("description", "next_steps: 1. Read it.\ntasks: none"),
+        ("reason", "died"),
+        ("runbook_url", "https://runbooks/QueryFailed.md"),
+        ("next_steps", "1. Read it."),
+        ("tasks", "none"),
+        ("run_id", "1"),
+    ]
     assert (one.starts_at, one.ends_at) == (1000.0, None)
 
 

@@ -42,7 +42,7 @@ def test_it_says_how_old_the_first_waiting_record_is_and_how_much_time_is_left()
         "t/0: 75% of its retention time is used up, the first waiting record is 12 min old, "
         "4 min left at least"
     )
-    assert found.summary == f"Streaming query a is about to lose data: {found.reason}"
+    assert found.summary == f"a is about to lose data: {found.reason}"
 
 
 def test_it_says_how_far_behind_the_edge_is():
@@ -60,7 +60,7 @@ def test_it_says_what_is_lost():
     assert found.reason == (
         "t/0: 1000 offsets were deleted before they were read (committed 101000, kept from 102000)"
     )
-    assert found.summary == f"Streaming query a has lost data: {found.reason}"
+    assert found.summary == f"a has lost data: {found.reason}"
 
 
 def test_the_worst_partition_is_told_and_the_others_counted():

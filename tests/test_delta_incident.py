@@ -32,10 +32,10 @@ def test_of_eight_queries_one_dies_of_deltas_own_conflict_and_its_page_names_the
     assert told["error_class"].startswith("DELTA_CONCURRENT_APPEND")
     assert told["exception"] == "ConcurrentAppendException"
     assert told["table"] == TABLE
-    assert told["summary"] == (
-        f"Streaming query alert_resolution is dead: ConcurrentAppendException on table {TABLE}"
+    assert told["summary"].endswith(
+        f"] alert_resolution failed: ConcurrentAppendException on table {TABLE}"
     )
-    assert "a concurrent MERGE added data" in told["error_message"]
+    assert "a concurrent MERGE added data" in told["reason"]
     assert told["siblings"].startswith("7 of 8 queries healthy")
     assert told["python_line"].endswith("in merge")
     known = facts(result)

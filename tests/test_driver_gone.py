@@ -32,7 +32,7 @@ def test_it_names_the_living_queries_and_is_critical_at_once():
     assert found.reason == (
         "the JVM of the driver has ended, and 3 streaming queries with it: a, b, c"
     )
-    assert found.summary == "The JVM of the driver has ended, and 3 streaming queries with it"
+    assert found.summary == f"driver is down: {found.reason}"
 
 
 def test_it_counts_one_query_as_one():

@@ -30,7 +30,8 @@ NOW = 1_800_000_000.0
         (
             [ONE, SEVERAL],
             "/fail",
-            "bronze failed\n5 streaming queries failed: bronze, silver, gold, alerts, audit",
+            "bronze failed\n[etl] 5 queries failed: ConcurrentAppendException "
+            "(bronze, silver, gold, alerts, audit)",
         ),
     ],
 )

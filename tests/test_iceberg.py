@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from support.pages import error_of
 from support.queries import commits, rate, shown, start, until, warm
 from support.tables import IcebergTable
 
@@ -96,7 +97,7 @@ def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
     page = pages.wait_for("QueryFailed", change.__name__, timeout=PATIENCE)
 
     assert page.annotations["error_class"] == error_class
-    assert words in page.annotations["error_message"]
+    assert words in error_of(page.annotations)
 
 
 def test_a_query_whose_snapshots_have_expired_is_told_why(spark, table, watch, pages, tmp_path):
@@ -113,7 +114,7 @@ def test_a_query_whose_snapshots_have_expired_is_told_why(spark, table, watch, p
     start(read.stream(), "expired", checkpoint=checkpoint)
     page = pages.wait_for("QueryFailed", "expired", timeout=PATIENCE)
 
-    assert "the snapshot was expired or removed" in page.annotations["error_message"]
+    assert "the snapshot was expired or removed" in error_of(page.annotations)
 
 
 def test_healthy_queries_on_tables_are_left_alone(spark, table, watch, pages, tmp_path):

@@ -103,7 +103,7 @@ def test_lag_is_told_with_its_rise():
     assert finding.reason == (
         "lag rose from 2000 to 2600 offsets in 362 s and never fell (1000 allowed)"
     )
-    assert finding.evidence["lag"] == "Kafka: 2600 offsets, as Spark reports"
+    assert finding.evidence["lag"] == "Kafka: 2600 offsets, as Spark reported 2 s ago"
 
 
 def test_lag_at_the_broker_is_told_with_the_age_of_the_look():

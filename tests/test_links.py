@@ -19,7 +19,8 @@ from support.repository import (
 
 from querypulse.alerting.finding import Finding, Severity, State
 from querypulse.alerting.lifecycle.wording import alert_of
-from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
+from querypulse.sidecar.configuration.links import guidance
+from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS, Settings
 
 try:
     import tomllib
@@ -121,7 +122,7 @@ def test_prometheus_tells_every_alert_that_we_tell():
 def test_an_alert_of_the_driver_leads_to_its_runbook():
     for name in own_alerts():
         finding = Finding(name, "q", Severity.CRITICAL, State.FAILED, "reason", "summary", {})
-        told = alert_of(finding, "app", DEFAULT_RUNBOOKS, 0.0)
+        told = alert_of(finding, "app", guidance(Settings()), 0.0)
 
         assert told.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
 

@@ -36,7 +36,7 @@ def test_an_alert_becomes_an_incident_with_its_story(double):
                 "component": "bronze",
                 "group": "etl",
                 "class": "QueryFailed",
-                "custom_details": ONE.alerts[0].annotations,
+                "custom_details": {"reason": "ConcurrentAppendException"},
             },
             "client": "querypulse",
             "links": [{"href": "https://x/QueryFailed.md", "text": "Runbook"}],
@@ -103,10 +103,20 @@ def test_several_queries_are_one_event(double):
     (event,) = double.events
     payload = event["payload"]
 
-    assert payload["summary"] == ("5 streaming queries failed: bronze, silver, gold, alerts, audit")
+    assert payload["summary"] == (
+        "[etl] 5 queries failed: ConcurrentAppendException (bronze, silver, gold, alerts, audit)"
+    )
     assert payload["component"] == "bronze, silver, gold, alerts, audit"
     assert list(payload["custom_details"]) == list(FIVE)
-    assert payload["custom_details"]["gold"]["reason"] == "ConcurrentAppendException"
+    assert payload["custom_details"]["gold"] == {"status": "firing"}
+
+
+def test_of_several_queries_each_has_its_own_reason(double):
+    told = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
+    pagerduty(double).send(told, time.time())
+    details = double.events[0]["payload"]["custom_details"]
+
+    assert [details[query]["reason"] for query in ("a", "b")] == ["A: no", "B: no"]
 
 
 def test_a_query_that_is_well_again_is_named(double):
@@ -114,7 +124,9 @@ def test_a_query_that_is_well_again_is_named(double):
     pagerduty(double).send(Incident((alert("a", ends_at=ENDED), alert("b"))), time.time())
     payload = double.events[0]["payload"]
 
-    assert payload["summary"] == "2 streaming queries failed: a, b; well again: a"
+    assert payload["summary"] == (
+        "[etl] 2 queries failed: ConcurrentAppendException (a, b); recovered: a"
+    )
     assert payload["custom_details"]["a"]["status"] == "resolved"
     assert double.open == {"querypulse/etl/a/QueryFailed"}
 

@@ -46,14 +46,20 @@ def pager() -> Iterator[Pager]:
 def test_a_member_of_a_group_that_fails_again_is_paged(pager):
     pager.play([*all_of(1, "QueryFailed", "abc"), (2, "a", "idle"), (60, "a", "QueryFailed")], 61)
 
-    assert pager.double.notified == ["3 streaming queries failed: a, b, c", "a is sick"]
+    assert pager.double.notified == [
+        "[etl] 3 queries failed: as found (a, b, c)",
+        "[etl] a is sick",
+    ]
     assert pager.keys == ["*/QueryFailed", "a/QueryFailed"]
 
 
 def test_one_more_that_fails_after_a_group_is_paged(pager):
     pager.play([*all_of(1, "QueryFailed", "abc"), (4, "d", "QueryFailed")], 5)
 
-    assert pager.double.notified == ["3 streaming queries failed: a, b, c", "d is sick"]
+    assert pager.double.notified == [
+        "[etl] 3 queries failed: as found (a, b, c)",
+        "[etl] d is sick",
+    ]
 
 
 def test_a_warning_that_becomes_critical_is_paged_and_the_warning_resolved(pager):
@@ -93,4 +99,4 @@ def test_a_failure_that_comes_back_before_its_resolve_was_taken_is_paged(pager):
     pager.double.otherwise = taken
     assert pager.delivery.flush(PATIENCE_SECONDS)
 
-    assert pager.double.notified == ["a is sick", "a is sick"]
+    assert pager.double.notified == ["[etl] a is sick", "[etl] a is sick"]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.recorded import recorded
 from support.story import CONFLICT, Story, processing, progress, run, source
 
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.decode import DecodeError, decode
@@ -192,7 +193,10 @@ def test_damaged_events_are_refused_or_read_and_never_raise_otherwise(event, pla
 @given(st.lists(st.sampled_from((-3600.0, 3600.0, 0.0)), min_size=5, max_size=5))
 def test_a_wall_clock_that_jumps_changes_no_verdict_and_no_beginning(jumps):
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)
-    lifecycle, wall = Lifecycle("etl", "https://r", Terms()), itertools.accumulate((1e9, *jumps))
+    lifecycle, wall = (
+        Lifecycle("etl", Guidance("https://r/{alertname}.md"), Terms()),
+        itertools.accumulate((1e9, *jumps)),
+    )
 
     told = [
         lifecycle.update(story.judge(now), story.state.snapshot(now), now, next(wall))

@@ -10,6 +10,7 @@ from support.planted import HUNTER, PLANTED
 
 from querypulse.alerting.evaluate import Judgement, Verdict
 from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.alerting.redacted import ERROR_CLASS, redacted
 from querypulse.listener.redaction import REDACTED, WITHHELD, Redactor
@@ -24,7 +25,7 @@ def finding(text, **changes):
         severity=Severity.CRITICAL,
         state=State.FAILED,
         reason=f"ValueError: {text}",
-        summary=f"Streaming query bronze is dead: {text}",
+        summary=f"bronze failed: {text}",
         evidence={"error_message": text, "checkpoint": f"/tables/{text}", "siblings": "7 of 8"},
         cause=text,
     )
@@ -38,7 +39,10 @@ def judged(*findings):
 
 def rendered(judgement):
     """Everything that could be sent or shown of it."""
-    alerts = [alert_of(one, "app", "https://runbooks", 0.0) for one in judgement.findings]
+    alerts = [
+        alert_of(one, "app", Guidance("https://runbooks/{alertname}.md"), 0.0)
+        for one in judgement.findings
+    ]
     return msgspec.json.encode([judgement, alerts]).decode()
 
 

@@ -116,7 +116,9 @@ def test_a_backlog_is_evidence():
     snapshot = behind().state.snapshot(12)
     case = case_of("a", snapshot.queries[0], snapshot, 12, policy())
 
-    assert evidence(case)["backlog"] == "DeltaSource[/t]: 8 files, 3456 bytes"
+    assert evidence(case)["backlog"] == (
+        "DeltaSource[/t]: 8 files, 3456 bytes, as Spark reported 2 s ago"
+    )
 
 
 # -- sources that end before what was read --------------------------------------------------------

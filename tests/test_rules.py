@@ -224,9 +224,7 @@ def test_a_death_names_the_table_that_it_is_about():
     )
     (finding,) = Story().started(at=0).ended(at=1, exception=conflict).judge(2).findings
 
-    assert finding.summary == (
-        "Streaming query a is dead: ConcurrentAppendException on table lake.fleet.alerts"
-    )
+    assert finding.summary == ("a failed: ConcurrentAppendException on table lake.fleet.alerts")
     assert finding.evidence["table"] == "lake.fleet.alerts"
     assert finding.evidence["exception"] == "ConcurrentAppendException"
     assert finding.evidence["error_class"] == "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
@@ -252,7 +250,7 @@ def test_a_stall_prints_its_window_with_its_terms():
         "60 s = max(60 s floor, 1.0 s longest recent batch x (1 + 2))"
     )
     assert finding.evidence["spark_says"] == "Processing new data"
-    assert finding.evidence["batch_in_flight"] == "batch 10, for 69 s"
+    assert finding.evidence["batch_in_flight"] == "batch 10 in flight for 69 s"
 
 
 @pytest.mark.parametrize(

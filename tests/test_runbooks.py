@@ -11,8 +11,11 @@ import yaml
 from support.repository import evidence_of, families, fenced, grafana, metrics_in, runbooks, series
 
 from querypulse.exporter.status import Status
+from querypulse.sidecar.runbooks import next_steps, runbook
 
-SECTIONS = ["Meaning", "Impact", "Diagnosis", "Mitigation", "When it does not fire"]
+SECTIONS = [
+    "Next steps", "Meaning", "Impact", "Diagnosis", "Mitigation", "When it does not fire",
+]  # fmt: skip
 RUNBOOKS = runbooks()
 ABOUT_DRIVERS = sorted(set(RUNBOOKS) - {"Watchdog"})
 """Watchdog is about Prometheus and Alertmanager."""
@@ -32,12 +35,34 @@ def promql(name):
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_a_runbook_has_its_name_one_paragraph_and_five_sections(name):
+def test_a_runbook_has_its_name_one_paragraph_and_six_sections(name):
     text = RUNBOOKS[name]
 
     assert text.startswith(f"# {name}\n\n")
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
     assert text.split("\n\n")[1].count("\n") <= 2
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_an_alert_brings_the_three_next_steps_of_its_runbook(name):
+    steps = next_steps()[name]
+
+    assert steps.strip() == section(name, "Next steps").strip()
+    assert [line[:3] for line in steps.splitlines()] == ["1. ", "2. ", "3. "]
+    assert max(map(len, steps.splitlines())) <= 105
+    assert not set("[]`*") & set(steps)
+
+
+@pytest.mark.parametrize("name", RUNBOOKS)
+def test_the_package_holds_every_runbook(name):
+    assert runbook(name) == RUNBOOKS[name]
+
+
+@pytest.mark.parametrize(
+    "name", ["", "README.md", "../runbooks/BatchSlow", "NoSuchAlert", "a" * 999]
+)
+def test_what_is_no_runbook_is_none(name):
+    assert runbook(name) is None
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
@@ -113,7 +138,7 @@ def jq(name):
 def test_every_path_into_status_is_served(name):
     """Fields of ``/status``, labels, and what this alert brings as evidence."""
     labels = {"alertname", "app", "query", "severity"}
-    told = {"summary", "description", "reason", "runbook_url"} | evidence_of(name)
+    told = {"summary", "description", "reason", "runbook_url", "next_steps"} | evidence_of(name)
     fields = {field for record in STATUS.values() for field in record["properties"]}
     asked = set()
     for program in jq(name):

@@ -267,9 +267,11 @@ def test_of_a_url_only_scheme_and_host_are_shown(name, url):
 
 
 def test_every_setting_that_is_a_url_is_masked():
-    """But for one that holds no secret, and which people follow."""
+    """But for those that hold no secret, and which people follow."""
     assert {name for name in TYPES if "_url" in name and not name.endswith("_file")} == {
         *TOP_URLS,
+        "dashboard_url",
+        "external_url",
         "runbook_base_url",
     }
 

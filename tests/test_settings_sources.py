@@ -49,6 +49,8 @@ VALUES = {
     "restart_window_seconds": (900.0, "900"),
     "allow_http": (True, "true"),
     "runbook_base_url": ("https://r", "https://r"),
+    "external_url": ("https://e", "https://e"),
+    "dashboard_url": ("https://d/{query}", "https://d/{query}"),
     "resolve_after_seconds": (5.0, "5"),
     "repeat_interval_seconds": (60.0, "60"),
     "group_min_queries": (5, "5"),

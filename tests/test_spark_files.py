@@ -7,6 +7,7 @@ import shutil
 import time
 
 import pytest
+from support.pages import error_of
 from support.queries import Trap, start, until
 
 pytestmark = pytest.mark.spark
@@ -50,7 +51,7 @@ def test_a_file_that_is_gone_before_it_is_read_is_told(spark, folder, watch, pag
     told = pages.wait_for("QueryFailed", "files", timeout=PATIENCE).annotations
 
     assert told["error_class"] == "FAILED_READ_FILE.FILE_NOT_EXIST"
-    assert "File does not exist" in told["error_message"]
+    assert "File does not exist" in error_of(told)
 
 
 def test_catching_up_then_idle_then_the_first_file_again_is_left_alone(spark, folder, watch, pages):

@@ -162,10 +162,7 @@ def test_a_name_of_the_roster_that_nobody_has_seen_says_so(page):
 def test_open_alerts_come_first_with_their_runbook_and_their_evidence(page):
     card = page.locator(".alert").first
     assert card.locator("h3").inner_text() == "QueryFailed of alerts"
-    assert (
-        card.locator(".summary").inner_text()
-        == "Streaming query alerts is dead: ConcurrentAppendException"
-    )
+    assert card.locator(".summary").inner_text() == "[etl] alerts failed: ConcurrentAppendException"
     assert re.fullmatch(r"since \d\d:\d\d:\d\d, for \d+ s", card.locator(".when").inner_text())
     link = card.get_by_role("link", name="Runbook")
     assert link.get_attribute("href") == "https://runbooks.example/QueryFailed.md"

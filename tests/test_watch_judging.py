@@ -263,7 +263,7 @@ def test_two_drivers_of_one_name_are_one_alert_that_ends_with_the_last():
 def test_the_page_says_what_was_last_known():
     lookout = Lookout().look(unwell=("silver: stalled",)).looks(Said.REFUSED, 17)
     assert lookout.page["reason"] == (
-        "driver etl was killed, or has crashed: nobody listens at its address (refused)"
+        "driver was killed, or has crashed: nobody listens at its address (refused)"
     )
     assert lookout.page["not_well_then"] == "silver: stalled"
     assert lookout.page["last_seen"].endswith("16 s ago")

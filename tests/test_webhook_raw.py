@@ -75,7 +75,9 @@ def test_a_post_holds_the_whole_incident():
     body = json.loads(request.body)
 
     VALIDATOR.validate(body)
-    assert body["summary"] == "5 streaming queries failed: bronze, silver, gold, alerts, audit"
+    assert body["summary"] == (
+        "[etl] 5 queries failed: ConcurrentAppendException (bronze, silver, gold, alerts, audit)"
+    )
     assert [one["query"] for one in body["alerts"]] == list(FIVE)
     assert body["alerts"][0]["annotations"] == SEVERAL.alerts[0].annotations
     assert body["id"] == request.headers["Idempotency-Key"]

@@ -10,12 +10,13 @@ from functools import partial
 
 import msgspec
 
-from ...listener.identity import UNNAMED
+from ...listener.identity import RESERVED, UNNAMED
 from ...listener.probing import Context
 from ...listener.query import Query
 from ...listener.snapshot import Snapshot
 from ..evaluate import Judgement, Verdict
 from ..finding import WHOLE_DRIVER, Severity, State
+from ..headline import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 
 GRAVE = frozenset({State.FAILED, State.MISSING, State.STALLED})
 SICK = GRAVE | {State.FLAPPING, State.REWOUND, State.SLOW, State.LAGGING}
@@ -100,6 +101,20 @@ class Health:
             return True
         idle = query.last_idle_at is not None and query.last_idle_at > calm.since
         return idle or query.totals.commits - calm.commits >= COMMITS_OF_HEALTH
+
+    def outcome(self, label: str, alertname: str, calm: Calm | None) -> str:
+        """What a query whose alert is over does now, in the words of a resolve."""
+        if label in RESERVED:
+            return recovered(alertname, of_one_query=False)
+        query, verdict = self.queries.get(label), self._verdicts.get(label)
+        if query is None or verdict is None or verdict.ignored:
+            return UNWATCHED[0]
+        if verdict.state is State.COMPLETED:
+            return COMPLETED[0]
+        if verdict.state is State.STOPPED:
+            return STOPPED[0]
+        commits = 0 if calm is None else query.totals.commits - calm.commits
+        return recovered(alertname) if commits >= COMMITS_OF_HEALTH else IDLE[0]
 
     def _is_unseen_in_batch(self, query: Query, verdict: Verdict) -> bool:
         flight, polled_at = query.in_flight, query.probed_at

@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from ...listener.snapshot import Snapshot
 from ..alert import Alert, Incident
 from ..evaluate import Judgement
+from ..headline import UNSEEN
 from .course import Course, begin, escalates, found_again, is_expired, is_over, not_found
 from .flap_guard import FlapGuard
 from .grouping import Grouping
+from .guidance import Guidance
 from .health import Health
 from .inhibition import Suppressed, supersedes, suppressor, urgency
 from .reconciliation import Reconciliation
@@ -45,12 +47,12 @@ class Lifecycle:
     ``wall`` in Unix seconds.
     """
 
-    def __init__(self, app: str, runbook_base_url: str, terms: Terms) -> None:
+    def __init__(self, app: str, guidance: Guidance, terms: Terms) -> None:
         self.alerts: tuple[Alert, ...] = ()
         self.suppressed: tuple[Suppressed, ...] = ()
         self.closings: tuple[Incident, ...] = ()
         self._app = app
-        self._runbooks = runbook_base_url
+        self._guidance = guidance
         self._terms = terms
         self._courses: dict[str, Course] = {}
         self._flaps = FlapGuard()
@@ -106,7 +108,7 @@ class Lifecycle:
 
         So is the warning of what has become critical, whose course goes on.
         """
-        alerts = [alert_of(one, self._app, self._runbooks, wall) for one in judgement.findings]
+        alerts = [alert_of(one, self._app, self._guidance, wall) for one in judgement.findings]
         found = {alert.key: alert for alert in alerts}
         over = []
         for key, alert in found.items():
@@ -121,9 +123,11 @@ class Lifecycle:
             if not course.begun:
                 del self._courses[key]
             elif is_expired(course, health.now):
-                over.append(self._end(key, wall, expired="its query was not seen for a day"))
+                notes = {"expired": "its query was not seen for a day", "outcome": UNSEEN[0]}
+                over.append(self._end(key, wall, **notes))
             elif is_over(course, health, self._terms.resolve_after_seconds):
-                over.append(self._end(key, wall))
+                outcome = health.outcome(course.query, course.alert.name, course.calm)
+                over.append(self._end(key, wall, outcome=outcome))
         return over
 
     def _begin(self, health: Health, is_silenced: Callable[[Alert], bool]) -> list[Course]:

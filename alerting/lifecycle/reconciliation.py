@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...listener.identity import UNNAMED
+from ...listener.identity import RESERVED, UNNAMED
 from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER, Severity
+from ..headline import recovered
 from ..rules import (
     batch_slow,
     commit_stalled,
@@ -136,12 +137,8 @@ class Reconciliation:
             "severity": severity.value,
         }
         annotations = {
-            "summary": f"{_called(label)} is healthy",
             "reason": "healthy since the driver was started",
+            "outcome": recovered(name, of_one_query=label not in RESERVED),
         }
         key = alert_key(self._app, label, name, *more) if more else ""
         return Incident((Alert(labels, annotations, wall, wall),), opened_as=key)
-
-
-def _called(label: str) -> str:
-    return "The driver" if label == WHOLE_DRIVER else f"Streaming query {label}"

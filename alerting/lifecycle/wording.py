@@ -1,13 +1,18 @@
-"""A finding as an alert tells it. Pure."""
+"""A finding as an alert shows it. Pure."""
 
 from __future__ import annotations
 
 from ..alert import Alert
+from ..details import description, ordered
 from ..finding import Finding
+from ..headline import headline
+from .guidance import Guidance
 
 
-def alert_of(finding: Finding, app: str, runbook_base_url: str, wall: float) -> Alert:
+def alert_of(finding: Finding, app: str, guidance: Guidance, wall: float) -> Alert:
     """An alert that begins at Unix time ``wall``."""
+    summary = headline(finding, app)
+    evidence = ordered({**guidance.steps(finding.alertname), **finding.evidence})
     return Alert(
         labels={
             "alertname": finding.alertname,
@@ -16,17 +21,11 @@ def alert_of(finding: Finding, app: str, runbook_base_url: str, wall: float) -> 
             "severity": finding.severity.value,
         },
         annotations={
-            "summary": finding.summary,
-            "description": describe(finding),
+            "summary": summary,
+            "description": description(summary, finding.reason, evidence),
             "reason": finding.reason,
-            "runbook_url": f"{runbook_base_url.rstrip('/')}/{finding.alertname}.md",
-            **finding.evidence,
+            **guidance.links(finding.alertname, app, finding.query),
+            **evidence,
         },
         starts_at=wall,
     )
-
-
-def describe(finding: Finding) -> str:
-    """The whole story in one text: the reason, then the evidence line by line."""
-    lines = [f"{name}: {text}" for name, text in finding.evidence.items()]
-    return "\n".join([finding.reason, *lines])

@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from ..alert import Alert, Incident
+from ..details import shown_annotations
 from ..finding import Severity
 from .encoding import rfc3339
 
@@ -86,7 +87,7 @@ def _api_alert(alert: Alert, wall: float, external_url: str) -> dict[str, Any]:
     link = {"generatorURL": external_url} if external_url else {}
     return {
         "labels": alert.labels,
-        "annotations": alert.annotations,
+        "annotations": shown_annotations(alert),
         "startsAt": rfc3339(alert.starts_at),
         "endsAt": rfc3339(_ends_at(alert, wall)),
         **link,

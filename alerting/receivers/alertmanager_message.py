@@ -10,8 +10,9 @@ import json
 from typing import Any
 
 from ..alert import Alert, Incident
+from ..details import shown_annotations
+from ..headline import status
 from .encoding import rfc3339, shorten
-from .headline import common, status
 
 NOT_ENDED = "0001-01-01T00:00:00Z"
 """Go's zero time: how Alertmanager says that an alert still fires."""
@@ -35,8 +36,8 @@ def message(
 
     ``plain`` leaves out all but the annotations a person needs most, and shortens those.
     """
-    annotations = [_plain(one) if plain else one.annotations for one in incident.alerts]
-    labels = common([one.labels for one in incident.alerts])
+    annotations = [_plain(one) if plain else shown_annotations(one) for one in incident.alerts]
+    labels = _common([one.labels for one in incident.alerts])
     told = zip(incident.alerts, annotations, strict=True)
     return {
         "receiver": receiver,
@@ -44,7 +45,7 @@ def message(
         "alerts": [_alert(alert, words, external_url) for alert, words in told],
         "groupLabels": {name: labels[name] for name in GROUPED_BY if name in labels},
         "commonLabels": labels,
-        "commonAnnotations": common(annotations),
+        "commonAnnotations": _common(annotations),
         "externalURL": external_url,
         "version": "4",
         "groupKey": _group_key(incident),
@@ -74,8 +75,18 @@ def _alert(alert: Alert, annotations: dict[str, str], external_url: str) -> dict
 
 
 def _plain(alert: Alert) -> dict[str, str]:
-    told = alert.annotations
+    told = shown_annotations(alert)
     return {name: shorten(told[name], PLAIN_CHARACTERS) for name in PLAIN if name in told}
+
+
+def _common(members: list[dict[str, str]]) -> dict[str, str]:
+    """The pairs that all members have: how Alertmanager sums up labels and annotations."""
+    first, *others = members
+    return {
+        name: value
+        for name, value in first.items()
+        if all(other.get(name) == value for other in others)
+    }
 
 
 def _group_key(incident: Incident) -> str:

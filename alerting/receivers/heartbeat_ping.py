@@ -12,8 +12,8 @@ import msgspec
 
 from ..alert import Incident
 from ..finding import Severity
+from ..headline import headline_of
 from .encoding import shorten
-from .headline import headline
 
 LEAST_SECONDS = 12.5
 """Between two pings: a little less than 5 a minute."""
@@ -37,7 +37,7 @@ def ping_of(incidents: Sequence[Incident]) -> Ping:
     firing = [one for one in incidents if one.ends_at is None]
     loud = [one for one in firing if one.severity == Severity.CRITICAL.value and not one.muted]
     if loud:
-        text = "\n".join(headline(one) for one in loud)
+        text = "\n".join(headline_of(one) for one in loud)
         return Ping("/fail", shorten(text, MAX_TEXT_CHARACTERS))
     return Ping("", f"well; {len(firing)} lesser or silenced" if firing else "well")
 

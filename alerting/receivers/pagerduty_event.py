@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ..alert import Incident
+from ..alert import Alert, Incident
+from ..details import NEXT_STEPS, details, links, says
+from ..headline import called, headline_of, queries, status
 from .encoding import rfc3339, shorten, to_json
-from .headline import headline, queries, status
 
 ROUTING_KEY_CHARACTERS = 32
 MAX_SUMMARY_CHARACTERS = 1024
@@ -59,9 +60,9 @@ def trigger_event(
     event["client"] = "querypulse"
     if client_url:
         event["client_url"] = client_url
-    runbook = incident.alerts[0].annotations.get("runbook_url")
-    if runbook:
-        event["links"] = [{"href": runbook, "text": "Runbook"}]
+    found = links(incident.alerts[0])
+    if found:
+        event["links"] = [{"href": href, "text": text} for text, href in found.items()]
     return event
 
 
@@ -86,12 +87,21 @@ def _without_details(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _details(incident: Incident) -> dict[str, Any]:
-    """A single alert's annotations; of several, those of each query under its name."""
+    """A single alert's details; of several, the reason and the details of each by its query."""
     if len(incident.alerts) == 1:
-        return dict(incident.alerts[0].annotations)
-    return {
-        one.labels["query"]: {"status": status(one), **one.annotations} for one in incident.alerts
-    }
+        return dict(details(incident.alerts[0]))
+    headline = headline_of(incident)
+    members = {one.labels["query"]: _member(one, headline) for one in incident.alerts}
+    steps = incident.alerts[0].annotations.get(NEXT_STEPS)
+    return {**({NEXT_STEPS: steps} if steps else {}), **members}
+
+
+def _member(alert: Alert, headline: str) -> dict[str, str]:
+    reason = alert.annotations.get("reason", "")
+    said = alert.ends_at is not None or says(headline, reason)
+    facts = {"status": status(alert)} | ({} if said else {"reason": reason})
+    shared = ("reason", NEXT_STEPS)
+    return facts | {name: text for name, text in details(alert).items() if name not in shared}
 
 
 def _reasons(incident: Incident) -> dict[str, str]:
@@ -107,11 +117,13 @@ def _bare_trigger(incident: Incident, routing_key: str, source: str, limit: int)
         "event_action": "trigger",
         "dedup_key": incident.key,
         "payload": {
-            "summary": shorten(headline(incident), limit),
+            "summary": shorten(headline_of(incident), limit),
             "source": source,
             "severity": SEVERITIES.get(incident.severity, "error"),
             "timestamp": rfc3339(incident.starts_at),
-            "component": shorten(", ".join(queries(incident)), MAX_COMPONENT_CHARACTERS),
+            "component": shorten(
+                ", ".join(map(called, queries(incident))), MAX_COMPONENT_CHARACTERS
+            ),
             "group": incident.alerts[0].labels["app"],
             "class": incident.name,
         },

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ..alert import Alert, Incident
+from ..details import shown_annotations
+from ..headline import headline_of, status
 from .encoding import rfc3339, shorten
-from .headline import headline, status
 
 VERSION = 1
 PLAIN_CHARACTERS = 512
@@ -26,7 +27,7 @@ def raw_message(
         "alertname": incident.name,
         "app": incident.alerts[0].labels["app"],
         "severity": incident.severity,
-        "summary": _cut(headline(incident), limit),
+        "summary": _cut(headline_of(incident), limit),
         "starts_at": rfc3339(incident.starts_at),
         "ends_at": _moment(incident.ends_at),
         "url": external_url,
@@ -44,7 +45,7 @@ def _alert(alert: Alert, limit: int | None) -> dict[str, Any]:
         "runbook_url": _cut(alert.annotations.get("runbook_url", ""), limit),
         "starts_at": rfc3339(alert.starts_at),
         "ends_at": _moment(alert.ends_at),
-        "annotations": alert.annotations if limit is None else {},
+        "annotations": shown_annotations(alert) if limit is None else {},
     }
 
 

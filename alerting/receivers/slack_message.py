@@ -1,18 +1,20 @@
 """An incident as a Slack message. Pure.
 
 https://docs.slack.dev/reference/block-kit/blocks gives the limits; a message beyond them is
-refused whole.
+refused whole. https://docs.slack.dev/messaging/formatting-message-text gives the marks.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
 from ..alert import Alert, Incident
+from ..details import NEXT_STEPS, details, links, says
+from ..headline import called, headline_of
 from .encoding import shorten
-from .headline import headline
 
 MAX_SECTION_CHARACTERS = 3000
 MAX_TITLE_CHARACTERS = 1024
@@ -26,20 +28,19 @@ MINIMAL_CHARACTERS = 512
 SIGNS = {"critical": ":rotating_light:", "warning": ":warning:"}
 URL_MARKS = "!#$%'()*+,/:;=?@[]~&"
 """What may stand in a link; anything else, such as ``|`` or ``>``, would end it."""
-TOLD_ELSEWHERE = {"summary", "description", "reason", "runbook_url"}
+LOOKALIKES = str.maketrans("*~", "\N{ASTERISK OPERATOR}\N{TILDE OPERATOR}")
+"""Slack has no way to write the marks of bold and struck-out text but as other characters."""
 
 
 def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
     """The text is what a notification shows, the blocks what the channel shows."""
-    more = len(incident.alerts) - MAX_ALERTS
     title = shorten(_title(incident), MAX_TITLE_CHARACTERS)
-    blocks = [_section(f"*{title}*")]
-    told = incident.alerts[:MAX_ALERTS]
-    blocks += [_section(_story(alert, alone=len(told) == 1)) for alert in told]
-    if more > 0:
-        blocks.append(_section(f"and {more} more"))
-    blocks.append(_context(incident, external_url))
-    return {"text": title, "blocks": blocks}
+    alerts = incident.alerts
+    texts = _members(incident) if len(alerts) > 1 else [_as_code(details(alerts[0]))]
+    if incident.ends_at is None:
+        texts.append(" · ".join(_links(alerts[0])))
+    blocks = [_section(f"*{title}*"), *(_section(text) for text in texts if text)]
+    return {"text": title, "blocks": [*blocks, _context(incident, external_url)]}
 
 
 def minimal_message(incident: Incident) -> dict[str, Any]:
@@ -54,39 +55,60 @@ def escape(text: str) -> str:
 
 
 def _title(incident: Incident) -> str:
-    words = escape(" ".join(headline(incident).split()))
+    """The headline, without marks of its own: all of it stands between those of bold text."""
+    words = escape(" ".join(headline_of(incident).split())).translate(LOOKALIKES)
     if incident.ends_at is not None:
-        lasted = _duration(incident.ends_at - incident.starts_at)
-        return f":white_check_mark: resolved after {lasted}: {words}"
+        return f":white_check_mark: {words}"
     return f"{SIGNS.get(incident.severity, ':grey_question:')} {incident.severity}: {words}"
 
 
-def _story(alert: Alert, *, alone: bool) -> str:
-    """The reason and the way to the runbook; of one that is alone, the evidence line by line."""
-    told = alert.annotations
-    text = f"*{_cut(alert.labels['query'])}*: {_cut(told.get('reason', ''))}"
-    if alert.ends_at is not None:
-        return f"{text}\n_well again_"
-    evidence = [f"{key}: {value}" for key, value in told.items() if key not in TOLD_ELSEWHERE]
-    if evidence and alone:
-        lines = escape("\n".join(evidence))
-        text += f"\n```{shorten(lines, MAX_EVIDENCE_CHARACTERS)}```"
-    return text + _link("\n", told.get("runbook_url", ""), "Runbook")
+def _as_code(facts: Mapping[str, str]) -> str:
+    """What the headline does not say, line by line."""
+    lines = escape("\n".join(f"{name}: {text}" for name, text in facts.items()))
+    return f"```{shorten(lines, MAX_EVIDENCE_CHARACTERS)}```" if lines else ""
 
 
-def _link(before: str, url: str, words: str) -> str:
+def _members(incident: Incident) -> list[str]:
+    """Those of several that still fire, each with its reason, unless the headline says all of it.
+
+    A name is written as code, in which no mark counts.
+    """
+    headline = headline_of(incident)
+    firing = [alert for alert in incident.alerts if alert.ends_at is None]
+    shown = [] if all(_is_said(alert, headline) for alert in firing) else firing[:MAX_ALERTS]
+    lines = [
+        f"`{_cut(called(alert.labels['query']))}`: "
+        + _cut(alert.annotations.get("reason", "")).translate(LOOKALIKES)
+        for alert in shown
+    ]
+    more = len(firing) - MAX_ALERTS
+    if shown and more > 0:
+        lines.append(f"and {more} more")
+    steps = firing[0].annotations.get(NEXT_STEPS, "") if firing else ""
+    return [*lines, _as_code({NEXT_STEPS: steps} if steps else {})]
+
+
+def _is_said(alert: Alert, headline: str) -> bool:
+    return alert.labels["query"] in headline and says(headline, alert.annotations.get("reason", ""))
+
+
+def _links(alert: Alert) -> list[str]:
+    return [text for words, url in links(alert).items() if (text := _link(url, words))]
+
+
+def _link(url: str, words: str) -> str:
     """Nothing for a URL that is absent or would be cut."""
     target = quote(url, safe=URL_MARKS, errors="replace").replace("&", "&amp;")
     if not target or len(target) > MAX_FIELD_CHARACTERS:
         return ""
-    return f"{before}<{target}|{words}>"
+    return f"<{target}|{words}>"
 
 
 def _context(incident: Incident, external_url: str) -> dict[str, Any]:
-    app = incident.alerts[0].labels["app"]
     since = datetime.fromtimestamp(incident.starts_at, timezone.utc)
-    parts = [incident.name, f"app {_cut(app)}", f"since {since:%Y-%m-%d %H:%M:%S} UTC"]
-    text = " · ".join(parts) + _link(" · ", external_url, "status")
+    parts = [incident.name, f"since {since:%Y-%m-%d %H:%M:%S} UTC"]
+    parts.append(_link(external_url, "Status page"))
+    text = " · ".join(filter(None, parts))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
 
 
@@ -97,12 +119,3 @@ def _section(text: str) -> dict[str, Any]:
 
 def _cut(text: str) -> str:
     return shorten(escape(text), MAX_FIELD_CHARACTERS)
-
-
-def _duration(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 20 min``."""
-    whole = max(0, round(seconds))
-    if whole < 120:  # noqa: PLR2004 - two minutes
-        return f"{whole} s"
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -12,7 +12,7 @@ from hashlib import sha256
 from hmac import digest
 
 from ..alert import Incident
-from .headline import status
+from ..headline import status
 
 PREFIX = "whsec_"
 MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64

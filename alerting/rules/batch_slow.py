@@ -10,6 +10,7 @@ from ...listener.query import InFlight, Query
 from .. import stuck_batch
 from ..case import Case
 from ..finding import Finding, Severity, State
+from ..headline import code_last
 
 NAME = "BatchSlow"
 
@@ -34,7 +35,7 @@ def check(case: Case) -> Finding | None:
         severity=severity,
         state=State.SLOW,
         reason=reason,
-        summary=f"Streaming query {case.label} is slow: {reason}",
+        summary=f"{case.label} is slow: {code_last(reason)}",
         evidence=stuck_batch.batch_evidence(case, severity),
     )
 

@@ -21,6 +21,7 @@ from .. import stuck_batch
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
+from ..headline import code_last
 from ..on_restart import on_restart
 
 NAME = "CommitStalled"
@@ -53,7 +54,7 @@ def _finding(case: Case, reason: str) -> Finding:
         severity=Severity.CRITICAL,
         state=State.STALLED,
         reason=reason,
-        summary=f"Streaming query {case.label} has stopped committing: {reason}",
+        summary=f"{case.label} is stalled: {code_last(reason)}",
         evidence=evidence(case) | on_restart(case.query),
         cause=SHARED_SILENCE if case.driver_is_silent else "",
     )

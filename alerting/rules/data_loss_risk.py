@@ -52,7 +52,7 @@ def check(case: Case) -> Finding | None:
         severity=Severity.CRITICAL if critical else Severity.WARNING,
         state=State.LAGGING,
         reason=reason,
-        summary=f"Streaming query {case.label} {fate}: {reason}",
+        summary=f"{case.label} {fate}: {reason}",
         evidence={
             **evidence(case),
             "retention": "\n".join(_told(risk, case) for risk in risks[:MAX_TOLD]),

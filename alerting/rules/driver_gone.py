@@ -30,13 +30,14 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
         return None
     count = f"{len(died)} streaming {'query' if len(died) == 1 else 'queries'}"
     ended = f"{ENDED}, and {count} with it" if died else f"{ENDED}; no query was running"
+    reason = f"{ended}: {_named(died)}" if died else ended
     return Finding(
         alertname=NAME,
         query=WHOLE_DRIVER,
         severity=Severity.CRITICAL,
         state=State.MISSING,
-        reason=f"{ended}: {_named(died)}" if died else ended,
-        summary=ended[0].upper() + ended[1:],
+        reason=reason,
+        summary=f"driver is down: {reason}",
         evidence={},
     )
 

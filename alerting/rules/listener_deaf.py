@@ -29,7 +29,7 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
         severity=Severity.WARNING,
         state=State.RUNNING,
         reason=reason,
-        summary=f"querypulse does not hear Spark's events: {reason}",
+        summary=f"querypulse does not receive Spark's events: {reason}",
         evidence={"listener_registered": _registered(snapshot)},
     )
 

@@ -33,7 +33,7 @@ def check(
         severity=Severity.WARNING,
         state=State.RUNNING,
         reason=reason,
-        summary=f"querypulse cannot see: {reason}",
+        summary=f"querypulse cannot see every query: {reason}",
         evidence={},
     )
 

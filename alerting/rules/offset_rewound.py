@@ -38,7 +38,7 @@ def check(case: Case) -> Finding | None:
         severity=Severity.WARNING,
         state=State.REWOUND,
         reason=reason,
-        summary=f"Streaming query {case.label} went back: {reason}",
+        summary=f"{case.label} went back: {reason}",
         evidence=evidence(case),
     )
 

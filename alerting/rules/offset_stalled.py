@@ -27,13 +27,14 @@ def check(case: Case) -> Finding | None:
     if not stalled:
         return None
     reason = "; ".join(_how(trend, partitions) for trend, partitions in stalled)
+    reason = f"{reason}, while batches come and go and data waits"
     return Finding(
         alertname=NAME,
         query=case.label,
         severity=Severity.CRITICAL,
         state=State.STALLED,
-        reason=f"{reason}, while batches come and go and data waits",
-        summary=f"Streaming query {case.label} does not get on: {reason}",
+        reason=reason,
+        summary=f"{case.label} does not advance: {reason}",
         evidence=evidence(case),
     )
 

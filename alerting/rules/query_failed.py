@@ -23,9 +23,11 @@ def check(case: Case) -> Finding | None:
         **evidence(case),
         **on_restart(case.query),
         "error_class": failure.error_class,
-        "exception": failure.exception,
+        "exception": "" if failure.exception == failure.error_class else failure.exception,
         "table": failure.table,
-        "error_message": failure.message,
+        "python_line": failure.raised_at.line,
+        "traceback": failure.raised_at.traceback,
+        "error_message": "" if failure.reason.endswith(failure.message) else failure.message,
         "seen_by": ended.witness,
     }
     return Finding(
@@ -34,6 +36,6 @@ def check(case: Case) -> Finding | None:
         severity=Severity.CRITICAL,
         state=State.FAILED,
         reason=failure.reason,
-        summary=f"Streaming query {case.label} is dead: {failure.headline}",
+        summary=f"{case.label} failed: {failure.headline}",
         evidence={name: text for name, text in facts.items() if text},
     )

@@ -10,6 +10,7 @@ from ..case import Case
 from ..deaths import is_flapping, poison_batch, recent
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
+from ..headline import code_last
 
 NAME = "QueryFlapping"
 
@@ -25,7 +26,7 @@ def check(case: Case) -> Finding | None:
         severity=Severity.CRITICAL,
         state=State.FLAPPING,
         reason=reason,
-        summary=f"Streaming query {case.label} fails again and again: {reason}",
+        summary=f"{case.label} keeps failing: {code_last(reason)}",
         evidence={**evidence(case), "deaths": _deaths(case)},
     )
 

@@ -30,14 +30,15 @@ def check(case: Case) -> Finding | None:
         return None
     if case.watched_since(gone_at) <= case.limits.gone_grace_seconds:
         return None
-    reason = _reason(case, with_context=with_context)
+    how, seconds = _reason(case, with_context=with_context), case.watched_since(gone_at)
+    reason = f"{how} {seconds:.0f} s ago and not back"
     return Finding(
         alertname=NAME,
         query=case.label,
         severity=Severity.CRITICAL,
         state=State.MISSING,
-        reason=f"{reason} {case.watched_since(gone_at):.0f} s ago and not back",
-        summary=f"Streaming query {case.label} is gone: {reason}",
+        reason=reason,
+        summary=f"{case.label} is gone: {reason}",
         evidence=evidence(case),
         cause=CONTEXT_GONE if with_context else "",
     )

@@ -52,7 +52,7 @@ def _finding(case: Case, reason: str, severity: Severity) -> Finding:
         severity=severity,
         state=State.LAGGING,
         reason=reason,
-        summary=f"Streaming query {case.label} falls behind: {reason}",
+        summary=f"{case.label} falls behind: {reason}",
         evidence=evidence(case),
     )
 

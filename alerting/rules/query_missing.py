@@ -44,6 +44,6 @@ def _finding(label: str, reason: str, evidence_: dict[str, str]) -> Finding:
         severity=Severity.CRITICAL,
         state=State.MISSING,
         reason=reason,
-        summary=f"Streaming query {label} is missing: {reason}",
+        summary=f"{label} is missing: {reason}",
         evidence=evidence_,
     )

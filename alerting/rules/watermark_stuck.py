@@ -31,6 +31,6 @@ def check(case: Case) -> Finding | None:
         severity=Severity.WARNING,
         state=State.LAGGING,
         reason=reason,
-        summary=f"Streaming query {case.label} makes no event-time progress: {reason}",
+        summary=f"{case.label} makes no event-time progress: {reason}",
         evidence=evidence(case),
     )

@@ -6,6 +6,7 @@ from typing import Any
 from unittest.mock import MagicMock
 
 from querypulse.alerting.evaluate import evaluate
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.policy import Policy
 from querypulse.exporter.board import Board, Monitor
@@ -47,7 +48,9 @@ class Line:
             context=lambda: Context.RUNNING,
             on_started=lambda: None,
         )
-        self._lifecycle = Lifecycle(APP, "https://example.test/runbooks", Terms())
+        self._lifecycle = Lifecycle(
+            APP, Guidance("https://example.test/runbooks/{alertname}.md"), Terms()
+        )
 
     def answers(self, texts: Iterable[str]) -> list[str]:
         """What ``EventQueue.java`` would answer with these progress events."""

@@ -115,15 +115,16 @@ def _explain(error: DeliveryError) -> str:
 
 
 def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
+    app = request.app or settings.app_name or "querypulse"
     alert = Alert(
         labels={
             "alertname": TEST_NAME,
-            "app": request.app or settings.app_name or "querypulse",
+            "app": app,
             "query": WHOLE_DRIVER,
             "severity": request.severity,
         },
         annotations={
-            "summary": "Test alert of querypulse: nothing is wrong",
+            "summary": f"[{app}] test alert of querypulse: nothing is wrong",
             "description": "Somebody ran 'querypulse test-alert'. It ends by itself at once.",
             "reason": "a test of the receivers",
             "runbook_url": settings.runbook_base_url,

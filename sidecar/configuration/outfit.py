@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from ...alerting.lifecycle.guidance import Guidance
 from ...alerting.policy import Policy
 from ...alerting.receivers.heartbeat import Heartbeat
 from ...alerting.receivers.receiver import Receiver
 from ...listener.guard import Guard
 from ..silencing import Silencing
 from . import receivers_from_settings, wiring
+from .links import guidance
 from .redacting import Redacting
 from .settings import Settings
 
@@ -20,6 +22,7 @@ class Outfit(msgspec.Struct, frozen=True):
     Nothing runs yet.
     """
 
+    guidance: Guidance
     policy: Policy
     receivers: list[Receiver]
     heartbeat: Heartbeat | None
@@ -32,10 +35,11 @@ def outfit(settings: Settings, guard: Guard) -> Outfit:
     """Make all of it.
 
     Raises:
-        SettingsError: a limit, receiver, key, certificate or pattern cannot be used as set.
+        SettingsError: a limit, receiver, link, key, certificate or pattern cannot be used as set.
 
     """
     return Outfit(
+        guidance=guidance(settings),
         policy=wiring.policy(settings, probe_expected=True),
         receivers=receivers_from_settings.receivers(settings),
         heartbeat=receivers_from_settings.heartbeat(settings, guard),

@@ -16,6 +16,7 @@ from ...alerting.receivers.slack import Slack
 from ...alerting.receivers.webhook import Webhook
 from ...listener.guard import Guard
 from .configured import Configured, configured
+from .links import external_url
 from .receiver_settings import (
     AlertmanagerSettings,
     Common,
@@ -66,38 +67,49 @@ def _receiver(one: Configured, settings: Settings) -> Receiver:
     with _as_settings_error(one):
         http = http_options(one.given, settings)
         http.check()
-    given = one.given
+    given, home = one.given, external_url(settings)
     if isinstance(given, WebhookSettings):
-        return _webhook(one, given, http)
+        return _webhook(one, given, http, home)
     if isinstance(given, PagerDutySettings):
-        return _pagerduty(one, given, http)
+        return _pagerduty(one, given, http, home)
     if isinstance(given, SlackSettings):
         url = _secret_of(one, "url", given.url, given.url_file)
         with _as_settings_error(one):
-            return Slack(url, name=given.name, http=http)
-    return _alertmanager(one, given, http)
+            return Slack(url, name=given.name, http=http, external_url=home)
+    return _alertmanager(one, given, http, home)
 
 
-def _webhook(one: Configured, given: WebhookSettings, http: HttpOptions) -> Webhook:
+def _webhook(one: Configured, given: WebhookSettings, http: HttpOptions, home: str) -> Webhook:
     url = _secret_of(one, "url", given.url, given.url_file)
     with _as_settings_error(one):
         files = [
             Secret.from_file(path, setting=one.called("secret_files"))
             for path in given.secret_files
         ]
-        return Webhook(url, name=given.name, secrets=files, format=given.format, http=http)
+        return Webhook(
+            url,
+            name=given.name,
+            secrets=files,
+            format=given.format,
+            http=http,
+            external_url=home,
+        )
 
 
-def _pagerduty(one: Configured, given: PagerDutySettings, http: HttpOptions) -> PagerDuty:
+def _pagerduty(
+    one: Configured, given: PagerDutySettings, http: HttpOptions, home: str
+) -> PagerDuty:
     key = _secret_of(one, "routing_key", given.routing_key, given.routing_key_file)
     with _as_settings_error(one):
         url = given.url if given.url is not None else EVENTS_URLS[given.region]
-        return PagerDuty(key, name=given.name, url=url, http=http)
+        return PagerDuty(key, name=given.name, url=url, http=http, client_url=home)
 
 
-def _alertmanager(one: Configured, given: AlertmanagerSettings, http: HttpOptions) -> Alertmanager:
+def _alertmanager(
+    one: Configured, given: AlertmanagerSettings, http: HttpOptions, home: str
+) -> Alertmanager:
     with _as_settings_error(one):
-        return Alertmanager(given.urls, name=given.name, http=http)
+        return Alertmanager(given.urls, name=given.name, http=http, external_url=home)
 
 
 def _secret_of(one: Configured, field: str, value: str | None, file: str | None) -> Secret:

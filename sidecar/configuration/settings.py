@@ -130,7 +130,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     client_key_file: str | None = None
     redact_patterns: tuple[str, ...] = ()
     """Regular expressions of what must not leave the driver, besides what is known."""
+    external_url: str | None = None
+    """Where people reach this driver's status page; alerts link to it."""
+    dashboard_url: str | None = None
+    """A dashboard that alerts link to; ``{app}`` and ``{query}`` are filled in."""
     runbook_base_url: str = DEFAULT_RUNBOOKS
+    """Where ``runbook_url`` leads; with ``external_url``, by default to the driver itself."""
     queries: dict[str, QuerySettings] = {}
     """Overrides by name pattern, such as ``{"nightly*": {"stall_floor_seconds": 3600}}``."""
 

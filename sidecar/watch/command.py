@@ -17,6 +17,7 @@ from ...alerting.receivers.secret import Secret
 from ...listener.guard import Guard
 from ...listener.redacted_log import RedactedLog
 from ..configuration import receivers_from_settings
+from ..configuration.links import guidance_from_outside
 from ..configuration.redacting import Redacting
 from ..configuration.settings import Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
@@ -55,7 +56,12 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     silencing = Silencing(settings.silences, settings.silence_file, guard)
     shown = access(request)
     roll = Roll(request.gone_after, request.interval, request.terminated_after)
-    judge = Judge(roll, Terms(**{n: getattr(settings, n) for n in Terms.__struct_fields__}))
+    terms = Terms(
+        resolve_after_seconds=settings.resolve_after_seconds,
+        repeat_interval_seconds=settings.repeat_interval_seconds,
+        guidance=guidance_from_outside(settings),
+    )
+    judge = Judge(roll, terms)
     telling = make_telling(settings, judge, guard)
     watcher = make_watcher(
         request,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from ...alerting.alert import Alert, Incident
+from ...alerting.lifecycle.guidance import Guidance
 from . import story
 from .blindness import ADVICE, Blindness
 from .look import Said
@@ -18,9 +19,9 @@ from .roll import Key, Roll
 
 FORGET_SECONDS = 24 * 3600.0
 """So long is waited for what only DNS, or an earlier watcher, has named."""
-EXPIRED = "expired: it was not seen for 24 hours"
-BACK = "it answers again"
-STOPPED = "it has closed in good order"
+EXPIRED = "driver was not seen for 24 hours"
+BACK = "driver answers again"
+STOPPED = "driver was shut down gracefully"
 FRESH_SECONDS = 1.0
 """So long a look tells that nothing is wrong: what the driver reports itself comes after it."""
 
@@ -30,7 +31,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
 
     resolve_after_seconds: float
     repeat_interval_seconds: float
-    runbook_base_url: str
+    guidance: Guidance
 
 
 class Told(msgspec.Struct, frozen=True):
@@ -77,7 +78,7 @@ class Judge:
         over = [*self._end_open(now, wall), *self._end_inherited(now, wall)]
         for key, subject in self.roll.subjects.items():
             if key not in self._open and self._is_gone(subject):
-                alert = story.gone(subject, now, wall, self._terms.runbook_base_url)
+                alert = story.gone(subject, now, wall, self._terms.guidance)
                 self._open[key] = _Open(alert, now)
         incidents = {alert.key: Incident((alert,)) for alert in over}
         for one in (*self._open.values(), *self._inherited.values()):
@@ -95,7 +96,7 @@ class Judge:
         for key, one in list(self._open.items()):
             subject = self.roll.subjects.get(key)
             if subject is None:
-                why = "it is not watched any more, or known by its app now"
+                why = "driver is no longer watched, or known by its app now"
             elif subject.stopped:
                 why = STOPPED
             elif self._is_well(subject):
@@ -105,7 +106,7 @@ class Judge:
                 self.roll.forget(key)
             else:
                 continue
-            over.append(self._open.pop(key).alert.ended(wall, resolved=why))
+            over.append(self._open.pop(key).alert.ended(wall, outcome=why))
         return over
 
     def _end_inherited(self, now: float, wall: float) -> list[Alert]:
@@ -118,7 +119,7 @@ class Judge:
                 why = EXPIRED
             else:
                 continue
-            over.append(self._inherited.pop(key).alert.ended(wall, resolved=why))
+            over.append(self._inherited.pop(key).alert.ended(wall, outcome=why))
         return over
 
     def _closings(self, now: float, wall: float) -> list[Incident]:
@@ -129,8 +130,8 @@ class Judge:
             if key not in self._missed and self._is_well(subject) and subject.last is not None:
                 late = now - subject.last.at
                 names = (subject.name, subject.address) if late <= FRESH_SECONDS else ()
-                runbooks = self._terms.runbook_base_url
-                found += [story.closing(name, wall - late, runbooks) for name in names]
+                guidance = self._terms.guidance
+                found += [story.closing(name, wall - late, guidance) for name in names]
         closings = {alert.key: Incident((alert,)) for alert in found}
         return [one for key, one in closings.items() if key not in self._inherited]
 

@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from ...alerting.alert import Alert
 from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
+from ...alerting.lifecycle.guidance import Guidance
 from ...alerting.lifecycle.wording import alert_of
 from ...alerting.receivers.encoding import rfc3339
 from ...alerting.rules import driver_gone
@@ -26,7 +27,7 @@ TERMINATED = "was ended by a signal, and has not come back"
 NEVER = "has never answered since watching began"
 
 
-def gone(subject: Subject, now: float, wall: float, runbook_base_url: str) -> Alert:
+def gone(subject: Subject, now: float, wall: float, guidance: Guidance) -> Alert:
     """The alert of a subject that was not found; ``now`` is monotonic, ``wall`` Unix seconds."""
     how = HOW.get(subject.last.said, "") if subject.last is not None else ""
     if subject.terminated:
@@ -34,30 +35,26 @@ def gone(subject: Subject, now: float, wall: float, runbook_base_url: str) -> Al
     elif not subject.seen:
         how = NEVER
     detail = subject.last.detail if subject.last is not None else ""
-    finding = replace(
-        _finding(subject.name, how),
-        reason=f"driver {subject.name} {how} ({detail})",
-        evidence=_evidence(subject, now, wall),
-    )
+    finding = replace(_finding(f"{how} ({detail})"), evidence=_evidence(subject, now, wall))
     since = now if subject.bad_since is None else subject.bad_since
-    return alert_of(finding, subject.name, runbook_base_url, wall - (now - since))
+    return alert_of(finding, subject.name, guidance, wall - (now - since))
 
 
-def closing(name: str, wall: float, runbook_base_url: str) -> Alert:
+def closing(name: str, wall: float, guidance: Guidance) -> Alert:
     """The alert of driver ``name``, ended: an earlier watcher may have left it open."""
-    alert = alert_of(_finding(name, "answers"), name, runbook_base_url, wall)
-    return alert.ended(wall, resolved="it answers")
+    alert = alert_of(_finding("answers"), name, guidance, wall)
+    return alert.ended(wall, outcome="driver answers")
 
 
-def _finding(name: str, how: str) -> Finding:
-    """What is said of a driver, without the details; only its words reach an alert."""
+def _finding(how: str) -> Finding:
+    """What is said of a driver, without evidence; only its words reach an alert."""
     return Finding(
         alertname=driver_gone.NAME,
         query=WHOLE_DRIVER,
         severity=Severity.CRITICAL,
         state=State.MISSING,
-        reason=f"driver {name} {how}",
-        summary=f"Driver {name} {how}",
+        reason=f"driver {how}",
+        summary=f"driver {how}",
         evidence={},
     )
 

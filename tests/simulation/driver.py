@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import Judgement
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.outbox.dispatch import Dispatch
@@ -93,7 +94,9 @@ class SimDriver:
         self.inbox: Mailbox[Item] = Mailbox(setup.mailbox)
         self._on_judged = on_judged
         self._names: dict[str, str] = {}
-        self.lifecycle = Lifecycle(self.app, "https://runbooks.example", Terms())
+        self.lifecycle = Lifecycle(
+            self.app, Guidance("https://runbooks.example/{alertname}.md"), Terms()
+        )
         self.couriers = [
             Courier(one, self.guard, time=time, driver=name, about=self.about,
                     is_alive=lambda: self.alive, spool=spool)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from querypulse.alerting.alert import Alert
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.rules import driver_gone
 from querypulse.listener.guard import Guard
@@ -43,7 +44,7 @@ class SimWatch:
         terms = Terms(
             resolve_after_seconds=30.0,
             repeat_interval_seconds=4 * 3600.0,
-            runbook_base_url="https://runbooks.example",
+            guidance=Guidance("https://runbooks.example/{alertname}.md"),
         )
         self._judge = Judge(self._roll, terms)
         self.couriers = [

@@ -9,6 +9,7 @@ from support.story import progress
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.evaluate import Judgement
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.policy import Limits, Policy
@@ -40,7 +41,11 @@ class Desk:
         self.worker = Worker(
             self.inbox,
             Policy(defaults=Limits(**limits)),
-            Lifecycle("etl", "https://runbooks.example", Terms(resolve_after_seconds=10.0)),
+            Lifecycle(
+                "etl",
+                Guidance("https://runbooks.example/{alertname}.md"),
+                Terms(resolve_after_seconds=10.0),
+            ),
             self,
             latest_report=lambda: self.report,
             silences=lambda: self.silences,

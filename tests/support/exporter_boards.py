@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from support.story import CONFLICT, Story, processing, progress
 
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.exporter.board import Board, Monitor
 from querypulse.exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
@@ -52,7 +53,7 @@ def board(
         snapshot=story.state.snapshot(now),
         verdicts=judgement.verdicts,
         alerts=tuple(
-            alert_of(finding, app, "https://runbooks.example", WALL)
+            alert_of(finding, app, Guidance("https://runbooks.example/{alertname}.md"), WALL)
             for finding in judgement.findings
         ),
         monitor=monitor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.exporter.farewell import Notice
 from querypulse.sidecar.watch.blindness import APP
 from querypulse.sidecar.watch.judge import Judge, Terms, Told
@@ -32,7 +33,7 @@ class Lookout:
         self.roll = Roll(gone_after, interval)
         self.judge = Judge(self.roll, Terms(
             resolve_after_seconds=resolve_after, repeat_interval_seconds=3600.0,
-            runbook_base_url="https://runbooks.example",
+            guidance=Guidance("https://runbooks.example/{alertname}.md"),
         ))  # fmt: skip
         self.roll.listed(places or (A,))
         self.all: list[Told] = []

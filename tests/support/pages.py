@@ -60,3 +60,8 @@ class Pages(HttpDouble):
     @property
     def told(self) -> list[tuple[str, str, str]]:
         return [(page.status, *page.what) for page in self.pages]
+
+
+def error_of(annotations: dict[str, str]) -> str:
+    """All that an alert says of an error: its message stands apart where the reason cuts it."""
+    return annotations["reason"] + annotations.get("error_message", "")

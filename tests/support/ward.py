@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.evaluate import Judgement, Verdict
 from querypulse.alerting.finding import WHOLE_DRIVER, Finding, Severity, State
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.probing import RunFacts, parse_trigger
@@ -65,7 +66,9 @@ class Ward:
     """
 
     def __init__(self, **terms: float) -> None:
-        self.lifecycle = Lifecycle("etl", "https://runbooks.example", Terms(**terms))
+        self.lifecycle = Lifecycle(
+            "etl", Guidance("https://runbooks.example/{alertname}.md"), Terms(**terms)
+        )
         self.now = 0.0
         self.told: list[str] = []
         self.ended: list[Incident] = []

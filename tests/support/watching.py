@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from support.exporter_http import address, get
 from support.exporter_http import serving as serving_board
 
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.receivers.secret import Secret
 from querypulse.exporter.board import Board, Monitor
 from querypulse.listener.guard import Guard
@@ -142,7 +143,7 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
         targets=Targets(urls, file, names),
         judge=Judge(roll, Terms(
             resolve_after_seconds=0.0, repeat_interval_seconds=3600.0,
-            runbook_base_url="https://runbooks.example",
+            guidance=Guidance("https://runbooks.example/{alertname}.md"),
         )),
         access=Access(None if token is None else Secret(token)),
         interval_seconds=interval,

@@ -1,0 +1,48 @@
+"""What an alert adds to what was found: where its reader can look further, and what to do first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+import msgspec
+
+from ..details import NEXT_STEPS
+from ..finding import WHOLE_DRIVER
+
+ALL_QUERIES = "$__all"
+"""Stands for the query in a dashboard's address where an alert is about all: Grafana's own word."""
+
+
+class Guidance(msgspec.Struct, frozen=True):
+    """The same for all alerts of one driver; what is empty is left out.
+
+    ``runbook_url`` holds ``{alertname}``; ``dashboard_url`` may hold ``{app}`` and ``{query}``.
+    ``next_steps`` are short lines by alert name.
+    """
+
+    runbook_url: str
+    dashboard_url: str = ""
+    spark_ui_url: str = ""
+    next_steps: Mapping[str, str] = {}
+
+    def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
+        """Annotations that lead somewhere."""
+        names = {"app": app, "query": ALL_QUERIES if query == WHOLE_DRIVER else query}
+        found = {
+            "runbook_url": _filled(self.runbook_url, {"alertname": alertname}),
+            "dashboard_url": _filled(self.dashboard_url, names),
+            "spark_ui_url": self.spark_ui_url,
+        }
+        return {name: url for name, url in found.items() if url}
+
+    def steps(self, alertname: str) -> dict[str, str]:
+        """The annotation ``next_steps``, where there is one."""
+        text = self.next_steps.get(alertname, "")
+        return {NEXT_STEPS: text} if text else {}
+
+
+def _filled(template: str, names: Mapping[str, str]) -> str:
+    for name, value in names.items():
+        template = template.replace(f"{{{name}}}", quote(value, safe="$", errors="replace"))
+    return template

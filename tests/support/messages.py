@@ -1,0 +1,246 @@
+"""What receivers show in the usual cases: a story of the job ``orders``, and what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+from support.story import Story, processing, run, source
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.headline import recovered
+from querypulse.alerting.lifecycle.guidance import Guidance
+from querypulse.alerting.lifecycle.wording import alert_of
+from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
+from querypulse.alerting.receivers.pagerduty_event import trigger_event
+from querypulse.alerting.receivers.slack_message import slack_message
+from querypulse.listener.job_counts import JobCounts
+from querypulse.listener.probing import Context, Work
+from querypulse.sidecar.runbooks import next_steps
+
+APP = "orders"
+BEGAN = 1795251728.119
+LASTED = 242.0
+HOME = "https://orders.example"
+GUIDANCE = Guidance(
+    HOME + "/runbooks/{alertname}",
+    dashboard_url="https://grafana.example/d/q?var-app={app}&var-query={query}",
+    spark_ui_url="http://driver-1:4040",
+    next_steps=next_steps(),
+)
+
+NO_ROUTE = "java.net.ConnectException: no route to host"
+IN_PYTHON = (
+    "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
+    "Traceback (most recent call last):\n"
+    '  File "/opt/spark/python/lib/pyspark.zip/pyspark/sql/utils.py", line 163, in call\n'
+    "    self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)\n"
+    '  File "/jobs/billing.py", line 41, in write\n'
+    "    charge(row)\n"
+    '  File "/jobs/billing.py", line 17, in charge\n'
+    '    raise ValueError("negative amount")\n'
+    "ValueError: negative amount\n\n"
+    "\tat py4j.Protocol.getReturnValue(Protocol.java:476)\n"
+)
+
+
+def failed() -> Incident:
+    story = Story().started("billing", at=0).probe(run("billing", batch=10), at=5)
+    kafka = source({"t": {"0": 5}}, {"t": {"0": 5}}, description="KafkaV2[Subscribe[orders]]")
+    story.commit("billing", batch=10, at=30, sources=(kafka,))
+    story.ended("billing", at=100, exception=IN_PYTHON)
+    return incident(story, 102)
+
+
+def several_failed() -> Incident:
+    story = Story()
+    for query in ("bronze", "silver", "gold"):
+        story.started(query, at=0).commit(query, batch=1, at=90)
+        story.ended(query, at=100, exception=NO_ROUTE)
+    return incident(story, 101)
+
+
+def stalled() -> Incident:
+    story = Story().started("billing", at=0)
+    kafka = source({"t": {"0": 5}}, {"t": {"0": 5}}, description="KafkaV2[Subscribe[orders]]")
+    story.commit("billing", batch=9, at=100, sources=(kafka,))
+    work = Work(
+        own=JobCounts(4, 0, 40, 0),
+        unowned=JobCounts(),
+        counted=True,
+        python_line="/jobs/billing.py:75 in wait_for_lock",
+        jvm_stack=("java.net.SocketInputStream.read", "py4j.CallbackClient.sendCommand"),
+    )
+    for at in range(101, 171, 5):
+        story.probe(replace(processing("billing", batch=10), work=work), at=at)
+    return incident(story, 168)
+
+
+def slow() -> Incident:
+    story = Story().started("billing", at=0).commit("billing", batch=9, at=100)
+    for number, at in enumerate(range(101, 171, 5)):
+        own = JobCounts(4, 1, 40 + number, 2)
+        story.probe(processing("billing", batch=10, own=own), at=at)
+    return incident(story, 168)
+
+
+def lagging() -> Incident:
+    story = Story().started("billing", at=0)
+    for number in range(7):
+        lag = 2000 + 100 * number
+        end = {"t": {"0": 1000 * number}}
+        latest = {"t": {"0": 1000 * number + lag}}
+        kafka = source(end, latest, description="KafkaV2[Subscribe[orders]]")
+        story.commit("billing", batch=number, at=10 + 60 * number, sources=(kafka,))
+    return incident(story, 372)
+
+
+def stopped() -> Incident:
+    story = Story().started("billing", at=0).probe(run("billing", batch=10), at=5)
+    story.commit("billing", batch=9, at=100).ended("billing", at=110)
+    return incident(story, 180)
+
+
+def flapping() -> Incident:
+    story = Story()
+    for number, at in enumerate((100, 300, 500), 1):
+        story.started("billing", number, at=at - 8)
+        story.probe(processing("billing", number, batch=7), at=at - 5)
+        story.ended("billing", number, at=at, exception=IN_PYTHON)
+    (*_, finding) = findings(story, 501)
+    return Incident((alert_of(finding, APP, GUIDANCE, BEGAN),))
+
+
+def missing() -> Incident:
+    story = Story().started("billing", at=0)
+    return incident(story, 130)
+
+
+def all_stalled() -> Incident:
+    story = Story()
+    for query in ("bronze", "silver"):
+        story.started(query, at=0).commit(query, batch=1, at=95)
+    story.probe(run("bronze", batch=2), run("silver", batch=2), at=100)
+    return Incident((alert_of(findings(story, 170)[0], APP, GUIDANCE, BEGAN),))
+
+
+def driver_down() -> Incident:
+    story = Story()
+    for query in ("bronze", "silver"):
+        story.started(query, at=0).commit(query, batch=1, at=95)
+        story.probe(run("bronze", batch=2), run("silver", batch=2), at=100)
+    story.probe(at=101, context=Context.JVM_GONE)
+    (*_, finding) = findings(story, 102)
+    return Incident((alert_of(finding, APP, GUIDANCE, BEGAN),))
+
+
+def driver_killed() -> Incident:
+    """As ``querypulse watch`` reports it from outside."""
+    how = "was killed, or has crashed: nobody listens at its address (connection refused)"
+    finding = Finding(
+        alertname="DriverGone",
+        query="*",
+        severity=Severity.CRITICAL,
+        state=State.MISSING,
+        reason=f"driver {how}",
+        summary=f"driver {how}",
+        evidence={"address": "driver-1:9719", "last_seen": "2026-11-21T09:01:58.119Z, 10 s ago"},
+    )
+    return Incident((alert_of(finding, APP, GUIDANCE, BEGAN),))
+
+
+def starred() -> Incident:
+    """An error that holds the marks of bold text."""
+    story = Story().started("billing", at=0).commit("billing", batch=9, at=100)
+    story.ended("billing", at=101, exception="java.sql.SQLException: SELECT * FROM `a` <b> ~c~")
+    return incident(story, 102)
+
+
+CASES: dict[str, Callable[[], Incident]] = {
+    "A query failed in Python": failed,
+    "Three queries failed together": several_failed,
+    "A query is stalled": stalled,
+    "A batch is slow": slow,
+    "A query falls behind": lagging,
+    "A query stopped": stopped,
+    "A query keeps failing": flapping,
+    "A query never showed life": missing,
+    "The JVM does not answer": all_stalled,
+    "The JVM has ended": driver_down,
+    "The driver was killed": driver_killed,
+    "The error holds Slack's marks": starred,
+}
+
+
+def findings(story: Story, now: float) -> list[Finding]:
+    return list(story.judge(now).findings)
+
+
+def incident(story: Story, now: float) -> Incident:
+    """One incident of all that is found."""
+    found = findings(story, now)
+    assert len({one.alertname for one in found}) == 1
+    alerts = tuple(alert_of(one, APP, GUIDANCE, BEGAN) for one in found)
+    key = f"querypulse/{APP}/*/{alerts[0].name}" if len(alerts) > 1 else ""
+    return Incident(alerts, opened_as=key)
+
+
+def resolved(one: Incident) -> Incident:
+    """The same four minutes later, when its queries have recovered."""
+    return replace(one, alerts=tuple(map(_resolved, one.alerts)))
+
+
+def _resolved(alert):
+    is_query = alert.labels["query"] != "*"
+    outcome = recovered(alert.name, of_one_query=is_query)
+    return alert.ended(BEGAN + LASTED, outcome=outcome)
+
+
+def page() -> str:
+    """All of them as receivers show them."""
+    return "\n".join(line for title, make in CASES.items() for line in _case(title, make()))
+
+
+def _case(title: str, one: Incident) -> Iterator[str]:
+    event = trigger_event(one, "0" * 32, "driver-1", HOME)
+    yield f"=== {title} ==="
+    yield f"--- PagerDuty: {event['payload']['summary']}"
+    yield from _flat(event["payload"]["custom_details"])
+    yield from (f"{link['text']}: {link['href']}" for link in event["links"])
+    yield f"client_url: {event['client_url']}"
+    yield "--- Slack"
+    yield from _slack(one)
+    yield "--- Alertmanager"
+    for alert in api_alerts(one, BEGAN, HOME)[:1]:
+        yield from _flat(alert["annotations"])
+        yield f"generatorURL: {alert['generatorURL']}"
+    over = resolved(one)
+    yield "--- Slack, resolved"
+    yield from _slack(over)
+    yield "--- Alertmanager, resolved"
+    for alert in api_alerts(over, BEGAN, HOME)[:1]:
+        yield from _flat({name: alert["annotations"][name] for name in ("summary", "description")})
+    yield ""
+
+
+def _slack(one: Incident) -> Iterator[str]:
+    for block in slack_message(one, HOME)["blocks"]:
+        text = block["text"] if "text" in block else block["elements"][0]
+        yield from text["text"].splitlines()
+
+
+def _flat(facts: dict, indent: str = "") -> Iterator[str]:
+    for name, text in facts.items():
+        if isinstance(text, dict):
+            yield f"{indent}{name}:"
+            yield from _flat(text, indent + "  ")
+        else:
+            first, *more = str(text).splitlines() or [""]
+            yield f"{indent}{name}: {first}"
+            yield from (f"{indent}  {line}" for line in more)
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent.parent / "fixtures" / "messages.txt").write_text(page())

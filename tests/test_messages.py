@@ -1,0 +1,180 @@
+"""What receivers show is read by a person who has just woken up: whole messages, compared as such."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from support.messages import APP, BEGAN, CASES, GUIDANCE, LASTED, page, resolved
+from support.receiver_incidents import alert
+from support.slack_double import problems
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.details import FIRST, LAST, details, ordered
+from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.headline import (
+    COMPLETED,
+    IDLE,
+    code_last,
+    duration,
+    headline,
+    headline_of,
+    resolved_headline,
+)
+from querypulse.alerting.lifecycle.wording import alert_of
+from querypulse.alerting.receivers.encoding import to_json
+from querypulse.alerting.receivers.pagerduty_event import trigger_event
+from querypulse.alerting.receivers.slack_message import slack_message
+
+GOLDEN = Path(__file__).parent / "fixtures" / "messages.txt"
+"""Written anew by ``python -m support.messages``, here in ``tests/``; read it before you commit."""
+
+FIRING = {title: headline_of(make()) for title, make in CASES.items()}
+OVER = {title: headline_of(resolved(make())) for title, make in CASES.items()}
+
+
+def test_every_receiver_shows_what_it_should():
+    assert page() == GOLDEN.read_text()
+
+
+@pytest.mark.parametrize("text", FIRING.values())
+def test_a_headline_begins_with_the_job(text):
+    assert text.startswith(f"[{APP}] ")
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize("text", OVER.values())
+def test_a_resolve_begins_with_the_outcome_and_says_how_long_it_took(text):
+    assert text.startswith(f"Resolved: [{APP}] ")
+    assert " after 4 min" in text
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_a_resolve_does_not_repeat_the_headline(title):
+    assert FIRING[title] not in OVER[title]
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_an_error_is_in_a_message_once(title):
+    for one in CASES[title]().alerts:
+        cause = one.annotations["reason"].rpartition(": ")[2]
+        shown = "\n".join([headline_of(Incident((one,))), *details(one).values()])
+
+        assert shown.count(cause) == 1 or len(cause.split()) < 3, shown
+
+
+def test_ids_are_last():
+    names = list(details(CASES["A query failed in Python"]().alerts[0]))
+
+    assert names[:3] == ["python_line", "traceback", "next_steps"]
+    assert names[-2:] == ["query_id", "run_id"]
+
+
+def test_evidence_of_no_known_rank_stands_between_what_is_read_first_and_last():
+    assert list(ordered(dict.fromkeys(("run_id", "of_another_rule", "python_line"), ""))) == [
+        "python_line", "of_another_rule", "run_id",
+    ]  # fmt: skip
+    assert not set(FIRST) & set(LAST)
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_slack_and_pagerduty_take_every_message(title):
+    for one in (CASES[title](), resolved(CASES[title]())):
+        assert not problems(json.loads(to_json(slack_message(one))))
+    event = trigger_event(CASES[title](), "0" * 32, "driver-1", "")
+    assert len(event["payload"]["summary"]) <= 1024
+
+
+# -- headlines --------------------------------------------------------------------------------------
+
+
+def finding(summary: str, query: str = "billing") -> Finding:
+    return Finding("QueryFailed", query, Severity.CRITICAL, State.FAILED, "why", summary, {})
+
+
+def test_a_headline_names_job_and_cause():
+    assert headline(finding("billing failed: ValueError: no"), "orders") == (
+        "[orders] billing failed: ValueError: no"
+    )
+
+
+def test_a_headline_never_holds_a_whole_page_of_error():
+    long = CASES["A query failed in Python"]().alerts[0]
+
+    assert len(long.annotations["summary"]) < 300
+
+
+def over(**notes: str):
+    return alert_of(finding("billing failed: x"), APP, GUIDANCE, BEGAN).ended(
+        BEGAN + LASTED, **notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("notes", "text"),
+    [
+        ({}, "Resolved: [orders] billing commits again after 4 min"),
+        ({"outcome": IDLE[0]}, "Resolved: [orders] billing is healthy again and idle after 4 min"),
+        ({"outcome": COMPLETED[0]}, "Resolved: [orders] billing has completed after 4 min"),
+        (
+            {"superseded_by": "QueryFlapping"},
+            "Replaced by QueryFlapping: [orders] billing after 4 min",
+        ),
+    ],
+)
+def test_a_resolve_says_what_became_of_the_query(notes, text):
+    assert resolved_headline(over(**notes)) == text
+
+
+def test_a_group_that_ended_in_different_ways_claims_nothing_of_all():
+    one, two = over(), over(outcome=COMPLETED[0])
+
+    assert headline_of(Incident((one, replace(two, labels={**two.labels, "query": "b"})))) == (
+        "Resolved: [orders] QueryFailed of 2 queries is over after 4 min (billing, b)"
+    )
+
+
+def group(*reasons: str) -> str:
+    alerts = (alert(f"q{number}", reason=reason) for number, reason in enumerate(reasons))
+    return headline_of(Incident(tuple(alerts)))
+
+
+@pytest.mark.parametrize(
+    ("reasons", "text"),
+    [
+        (("E: no", "E: no"), "[etl] 2 queries failed: E: no (q0, q1)"),
+        (("E: no", "E: but"), "[etl] 2 queries failed: E (q0, q1)"),
+        (("E: no", "F: no"), "[etl] 2 queries failed (q0, q1)"),
+        (("E: no", "E"), "[etl] 2 queries failed (q0, q1)"),
+        (("", ""), "[etl] 2 queries failed (q0, q1)"),
+    ],
+)
+def test_a_group_names_the_cause_that_all_share(reasons, text):
+    assert group(*reasons) == text
+
+
+def test_a_large_group_names_the_first_ten():
+    assert group(*["E: no"] * 40).endswith("q8, q9 and 30 more)")
+
+
+@pytest.mark.parametrize(
+    ("reason", "text"),
+    [
+        ("batch_hung: batch 3 in flight", "batch 3 in flight (batch_hung)"),
+        ("lag rose from 1 to 2", "lag rose from 1 to 2"),
+        ("ValueError: no", "ValueError: no"),
+        ("Kafka t/0: from 5 back to 3", "Kafka t/0: from 5 back to 3"),
+        ("the JVM does not answer: a, b", "the JVM does not answer: a, b"),
+    ],
+)
+def test_words_come_before_codes(reason, text):
+    assert code_last(reason) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (119, "119 s"), (242, "4 min"), (12_000, "3 h 20 min")]
+)
+def test_a_duration_is_short(seconds, text):
+    assert duration(seconds) == text
