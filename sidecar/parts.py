@@ -21,6 +21,7 @@ from ..listener.mailbox import Mailbox
 from ..listener.python_frames import main_thread
 from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
 from .configuration import wiring
+from .configuration.links import external_url
 from .configuration.outfit import Outfit
 from .configuration.settings import Settings
 from .deadline import Deadline
@@ -31,6 +32,7 @@ from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
 from .runbooks import runbook
 from .session import app_name, spark_ui_url
+from .start_lines import NOBODY, watching
 from .telling import Telling
 from .worker import Judged, Worker
 
@@ -110,6 +112,14 @@ class Parts:
         self._telling.start()
         for loop in self._loops:
             loop.start()
+        self._say_what_is_watched()
+
+    def _say_what_is_watched(self) -> None:
+        names = [delivery.name for delivery in self._telling.deliveries]
+        page = external_url(self._settings) or self.url
+        log.info("querypulse: %s", watching(self.board.app, names, page if self.url else None))
+        if not names:
+            log.warning("querypulse: %s", NOBODY)
 
     def expect_stop(self, name: str) -> None:
         """Let the worker know before it hears of the end itself."""

@@ -8,13 +8,18 @@ from importlib.resources import files
 from .. import dashboards
 
 _FOLDER = "runbooks"
+_INDEX = "README"
 _NAME = re.compile(r"[A-Za-z]{1,100}")
 _STEPS = re.compile(r"^## Next steps\n\n(.*?)\n\n## ", re.MULTILINE | re.DOTALL)
 
 
 def runbook(alertname: str) -> str | None:
-    """The runbook of an alert, as Markdown; None where there is none."""
-    if _NAME.fullmatch(alertname) is None:
+    """The runbook of an alert, as Markdown; None where there is none.
+
+    Runbooks link to each other as files: with ``.md`` at its end, a name is the same.
+    """
+    alertname = alertname.removesuffix(".md")
+    if _NAME.fullmatch(alertname) is None or alertname == _INDEX:
         return None
     file = files(dashboards) / _FOLDER / f"{alertname}.md"
     return file.read_text("utf-8") if file.is_file() else None

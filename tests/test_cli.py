@@ -35,7 +35,7 @@ def check(monkeypatch, capsys):
 
 def shown(output):
     """Setting -> (value, origin)."""
-    rows = [line.split(None, 1) for line in output.splitlines()]
+    rows = [line.split(None, 1) for line in output.splitlines()[:-2]]
     return {name: tuple(part.strip() for part in rest.rsplit("  ", 1)) for name, rest in rows}
 
 
@@ -55,10 +55,37 @@ def test_check_shows_every_setting_once_with_its_default(check):
     code, output, errors = check()
 
     assert (code, errors) == (0, "")
-    assert len(output.splitlines()) == len(TYPES)
+    assert len(shown(output)) == len(TYPES)
     assert set(shown(output)) == set(TYPES)
     assert {origin for _, origin in shown(output).values()} == {"default"}
     assert shown(output)["http_port"] == ("9719", "default")
+
+
+@pytest.mark.parametrize(
+    ("settings", "verdict"),
+    [
+        ({}, "These settings can be used, but no receiver is configured, so nobody is notified"),
+        (
+            {"webhook_url": "https://h.example/x", "alertmanager_urls": "https://am.example"},
+            "These settings can be used: 2 receivers (webhook, alertmanager).",
+        ),
+    ],
+)
+def test_check_ends_with_a_verdict(check, settings, verdict):
+    code, output, _ = check(**settings)
+
+    assert code == 0
+    assert output.splitlines()[-1].startswith(verdict)
+
+
+def test_check_shows_every_link(check):
+    _, output, _ = check(external_url="https://d.example/x", dashboard_url="https://g/d?q={query}")
+
+    assert shown(output)["external_url"] == (
+        '"https://d.example/x"',
+        "environment variable QUERYPULSE_EXTERNAL_URL",
+    )
+    assert shown(output)["dashboard_url"][0] == '"https://g/d?q={query}"'
 
 
 def test_check_shows_where_each_setting_came_from(check, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from support.exporter_boards import MONITOR, WALL, board, full_board, full_story
 from support.id_story import IdStory
-from support.story import CONFLICT, Story, run
+from support.story import CONFLICT, Story, processing, run, source
 
 from querypulse.alerting.evaluate import Verdict
 from querypulse.alerting.finding import State
@@ -73,6 +73,42 @@ def test_a_busy_query_shows_its_commit_its_batch_and_the_sum_of_its_known_lags()
     assert busy.lag_offsets == 42.0
     assert busy.window_seconds == 60.0
     assert busy.error_class is None
+
+
+LAST = {"input_rows_per_second": 5.0, "sources": (source(5, 9),)}
+
+
+@pytest.mark.parametrize(
+    ("what", "story", "now"),
+    [
+        ("it failed", Story().commit(batch=0, at=10, **LAST).ended(at=20, exception=CONFLICT), 30),
+        ("it stopped", Story().commit(batch=0, at=10, **LAST).ended(at=20), 30),
+        ("it hangs", Story().commit(batch=0, at=10, **LAST).probe(processing(batch=1), at=80), 80),
+        ("its last batch is long ago", Story().commit(batch=0, at=10, **LAST).idle(at=80), 80),
+    ],
+)
+def test_a_rate_of_the_past_is_not_shown_as_one_of_the_present(what, story, now):
+    assert queries(board(story, now=now))["a"].input_rows_per_second is None, what
+
+
+@pytest.mark.parametrize(
+    ("what", "story", "now", "lag"),
+    [
+        ("it failed", Story().commit(batch=0, at=10, **LAST).ended(at=20, exception=CONFLICT), 30, None),
+        ("it hangs", Story().commit(batch=0, at=10, **LAST).probe(processing(batch=1), at=80), 80, None),
+        ("it runs", Story().commit(batch=0, at=10, **LAST), 30, 4),
+        ("it is idle, which proves it", Story().commit(batch=0, at=10, **LAST).idle(at=80), 90, 4),
+    ],
+)  # fmt: skip
+def test_lag_as_spark_reported_it_is_shown_while_it_is_of_the_present(what, story, now, lag):
+    assert queries(board(story, now=now))["a"].lag_offsets == lag, what
+
+
+def test_lag_at_the_broker_is_shown_of_a_dead_query_too():
+    story = Story().commit(batch=0, at=10, **LAST).ask(at=20, committed=5, latest=45)
+    story.ended(at=25, exception=CONFLICT)
+
+    assert queries(board(story, now=30))["a"].lag_offsets == 40
 
 
 def test_the_moment_and_the_start_of_a_run_are_iso_8601():

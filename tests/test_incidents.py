@@ -106,6 +106,38 @@ def test_lag_is_told_with_its_rise():
     assert finding.evidence["lag"] == "Kafka: 2600 offsets, as Spark reported 2 s ago"
 
 
+def last_commit(story, now):
+    (*_, finding) = story.judge(now).findings
+    return finding.evidence["last_commit"]
+
+
+def test_a_commit_of_an_earlier_run_has_its_age():
+    story = Story().started(at=0).commit(batch=12, at=90).ended(at=100, exception=CONFLICT)
+    story.started(run=2, at=110).probe(processing(number=2, batch=13), at=111)
+    story.ended(run=2, at=120, exception=CONFLICT)
+
+    assert last_commit(story, 130) == "batch 12, 40 s ago by an earlier run"
+
+
+def test_a_commit_of_a_run_that_was_seen_to_start_is_not_from_before_watching():
+    story = Story().started(at=0).probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT)
+
+    assert last_commit(story, 10) == "batch 12, before this run's first poll"
+
+
+def test_a_commit_before_watching_says_so():
+    story = Story().probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT)
+
+    assert last_commit(story, 10) == "batch 12, before watching began"
+
+
+def test_tasks_of_a_batch_that_is_over_are_no_evidence():
+    story = Story().started(at=0).probe(processing(batch=1, tasks=3), at=5)
+    (finding,) = story.ended(at=9, exception=CONFLICT).judge(10).findings
+
+    assert "tasks" not in finding.evidence
+
+
 def test_lag_at_the_broker_is_told_with_the_age_of_the_look():
     story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
     story.ask(at=20, committed=5, latest=45).ended(at=25, exception=CONFLICT)

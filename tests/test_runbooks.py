@@ -59,7 +59,7 @@ def test_the_package_holds_every_runbook(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "README.md", "../runbooks/BatchSlow", "NoSuchAlert", "a" * 999]
+    "name", ["", "README", "README.md", "../runbooks/BatchSlow", "NoSuchAlert", "a" * 999]
 )
 def test_what_is_no_runbook_is_none(name):
     assert runbook(name) is None

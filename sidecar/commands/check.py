@@ -12,15 +12,17 @@ import msgspec
 from ...alerting.outbox.spool_trial import try_folder
 from ...listener.guard import Guard
 from ..configuration import wiring
+from ..configuration.configured import configured
 from ..configuration.masking import masked
 from ..configuration.outfit import outfit
 from ..configuration.settings import TYPES, Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
 from ..silence_file import read_silences
+from ..start_lines import NOBODY, receivers_text
 
 
 def check(environment: Mapping[str, str]) -> int:
-    """Print every setting, secrets masked; 0 when all of them can be used. Nothing is sent.
+    """Print every setting, secrets masked, and a verdict; 0 when all can be used. Sends nothing.
 
     Spark's conf is known inside a job only: here settings come from environment and file.
 
@@ -35,7 +37,16 @@ def check(environment: Mapping[str, str]) -> int:
         value = _text(masked(name, getattr(loaded.settings, name)))
         origin = loaded.origins.get(name, "default")
         sys.stdout.write(f"{name:<{width}}  {value:<34}  {origin}\n")
+    sys.stdout.write(f"\n{_verdict(loaded.settings)}\n")
     return 0
+
+
+def _verdict(settings: Settings) -> str:
+    """One line at the end: what was said above can be used, and who is notified."""
+    names = [one.given.name for one in configured(settings)]
+    if not names:
+        return f"These settings can be used, but {NOBODY}."
+    return f"These settings can be used: {receivers_text(names)}. querypulse test-alert tries them."
 
 
 def require_usable(settings: Settings) -> None:

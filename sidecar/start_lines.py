@@ -1,0 +1,24 @@
+"""What the log says once a sidecar has started: what is watched, and who is notified. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+NOBODY = (
+    "no receiver is configured, so nobody is notified of alerts; set one of "
+    "pagerduty_routing_key_file, alertmanager_urls, slack_webhook_url_file, webhook_url, receivers"
+)
+
+
+def watching(app: str, receivers: Sequence[str], status_page: str | None) -> str:
+    """``watching "orders": 2 receivers (oncall, team), status page at http://...``."""
+    where = f"status page at {status_page}" if status_page else "no status page"
+    return f'watching "{app}": {receivers_text(receivers)}, {where}'
+
+
+def receivers_text(receivers: Sequence[str]) -> str:
+    """How many receivers there are, and their names."""
+    if not receivers:
+        return "no receiver"
+    count = "1 receiver" if len(receivers) == 1 else f"{len(receivers)} receivers"
+    return f"{count} ({', '.join(receivers)})"

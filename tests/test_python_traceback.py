@@ -1,0 +1,137 @@
+"""A failed ``foreachBatch`` names the line of the user's that raised, as a hung one does."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.messages import IN_PYTHON
+from support.story import Story
+from test_failure import delta_conflict, real_deaths
+
+from querypulse.alerting.evaluate import Judgement
+from querypulse.alerting.redacted import redacted
+from querypulse.listener.failure import describe_failure
+from querypulse.listener.python_traceback import MAX_CHARACTERS, raised_at
+from querypulse.listener.redaction import REDACTED, Redactor
+
+HEAD = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+
+
+def frame(path: str, line: int, function: str, code: str = "work()") -> str:
+    return f'  File "{path}", line {line}, in {function}\n    {code}\n'
+
+
+@pytest.mark.parametrize("spark", ["3.5.9", "4.3.0"])
+@pytest.mark.parametrize("query", ["python_failure", "java_failure"])
+def test_a_real_failure_in_foreach_batch_has_its_line(spark, query):
+    """``java_failure`` fails in Spark's own code, below the user's line."""
+    exception = next(text for name, text, _ in real_deaths(spark) if name == query)
+    raised = raised_at(exception)
+
+    assert "record_events.py" in raised.line
+    assert raised.line.endswith((" in conflicting_merge", " in java_failure"))
+    assert "record_events.py" in raised.traceback
+    assert "pyspark" not in raised.traceback
+    assert "hunter2" not in raised.traceback
+
+
+@pytest.mark.parametrize("spark", ["3.5.9", "4.3.0"])
+def test_a_real_failure_without_python_has_none(spark):
+    exception = next(text for name, text, _ in real_deaths(spark) if name is None)
+
+    assert raised_at(exception).line == raised_at(exception).traceback == ""
+
+
+def test_the_innermost_line_of_the_users_counts():
+    raised = raised_at(IN_PYTHON)
+
+    assert raised.line == "/jobs/billing.py:17 in charge"
+    assert raised.traceback == (
+        'File "/jobs/billing.py", line 41, in write\n  charge(row)\n'
+        'File "/jobs/billing.py", line 17, in charge\n  raise ValueError("negative amount")'
+    )
+
+
+def test_a_delta_conflict_has_the_line_that_called_spark():
+    assert raised_at(delta_conflict("a.b")).line == "/job/alerts.py:28 in merge"
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "/opt/spark/python/lib/pyspark.zip/pyspark/sql/utils.py",
+        "/opt/spark/python/lib/py4j-0.10.9.9-src.zip/py4j/protocol.py",
+        "/databricks/python/lib/python3.11/site-packages/requests/api.py",
+        "/usr/lib/python3.12/socket.py",
+        "/usr/lib/python3/dist-packages/yaml/__init__.py",
+    ],
+)
+def test_a_line_of_a_library_is_not_the_users(library):
+    text = HEAD + frame("/jobs/a.py", 3, "f") + frame(library, 9, "call") + "ValueError: no\n"
+
+    assert raised_at(text).line == "/jobs/a.py:3 in f"
+
+
+def test_a_failure_in_libraries_alone_shows_their_last_lines():
+    text = HEAD + frame("/opt/pyspark.zip/pyspark/worker.py", 9, "call", "f()") + "ValueError: no"
+
+    assert raised_at(text).line == ""
+    assert raised_at(text).traceback.endswith("line 9, in call\n  f()")
+
+
+def test_of_an_exception_within_another_the_last_one_counts():
+    text = (
+        HEAD + frame("/jobs/a.py", 3, "f") + "KeyError: 1\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n" + frame("/jobs/a.py", 8, "g") + "ValueError: no\n"
+    )
+
+    assert raised_at(text).line == "/jobs/a.py:8 in g"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "java.lang.RuntimeException: boom",
+        HEAD,
+        HEAD + "ValueError: no",
+        HEAD + '  File "no line", in f\n',
+        'File "/jobs/a.py", line 3, in f',
+    ],
+)
+def test_a_text_without_a_traceback_has_neither(text):
+    assert raised_at(text).line == raised_at(text).traceback == ""
+
+
+def test_a_secret_in_a_line_of_code_does_not_get_out():
+    call = 'connect("jdbc:postgresql://db/x?user=etl&password=hunter2")'
+    known = frame("/jobs/a.py", 3, "f", call) + frame("/jobs/a.py", 9, "g", 'send("s3cr3t")')
+    story = Story().started(at=0).ended(at=1, exception=HEAD + known + "ValueError: no")
+    judged = redacted(Judgement(story.judge(2).findings), Redactor(secrets=["s3cr3t"]))
+    evidence = judged.findings[0].evidence
+
+    assert evidence["python_line"] == "/jobs/a.py:9 in g"
+    assert REDACTED in evidence["traceback"]
+    assert "hunter2" not in str(evidence)
+    assert "s3cr3t" not in str(evidence)
+
+
+def test_a_traceback_is_bounded_and_found_in_time():
+    deep = HEAD + frame("/jobs/a.py", 3, "f", "x" * 900) * 2000 + "RecursionError: too deep\n"
+    text = deep + "\tat java.lang.X\n" * 100
+    began = time.monotonic()
+    raised = raised_at(text)
+
+    assert time.monotonic() - began < 1
+    assert len(raised.traceback) <= MAX_CHARACTERS
+    assert raised.line in {"", "/jobs/a.py:3 in f"}
+
+
+def test_a_failed_query_shows_the_line_before_anything_else():
+    story = Story().started(at=0).ended(at=1, exception=IN_PYTHON)
+    (finding,) = story.judge(2).findings
+
+    assert finding.evidence["python_line"] == "/jobs/billing.py:17 in charge"
+    assert describe_failure(IN_PYTHON).headline == "ValueError: negative amount"
