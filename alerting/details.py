@@ -69,11 +69,11 @@ def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
 
 def details(alert: Alert) -> dict[str, str]:
     """What a reader of the headline does not know yet; of an alert that is over, what it was."""
-    told = alert.annotations
+    known = alert.annotations
     if alert.ends_at is not None:
-        was = told.get("summary", "")
+        was = known.get("summary", "")
         return {"was": was} if was else {}
-    return _unsaid(summary_of(alert), told.get("reason", ""), told)
+    return _unsaid(summary_of(alert), known.get("reason", ""), known)
 
 
 def description(headline: str, reason: str, evidence: Mapping[str, str]) -> str:
@@ -91,7 +91,7 @@ def shown_annotations(alert: Alert) -> dict[str, str]:
 
 
 def links(alert: Alert) -> dict[str, str]:
-    """Where a reader can look further: the words of each link, and where it leads."""
+    """The links: the words of each, and its address."""
     return {text: url for name, text in LINKS.items() if (url := alert.annotations.get(name))}
 
 

@@ -17,7 +17,7 @@ from .redaction import redact
 NAME_CHARACTERS = 100
 MESSAGE_CHARACTERS = 1500
 HEADLINE_CHARACTERS = 200
-_GENERIC = frozenset({"FOREACH_BATCH_USER_FUNCTION_ERROR", "STREAM_FAILED"})
+_GENERIC = frozenset({"FOREACH_BATCH_USER_FUNCTION_ERROR", "PYTHON_EXCEPTION", "STREAM_FAILED"})
 _CLASS_AND_MESSAGE = re.compile(r"\s*(?:Caused by: |: )?([A-Za-z_][\w.$]{0,200})(?:: (.*))?\s*")
 _SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{2,100})\]")
 # Spark's scheduler tells of a failed task before it tells what failed in it.

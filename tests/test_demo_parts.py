@@ -240,10 +240,10 @@ def page(**annotations):
 
 
 def test_a_page_shows_what_the_one_on_call_needs(capsys):
-    Narrator().page(page(summary="a is dead", reason="boom", query_id="17", window=""), 0.123)
+    Narrator().page(page(summary="[etl] a failed", reason="boom", query_id="1", window=""), 0.123)
     told = capsys.readouterr().out
 
-    for text in ("0.12 s later", "QueryFailed", "critical", "a is dead", "boom"):
+    for text in ("0.12 s later", "QueryFailed", "critical", "[etl] a failed", "boom"):
         assert text in told
     assert "query_id" not in told
     assert "window" not in told
@@ -251,9 +251,16 @@ def test_a_page_shows_what_the_one_on_call_needs(capsys):
 
 def test_a_page_that_is_taken_back_is_one_line(capsys):
     labels = {"alertname": "QueryFailed", "query": "a", "severity": "critical"}
-    Narrator().page(Page(0.0, "resolved", labels, {"reason": "boom"}), 5)
+    headline = "Resolved: [etl] a commits again after 4 min"
+    Narrator().page(Page(0.0, "resolved", labels, {"summary": headline, "reason": "boom"}), 5)
 
-    assert capsys.readouterr().out == "[   0.0 s] resolved: QueryFailed of a\n"
+    assert capsys.readouterr().out == f"[   0.0 s] {headline}\n"
+
+
+def test_a_reason_that_the_headline_gives_is_not_shown_twice(capsys):
+    Narrator().page(page(summary="[etl] a failed: E: boom", reason="E: boom"), 0)
+
+    assert capsys.readouterr().out.count("boom") == 1
 
 
 def test_a_long_reason_is_folded_not_cut(capsys):

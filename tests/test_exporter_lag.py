@@ -52,7 +52,13 @@ def test_a_source_of_which_nobody_can_be_asked_shows_sparks_figure():
     story = asked(committed_at(10, end=5, latest=8, sources=2), seen(90, 5, 50))
 
     assert lag(story) == {("0",): 45, ("1",): 3}
-    assert status(board(story, now=NOW)).queries[0].lag_offsets == 48
+
+
+def test_the_sum_leaves_out_sparks_figure_once_it_is_older_than_the_window():
+    story = asked(committed_at(10, end=5, latest=8, sources=2), seen(30, 5, 50))
+
+    assert status(board(story, now=60)).queries[0].lag_offsets == 48
+    assert status(board(story, now=90)).queries[0].lag_offsets == 45
 
 
 def test_the_age_of_what_waits_grows_with_the_clock_while_nothing_is_committed():

@@ -152,6 +152,21 @@ def test_a_python_worker_that_failed_in_a_task_is_told_by_its_python_error():
     assert describe_failure(text).reason == "ZeroDivisionError: division by zero"
 
 
+def test_a_python_worker_is_told_by_its_python_error_though_spark_has_a_class_for_it():
+    """Spark 4.3; that a Python worker failed says nothing."""
+    text = (
+        "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown "
+        "from Python worker:\nTraceback (most recent call last):\n"
+        '  File "udf.py", line 3, in f\n    return 1 / x\nZeroDivisionError: division by zero\n\n'
+        "\tat org.apache.spark.api.python.X.y(X.scala:1)\n"
+    )
+    failure = describe_failure(text, "PYTHON_EXCEPTION")
+
+    assert failure.headline == "ZeroDivisionError: division by zero"
+    assert failure.error_class == "ZeroDivisionError"
+    assert failure.raised_at.line == "udf.py:3 in f"
+
+
 def test_sparks_own_class_wins_over_the_java_class():
     assert describe_failure("a.b.C: text", "DELTA_CONCURRENT_APPEND").error_class == (
         "DELTA_CONCURRENT_APPEND"

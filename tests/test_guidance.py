@@ -38,16 +38,16 @@ def annotations(guide: Guidance, *, app="orders", query="billing") -> dict[str, 
 
 
 def test_without_settings_an_alert_leads_to_the_published_runbook_alone():
-    told = annotations(guidance(Settings()))
+    shown = annotations(guidance(Settings()))
 
-    assert told["runbook_url"] == f"{DEFAULT_RUNBOOKS}/QueryFailed.md"
-    assert not {"dashboard_url", "spark_ui_url"} & set(told)
+    assert shown["runbook_url"] == f"{DEFAULT_RUNBOOKS}/QueryFailed.md"
+    assert not {"dashboard_url", "spark_ui_url"} & set(shown)
 
 
 def test_with_an_external_url_the_driver_has_the_runbook_itself():
-    told = annotations(guidance(Settings(external_url=f"{HOME}/")))
+    shown = annotations(guidance(Settings(external_url=f"{HOME}/")))
 
-    assert told["runbook_url"] == f"{HOME}/runbooks/QueryFailed"
+    assert shown["runbook_url"] == f"{HOME}/runbooks/QueryFailed"
 
 
 def test_runbooks_of_ones_own_stay_where_they_are():
@@ -57,10 +57,10 @@ def test_runbooks_of_ones_own_stay_where_they_are():
 
 
 def test_a_driver_that_is_down_is_not_asked_for_its_runbook():
-    told = annotations(guidance_from_outside(Settings(external_url=HOME, dashboard_url=BOARD)))
+    shown = annotations(guidance_from_outside(Settings(external_url=HOME, dashboard_url=BOARD)))
 
-    assert told["runbook_url"] == f"{DEFAULT_RUNBOOKS}/QueryFailed.md"
-    assert told["dashboard_url"].startswith("https://grafana.example")
+    assert shown["runbook_url"] == f"{DEFAULT_RUNBOOKS}/QueryFailed.md"
+    assert shown["dashboard_url"].startswith("https://grafana.example")
 
 
 @pytest.mark.parametrize(
@@ -73,9 +73,9 @@ def test_a_driver_that_is_down_is_not_asked_for_its_runbook():
     ],
 )
 def test_a_dashboard_is_opened_at_the_query(app, query, url):
-    told = annotations(guidance(Settings(dashboard_url=BOARD)), app=app, query=query)
+    shown = annotations(guidance(Settings(dashboard_url=BOARD)), app=app, query=query)
 
-    assert told["dashboard_url"] == url
+    assert shown["dashboard_url"] == url
 
 
 def test_the_spark_ui_is_linked_where_there_is_one():

@@ -29,7 +29,7 @@ from querypulse.alerting.receivers.pagerduty_event import trigger_event
 from querypulse.alerting.receivers.slack_message import slack_message
 
 GOLDEN = Path(__file__).parent / "fixtures" / "messages.txt"
-"""Written anew by ``python -m support.messages``, here in ``tests/``; read it before you commit."""
+"""Written by ``python -m support.messages``, here in ``tests/``; read it before you commit."""
 
 FIRING = {title: headline_of(make()) for title, make in CASES.items()}
 OVER = {title: headline_of(resolved(make())) for title, make in CASES.items()}

@@ -156,7 +156,7 @@ def test_a_silence_keeps_it_from_paging(run, pages, config):
     with ServedDriver() as driver, run(driver.url, config=path) as watcher:
         watcher.wait_for("etl is there")
         driver.signal(signal.SIGKILL)
-        watcher.wait_for("DriverGone: driver etl")
+        watcher.wait_for("DriverGone: [etl] driver")
         time.sleep(2)
         assert watcher.end() == 0
     assert pages.told == []

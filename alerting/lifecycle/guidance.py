@@ -1,4 +1,4 @@
-"""What an alert adds to what was found: where its reader can look further, and what to do first."""
+"""What an alert adds to what was found: links that help its reader, and what to do first."""
 
 from __future__ import annotations
 

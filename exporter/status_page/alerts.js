@@ -1,7 +1,8 @@
 // What is open now: the reason for being here.
 
 const SEVERITIES = ["critical", "warning", "info"];
-const SHOWN_APART = new Set(["summary", "description", "reason", "runbook_url"]);
+const LINKS = { runbook_url: "Runbook", dashboard_url: "Dashboard", spark_ui_url: "Spark UI" };
+const SHOWN_APART = new Set(["summary", "description", "reason", ...Object.keys(LINKS)]);
 
 class AlertCard {
   /** @param alert @param {(query: string) => void} reveal */
@@ -10,7 +11,7 @@ class AlertCard {
     this.when = el("p", { class: "when" });
     this.summary = el("p", { class: "summary" });
     this.reason = el("p", { class: "reason" });
-    this.runbook = el("span");
+    this.links = el("p", { class: "runbook" });
     this.evidence = el("dl", { class: "facts" });
     this.facts = new Facts(this.evidence);
     const about = query === "*" ? el("span", {}, "the whole driver") : linkTo(query, reveal);
@@ -22,18 +23,18 @@ class AlertCard {
       this.when,
       this.summary,
       this.reason,
-      el("p", { class: "runbook" }, this.runbook),
+      this.links,
       el("details", {}, el("summary", {}, "Evidence"), this.evidence),
     );
   }
 
   update(alert) {
     this.alert = alert;
-    const { summary, reason, runbook_url: runbook } = alert.annotations;
-    setText(this.summary, summary ?? "");
-    setText(this.reason, reason ?? "");
-    setHidden(this.reason, !reason || (summary ?? "").endsWith(reason));
-    this.link(runbook ?? "");
+    const { summary = "", reason = "" } = alert.annotations;
+    setText(this.summary, summary);
+    setText(this.reason, reason);
+    setHidden(this.reason, !reason || says(summary, reason));
+    this.link(alert.annotations);
     const evidence = Object.entries(alert.annotations).filter(([name]) => !SHOWN_APART.has(name));
     this.facts.update(evidence.map(([name, text]) => [name.replaceAll("_", " "), text]));
   }
@@ -43,13 +44,26 @@ class AlertCard {
     setText(this.when, `since ${clock(this.alert.starts_at)}, for ${age(Math.max(0, (now - began) / 1000))}`);
   }
 
-  link(address) {
-    if (this.address === address) return;
-    this.address = address;
-    const href = safeLink(address);
-    const shown = href ? el("a", { href, target: "_blank", rel: "noopener noreferrer" }, "Runbook") : address;
-    this.runbook.replaceChildren(shown);
+  link(annotations) {
+    const known = Object.entries(LINKS).filter(([name]) => annotations[name]);
+    const addresses = known.map(([name]) => annotations[name]).join("\n");
+    if (this.addresses === addresses) return;
+    this.addresses = addresses;
+    const shown = known.map(([name, words]) => linkOut(annotations[name], words));
+    this.links.replaceChildren(...shown.flatMap((one, index) => (index ? [" · ", one] : [one])));
   }
+}
+
+/** A link, or the text of what is no address. */
+function linkOut(address, words) {
+  const href = safeLink(address);
+  return href ? el("a", { href, target: "_blank", rel: "noopener noreferrer" }, words) : address;
+}
+
+/** Whether a headline gives the reason, which may begin with a code that stands last there. */
+function says(summary, reason) {
+  const rest = reason.slice(reason.indexOf(": ") + 2);
+  return summary.includes(reason) || (reason.includes(": ") && summary.includes(rest));
 }
 
 function linkTo(query, reveal) {

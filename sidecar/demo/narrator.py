@@ -7,12 +7,13 @@ import textwrap
 import time
 from collections.abc import Sequence
 
+from ...alerting.details import says
 from ...exporter.status import QueryStatus
 from .page_receiver import Page
 
 _WELL = frozenset({"running", "idle", "waiting", "slow", "lagging"})
 _FEW = 2
-_SHOWN = ("summary", "reason", "table", "siblings", "last_commit", "window", "tasks", "python_line")
+_SHOWN = ("summary", "reason", "python_line", "siblings", "last_commit", "window", "tasks")
 
 
 class Narrator:
@@ -43,12 +44,14 @@ class Narrator:
         """Show a page as the one on call reads it, ``seconds`` after what it tells of."""
         labels, annotations = page.labels, page.annotations
         if page.status == "resolved":
-            self.say(f"resolved: {labels['alertname']} of {labels['query']}")
+            self.say(annotations["summary"])
             return
         self.say(f"a page arrives, {seconds:.2f} s later")
         rows = [("alertname", labels["alertname"]), ("query", labels["query"])]
         rows += [("severity", labels["severity"])]
-        rows += [(name, annotations[name]) for name in _SHOWN if annotations.get(name)]
+        said = says(annotations.get("summary", ""), annotations.get("reason", ""))
+        shown = [name for name in _SHOWN if name != "reason" or not said]
+        rows += [(name, annotations[name]) for name in shown if annotations.get(name)]
         sys.stdout.write("\n  +-- PAGE " + "-" * 70 + "\n")
         for name, text in rows:
             lines = textwrap.wrap(text, 64) or [""]

@@ -145,7 +145,7 @@ class Judge:
     def _standing_of(self, key: Key) -> str:
         subject = self.roll.subjects[key]
         if key in self._open:
-            return f"DriverGone: {self._open[key].alert.annotations['reason']}"
+            return f"DriverGone: {self._open[key].alert.annotations['summary']}"
         if subject.stopped:
             return f"{subject.name} has closed in good order"
         if subject.terminated:

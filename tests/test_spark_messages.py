@@ -1,0 +1,81 @@
+"""On real Spark: an alert says which line of Python failed, and a resolve what the query does now."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import requests
+from pyspark.sql.functions import udf
+from support.queries import Trap, commits, rate, start, until
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_failure_in_foreach_batch_has_its_headline_its_line_and_its_way_back(spark, watch, pages):
+    sidecar = watch(app_name="orders", external_url="https://driver.example/")
+    trap = Trap()
+    start(rate(spark), "billing", trap)
+    commits(sidecar, "billing")
+    trap.die.set()
+    shown = pages.wait_for("QueryFailed", "billing").annotations
+
+    assert shown["summary"].startswith("[orders] billing failed: Boom: files were added")
+    assert "support/queries.py:" in shown["python_line"]
+    assert shown["python_line"].endswith(" in __call__")
+    assert "raise" in shown["traceback"].splitlines()[-1]
+    assert shown["next_steps"].startswith("1. ")
+    assert shown["runbook_url"] == "https://driver.example/runbooks/QueryFailed"
+    assert "# QueryFailed" in requests.get(f"{sidecar.url}/runbooks/QueryFailed", timeout=10).text
+    assert "hunter2" not in str(pages.requests)
+
+    start(rate(spark), "billing", Trap())
+    over = pages.wait_for("QueryFailed", "billing", status="resolved", timeout=60).annotations
+
+    assert over["summary"].startswith("Resolved: [orders] billing commits again after ")
+    assert over["description"] == f"was: {shown['summary']}"
+
+
+def test_a_failure_in_a_udf_has_its_line(spark, watch, pages):
+    def divide(value):
+        return 1 // (value - value)
+
+    watch(app_name="orders")
+    start(rate(spark).select(udf(divide, "long")("value")), "divided")
+    shown = pages.wait_for("QueryFailed", "divided", timeout=60).annotations
+
+    assert "[orders] divided failed: " in shown["summary"]
+    assert "ZeroDivisionError" in shown["summary"]
+    assert "test_spark_messages.py:" in shown["python_line"]
+    assert shown["python_line"].endswith(" in divide")
+
+
+def test_the_log_says_at_start_what_is_watched_and_who_is_notified(watch, caplog):
+    with caplog.at_level(logging.INFO, "querypulse"):
+        sidecar = watch(app_name="orders")
+
+    assert f'watching "orders": 1 receiver (webhook), status page at {sidecar.url}' in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_the_log_warns_where_nobody_is_notified(watch, caplog):
+    watch(webhook_url=None)
+
+    (record,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "no receiver is configured" in record.getMessage()
+
+
+def test_rates_of_a_query_that_failed_are_not_shown(spark, watch, pages):
+    sidecar = watch()
+    trap = Trap()
+    start(rate(spark), "fast", trap)
+    commits(sidecar, "fast")
+
+    def shown():
+        return sidecar.snapshot().queries[0].input_rows_per_second
+
+    until(lambda: shown() is not None, "its rate is shown")
+    trap.die.set()
+    pages.wait_for("QueryFailed", "fast")
+
+    assert shown() is None
