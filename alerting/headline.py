@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..listener.identity import UNNAMED
+from ..listener.identity import RESERVED, UNNAMED
 from .alert import Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 
@@ -173,16 +173,20 @@ def _resolved(alerts: Sequence[Alert]) -> str:
     by = {one.annotations.get("superseded_by", "") for one in alerts}
     if len(by) == 1 and "" not in by:
         return f"Replaced by {by.pop()}: {app} {_subject(alerts)} {after}".rstrip()
-    if first.name in _OF_DRIVER:
-        outcome = first.annotations.get("outcome") or recovered(first.name)
-        return f"Resolved: {app} {outcome} {after}".rstrip()
-    outcomes = {one.annotations.get("outcome") or recovered(one.name) for one in alerts}
+    outcomes = {_outcome(one) for one in alerts}
+    if outcomes.isdisjoint(_PLURALS) and first.labels["query"] == WHOLE_DRIVER:
+        return f"Resolved: {app} {outcomes.pop()} {after}".rstrip()
     if len(outcomes) > 1 or by != {""}:
         return f"Resolved: {app} {first.name} of {_subject(alerts)} is over {after}".rstrip()
     (outcome,) = outcomes
-    is_one = len(alerts) == 1 and first.labels["query"] == called(first.labels["query"])
+    is_one = len(alerts) == 1 and first.labels["query"] not in RESERVED
     does = outcome if is_one else _PLURALS.get(outcome, outcome)
     return f"Resolved: {app} {_subject(alerts)} {does} {after}".rstrip()
+
+
+def _outcome(alert: Alert) -> str:
+    is_one = alert.labels["query"] not in RESERVED
+    return alert.annotations.get("outcome") or recovered(alert.name, of_one_query=is_one)
 
 
 def _subject(alerts: Sequence[Alert]) -> str:

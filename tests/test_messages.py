@@ -128,6 +128,24 @@ def test_a_resolve_says_what_became_of_the_query(notes, text):
     assert resolved_headline(over(**notes)) == text
 
 
+@pytest.mark.parametrize(
+    ("name", "query", "notes", "text"),
+    [
+        ("DriverGone", "*", {}, "driver is up again"),
+        ("DriverGone", "*", {"outcome": "driver was shut down"}, "driver was shut down"),
+        ("ListenerDeaf", "*", {}, "querypulse receives Spark's events again"),
+        ("CommitStalled", "*", {}, "all queries are healthy again"),
+        ("QueryFailed", "unnamed", {}, "queries without a name are healthy again"),
+        ("QuerypulseTest", "*", {"outcome": "test alert has ended"}, "test alert has ended"),
+        ("SomeOtherAlert", "a", {}, "a is healthy again"),
+    ],
+)
+def test_a_resolve_of_more_than_a_query_says_what_is_well(name, query, notes, text):
+    one = alert(query, name=name, starts_at=BEGAN, ends_at=BEGAN + LASTED, **notes)
+
+    assert resolved_headline(one) == f"Resolved: [etl] {text} after 4 min"
+
+
 def test_a_group_that_ended_in_different_ways_claims_nothing_of_all():
     one, two = over(), over(outcome=COMPLETED[0])
 

@@ -162,7 +162,11 @@ def test_a_name_of_the_roster_that_nobody_has_seen_says_so(page):
 def test_open_alerts_come_first_with_their_runbook_and_their_evidence(page):
     card = page.locator(".alert").first
     assert card.locator("h3").inner_text() == "QueryFailed of alerts"
-    assert card.locator(".summary").inner_text() == "[etl] alerts failed: ConcurrentAppendException"
+    assert card.locator(".summary").inner_text() == (
+        "[telemetry] alerts failed: ConcurrentAppendException: Files were added to table alerts "
+        "by a concurrent update"
+    )
+    assert card.locator(".reason").is_hidden(), "the headline gives it"
     assert re.fullmatch(r"since \d\d:\d\d:\d\d, for \d+ s", card.locator(".when").inner_text())
     link = card.get_by_role("link", name="Runbook")
     assert link.get_attribute("href") == "https://runbooks.example/QueryFailed.md"
@@ -230,6 +234,22 @@ def test_a_runbook_that_is_no_web_address_is_no_link(windows, address):
         assert page.locator(".runbook").inner_text() == address
         assert page.locator(".alert a").count() == 0
         assert page.locator(".alert h3").inner_text() == "X of the whole driver"
+
+
+def test_an_alert_leads_to_its_dashboard_and_to_the_spark_ui(windows):
+    labels = {"alertname": "X", "app": "a", "query": "*", "severity": "critical"}
+    links = {
+        "runbook_url": "https://runbooks.example/X",
+        "dashboard_url": "https://grafana.example/d/q",
+        "spark_ui_url": "http://driver-1:4040/",
+    }
+    alert = Alert(labels, {"summary": "s", **links}, BEGAN)
+    living = LivingBoard(fleet("a"))
+    living.change = lambda shown: msgspec.structs.replace(shown, alerts=(alert,))
+    with status_page(windows, living) as (page, _):
+        found = page.locator(".alert .runbook a")
+        assert found.all_inner_texts() == ["Runbook", "Dashboard", "Spark UI"]
+        assert [one.get_attribute("href") for one in found.all()] == list(links.values())
 
 
 # -- for every eye ----------------------------------------------------------------------------

@@ -135,4 +135,7 @@ def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
 
 
 def _resolved(incident: Incident, now: float) -> Incident:
-    return replace(incident, alerts=tuple(replace(alert, ends_at=now) for alert in incident.alerts))
+    outcome = "test alert of querypulse has ended"
+    return replace(
+        incident, alerts=tuple(alert.ended(now, outcome=outcome) for alert in incident.alerts)
+    )
