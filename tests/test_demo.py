@@ -38,7 +38,7 @@ ENDED_BY_FAILURE = 3
             [
                 "alertname    CommitStalled",
                 "query        alert_resolution",
-                "reason       batch_hung: batch ",
+                "(batch_hung)",
                 "writer_lock.py:",
                 "7 of 8 queries well (alert_resolution stalled)",
                 "verdict            as it should be",
