@@ -119,6 +119,13 @@ def test_of_several_queries_each_has_its_own_reason(double):
     assert [details[query]["reason"] for query in ("a", "b")] == ["A: no", "B: no"]
 
 
+def test_the_whole_driver_is_not_a_star(double):
+    pagerduty(double).send(incident("*"), time.time())
+
+    assert double.events[0]["payload"]["component"] == "all queries"
+    assert double.events[0]["dedup_key"] == "querypulse/etl/*/QueryFailed"
+
+
 def test_a_query_that_is_well_again_is_named(double):
     """The rest of the incident stays open."""
     pagerduty(double).send(Incident((alert("a", ends_at=ENDED), alert("b"))), time.time())
