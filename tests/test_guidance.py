@@ -70,6 +70,7 @@ def test_a_driver_that_is_down_is_not_asked_for_its_runbook():
         ("a b", "c&d/é", "https://grafana.example/d/q?var-app=a%20b&var-query=c%26d%2F%C3%A9"),
         ("{query}", "x", "https://grafana.example/d/q?var-app=%7Bquery%7D&var-query=x"),
         ("orders", "*", f"https://grafana.example/d/q?var-app=orders&var-query={ALL_QUERIES}"),
+        ("o", "unnamed", f"https://grafana.example/d/q?var-app=o&var-query={ALL_QUERIES}"),
     ],
 )
 def test_a_dashboard_is_opened_at_the_query(app, query, url):

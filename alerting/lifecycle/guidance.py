@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import msgspec
 
+from ...listener.identity import RESERVED
 from ..details import NEXT_STEPS
-from ..finding import WHOLE_DRIVER
 
 ALL_QUERIES = "$__all"
-"""Stands for the query in a dashboard's address where an alert is about all: Grafana's own word."""
+"""The query in a dashboard's address where an alert is about several: Grafana's word for all."""
 
 
 class Guidance(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Guidance(msgspec.Struct, frozen=True):
 
     def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
         """Annotations that lead somewhere."""
-        names = {"app": app, "query": ALL_QUERIES if query == WHOLE_DRIVER else query}
+        names = {"app": app, "query": ALL_QUERIES if query in RESERVED else query}
         found = {
             "runbook_url": _filled(self.runbook_url, {"alertname": alertname}),
             "dashboard_url": _filled(self.dashboard_url, names),
