@@ -46,6 +46,7 @@ class Pages:
         alive: Callable[[], bool],
         farewell: Farewell,
         guard: Guard,
+        *,
         silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None,
         runbook: Callable[[str], str | None] = lambda _: None,
     ) -> None:

@@ -30,10 +30,10 @@ class HttpServer:
     ``/runbooks/<alertname>``.
 
     ``board`` gives the newest board, ``alive`` tells whether the worker's loop beats, ``runbook``
-    gives an alert's runbook; all are called from request threads, and so is ``token``: the bearer token that readers must
-    present now, if any. Port 0 takes any free port. On loopback, only names of this machine
-    and IP addresses are answered as Host. ``silence`` takes the body of ``POST /silences``, from
-    those who have the token. All threads are daemons.
+    gives an alert's runbook; all are called from request threads, and so is ``token``: the bearer
+    token that readers must present now, if any. Port 0 takes any free port. On loopback, only names
+    of this machine, ``external_name`` and IP addresses are answered as Host. ``silence`` takes the
+    body of ``POST /silences``, from those who have the token. All threads are daemons.
     """
 
     def __init__(
@@ -47,17 +47,19 @@ class HttpServer:
         runbook: Callable[[str], str | None] = lambda _: None,
         token: Callable[[], str | None] = lambda: None,
         tls: Tls | None = None,
+        external_name: str | None = None,
         silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._farewell = Farewell()
         admission = Admission(token, self._knows)
-        pages = Pages(board, alive, self._farewell, guard, silence, runbook)
+        pages = Pages(board, alive, self._farewell, guard, silence=silence, runbook=runbook)
         self._exchange = partial(Exchange, pages, admission)
         self._guard = guard
         self._tls = tls
         self._server: ThreadedServer | None = None
+        self._names = [name for name in (host, external_name) if name]
         self._is_local = False
         self._signature: tuple[object, ...] = ()
         self._loop: Loop | None = None
@@ -122,4 +124,4 @@ class HttpServer:
         return True
 
     def _knows(self, host: str) -> bool:
-        return not self._is_local or is_own_name(host, self._host)
+        return not self._is_local or any(is_own_name(host, name) for name in self._names)

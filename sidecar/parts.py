@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -32,7 +33,7 @@ from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
 from .runbooks import runbook
 from .session import app_name, spark_ui_url
-from .start_lines import NOBODY, watching
+from .start_lines import log_start
 from .telling import Telling
 from .worker import Judged, Worker
 
@@ -112,14 +113,9 @@ class Parts:
         self._telling.start()
         for loop in self._loops:
             loop.start()
-        self._say_what_is_watched()
-
-    def _say_what_is_watched(self) -> None:
         names = [delivery.name for delivery in self._telling.deliveries]
         page = external_url(self._settings) or self.url
-        log.info("querypulse: %s", watching(self.board.app, names, page if self.url else None))
-        if not names:
-            log.warning("querypulse: %s", NOBODY)
+        log_start(self.board.app, names, page if self.url else None)
 
     def expect_stop(self, name: str) -> None:
         """Let the worker know before it hears of the end itself."""
@@ -227,6 +223,7 @@ class Parts:
             runbook=runbook,
             token=lambda: token.known if token is not None else None,
             tls=access.tls,
+            external_name=urlsplit(external_url(self._settings)).hostname,
             silence=self._silence,
         )
 

@@ -1,13 +1,23 @@
-"""What the log says once a sidecar has started: what is watched, and who is notified. Pure."""
+"""What the log says once a sidecar has started: what is watched, and who is notified."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+
+log = logging.getLogger("querypulse")
 
 NOBODY = (
     "no receiver is configured, so nobody is notified of alerts; set one of "
     "pagerduty_routing_key_file, alertmanager_urls, slack_webhook_url_file, webhook_url, receivers"
 )
+
+
+def log_start(app: str, receivers: Sequence[str], status_page: str | None) -> None:
+    """One line, and a warning where nobody is notified."""
+    log.info("querypulse: %s", watching(app, receivers, status_page))
+    if not receivers:
+        log.warning("querypulse: %s", NOBODY)
 
 
 def watching(app: str, receivers: Sequence[str], status_page: str | None) -> str:

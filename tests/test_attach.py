@@ -402,6 +402,7 @@ def test_a_query_may_be_named_by_itself(driver):
 def test_a_silence_that_matches_nothing_is_logged_with_what_may_be_meant(driver, caplog):
     """B13"""
     sidecar = attach(driver, **QUIET, expected_queries=["billing"])
+    caplog.clear()
     sidecar.silence("billing", minutes=1)
     assert caplog.text == ""
     sidecar.silence("bilingg", minutes=1)

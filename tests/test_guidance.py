@@ -206,7 +206,7 @@ def test_nothing_else_is_served_as_a_runbook(path):
 
 
 def test_a_runbook_needs_the_token_as_status_does():
-    with serving(full_board(), runbook=runbook, token="let-me-in") as server:
+    with serving(full_board(), runbook=runbook, token=lambda: "let-me-in") as server:
         assert get(server, "/runbooks/QueryFailed").status_code == 401
         known = {"Authorization": "Bearer let-me-in"}
         assert get(server, "/runbooks/QueryFailed", **known).status_code == 200
@@ -221,3 +221,9 @@ def test_an_alert_brings_the_next_steps_of_its_runbook():
 
 def test_an_alert_without_a_runbook_brings_no_steps():
     assert "next_steps" not in annotations(Guidance("https://r/{alertname}"))
+
+
+def test_a_proxy_may_pass_the_name_of_the_external_url_on():
+    with serving(full_board(), external_name="driver.example") as server:
+        assert get(server, "/livez", Host="driver.example").status_code == 200
+        assert get(server, "/livez", Host="stranger.example").status_code != 200

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ...alerting.alert import Alert, Incident
 from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
+from ...alerting.lifecycle.guidance import Guidance
 from ...alerting.lifecycle.wording import alert_of
 from ...alerting.rules import monitor_blind
 from .look import Said
@@ -28,8 +29,8 @@ ADVICE = "check --token-file, the client certificate and the host of the URL"
 class Blindness:
     """One ``MonitorBlind`` for all drivers that have not let the watcher in for a while."""
 
-    def __init__(self, runbook_base_url: str, repeat_interval_seconds: float) -> None:
-        self._runbooks = runbook_base_url
+    def __init__(self, guidance: Guidance, repeat_interval_seconds: float) -> None:
+        self._guidance = guidance
         self._repeat = repeat_interval_seconds
         self._open: Incident | None = None
         self._opened_at = 0.0
@@ -66,7 +67,7 @@ class Blindness:
     def _fires(
         self, barred: Mapping[str, str], now: float, wall: float, muted: Callable[[Alert], str]
     ) -> Incident:
-        alert = alert_of(_finding(barred), APP, self._runbooks, wall)
+        alert = alert_of(_finding(barred), APP, self._guidance, wall)
         if self._open is None:
             self._open, self._opened_at = Incident((alert,)), now
         alert = replace(alert, starts_at=self._open.starts_at)
@@ -82,7 +83,7 @@ class Blindness:
     def _ended(self, wall: float) -> list[Incident]:
         if self._open is None:
             return []
-        over = self._open.alerts[0].ended(wall, resolved=READABLE)
+        over = self._open.alerts[0].ended(wall, outcome=READABLE)
         incident, self._open = replace(self._open, alerts=(over,)), None
         return [incident]
 

@@ -65,7 +65,7 @@ class Judge:
         self._inherited: dict[str, _Open] = {}
         self._missed: set[Key] = set()
         self._standing: dict[Key, str] = {}
-        self._blindness = Blindness(terms.runbook_base_url, terms.repeat_interval_seconds)
+        self._blindness = Blindness(terms.guidance, terms.repeat_interval_seconds)
 
     def inherit(self, incidents: Iterable[Incident], now: float) -> None:
         """Take over what an earlier watcher left open; it ends when its driver is seen well."""
