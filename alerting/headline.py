@@ -39,6 +39,7 @@ _WORDS = {
         "went back", "no longer reads old offsets", "no longer read old offsets"
     ),
     "QueryLagging": _Words("fall behind", "no longer falls behind", "no longer fall behind"),
+    "StreamingInputMissing": _Words("get no data", "reads rows again", "read rows again"),
     "QueryFlapping": _Words("keep failing", "no longer fails", "no longer fail"),
     "WatermarkStuck": _Words(
         "have a stuck watermark", "advances its watermark again", "advance their watermarks again"

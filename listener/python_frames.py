@@ -87,7 +87,7 @@ def waits_in(stack: Sequence[Place]) -> str:
     no frame is the job's own (a notebook that waits for its next cell).
     """
     for index, place in enumerate(stack):
-        if _is_library(place.file) or place.file.startswith(("<frozen ", *_OURS)):
+        if is_library(place.file) or place.file.startswith(("<frozen ", *_OURS)):
             continue
         line = f"job line {place.file}:{place.line} in {place.function}"
         if index == 0:

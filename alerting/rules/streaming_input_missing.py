@@ -30,7 +30,7 @@ def check(case: Case) -> Finding | None:
         severity=Severity.WARNING,
         state=State.IDLE,
         reason=reason,
-        summary=f"Streaming query {case.label} gets no data: {reason}",
+        summary=f"{case.label} gets no data: {reason}",
         evidence=evidence(case),
     )
 
