@@ -27,7 +27,7 @@ from .monitor import MonitorFacts
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
-from .session import app_name
+from .session import app_name, warn_of_app_name
 from .telling import Telling
 from .worker import Judged, Worker
 
@@ -72,6 +72,7 @@ class Parts:
             latest_snapshot=lambda: self.judged.snapshot,
         )
         app = app_name(settings, spark)
+        warn_of_app_name(app)
         lifecycle = Lifecycle(app, settings.runbook_base_url, wiring.terms(settings))
         self._telling = self._make_telling(app, lifecycle)
         self._worker = self._make_worker(lifecycle)

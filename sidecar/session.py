@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from ..alerting.generic_apps import problem_of
 from ..listener.refusals import THROWN, reason_of
 from .configuration.settings import Settings
 from .configuration.settings_sources import SPARK_PREFIX, load_settings
@@ -59,6 +60,13 @@ def app_name(settings: Settings, spark: Any) -> str:
     name: str = settings.app_name or spark.sparkContext.appName
     # The environment may hold bytes that are no text; JSON and HTTP may not.
     return name.encode("utf-8", "replace").decode()
+
+
+def warn_of_app_name(app: str) -> None:
+    """Log what a generic name costs."""
+    problem = problem_of(app)
+    if problem:
+        log.warning("querypulse: %s", problem)
 
 
 def spark_conf(spark: Any) -> dict[str, str]:

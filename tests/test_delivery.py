@@ -262,14 +262,14 @@ def test_an_error_is_logged_when_it_changes(deliver, caplog):
     ("error", "end"),
     [
         (poison(), "400; not sent again as it is"),
-        (gone(), "and is told nothing until the next start"),
+        (gone(), "410; kept, next attempt in 3600 s"),
     ],
 )
-def test_what_is_given_up_is_said_as_an_error(deliver, caplog, error, end):
+def test_what_is_not_tried_again_soon_is_said_as_an_error(deliver, caplog, error, end):
     recorder = Recorder(a=[error])
     delivery = deliver(recorder)
     delivery.offer((incident("a", "b"),))
-    assert delivery.flush(PATIENCE_SECONDS)
+    delivery.flush(PATIENCE_SECONDS)
     delivery.close(PATIENCE_SECONDS)
     (record,) = caplog.records
 
@@ -278,17 +278,15 @@ def test_what_is_given_up_is_said_as_an_error(deliver, caplog, error, end):
     assert record.getMessage().endswith(end)
 
 
-def test_a_receiver_that_is_gone_is_left_alone(deliver):
+def test_a_receiver_that_answered_410_once_takes_what_comes_later(deliver):
     recorder = Recorder(a=[gone()])
     delivery = deliver(recorder)
     delivery.offer((incident("a"),))
-    assert delivery.flush(PATIENCE_SECONDS)
+    assert not delivery.flush(PATIENCE_SECONDS)
     delivery.offer((incident("a"), incident("b")))
-    assert delivery.flush(PATIENCE_SECONDS)
 
-    assert delivery.disabled
-    assert (recorder.sent, delivery.losses["gone"]) == ([("a", "firing")], 2)
-    assert delivery.overdue(WALL) == {incident("a").key, incident("b").key}
+    assert recorder.wait_for(3) == [("a", "firing"), ("b", "firing"), ("a", "firing")]
+    assert delivery.outcomes["config_fault"] == 1
 
 
 @pytest.mark.contains_errors

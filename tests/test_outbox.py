@@ -380,18 +380,32 @@ def test_a_resolve_that_is_not_taken_is_given_up():
     assert (desk.outbox.rows, desk.losses) == ((), {"poison": 1})
 
 
-def test_a_receiver_that_is_gone_is_told_nothing_any_more():
-    """Each page it did not get is counted, those that come later too."""
-    desk = Desk(incident("told")).offer(incident("told"), incident("b"), incident("c"))
-    desk.send(gone())
-    desk.offer(incident("told"), incident("b"), incident("c"), incident("d"))
+def test_a_receiver_that_answers_410_is_tried_hourly_and_nothing_is_lost():
+    desk = Desk().offer(incident())
+    for attempt in range(4):
+        assert desk.at(attempt * 3600).send(gone()) == ("a", "firing")
+        assert desk.at(attempt * 3600 + 3599).send() is None
 
-    assert desk.outbox.disabled
-    assert desk.at(9e4).send(urgent_round=1) is None
-    assert desk.outbox.pending(desk.wall) == 0
-    assert desk.losses == {"gone": 3}
-    overdue = {said(one) for one in desk.outbox.overdue(desk.wall, 1e9)}
-    assert overdue == {("b", "firing"), ("c", "firing"), ("d", "firing")}
+    assert desk.losses == {}
+    assert not desk.outbox.circuit_open
+    assert desk.outbox.pending(desk.wall) == 1
+    assert desk.at(4 * 3600).send() == ("a", "firing")
+
+
+def test_after_a_410_what_is_new_is_tried_at_once_and_takes_along_what_waits():
+    desk = Desk().offer(incident("a"))
+    desk.send(gone())
+    desk.at(600).offer(incident("a"), incident("b"))
+
+    assert desk.send_all() == [("b", "firing"), ("a", "firing")]
+
+
+def test_what_waits_after_a_410_is_overdue_as_any_other():
+    desk = Desk().offer(incident())
+    desk.send(gone())
+
+    assert desk.at(59).outbox.overdue(desk.wall, 60.0) == ()
+    assert [said(one) for one in desk.at(60).outbox.overdue(desk.wall, 60.0)] == [("a", "firing")]
 
 
 def test_a_flush_overrides_every_pause_once():

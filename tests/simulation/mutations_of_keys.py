@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.lifecycle import reconciliation
 from querypulse.alerting.lifecycle.grouping import Grouping
-from querypulse.alerting.outbox import outbox, pace
+from querypulse.alerting.outbox import closings, outbox, pace
 from querypulse.alerting.outbox.closings import Closings
 from querypulse.alerting.outbox.row import Told
+
+from querypulse.sidecar.watch.memory import Subject
 
 from .mutating import Mutation, only
 from .scenarios import plan_of
@@ -51,6 +53,12 @@ KEYS = (
              Grouping, "_place", _join_the_group,
              only("restart", around=("die together",), around_share=0.6, queries=(6,), minutes=(8.0,)), 60,
              finding="A7"),
+    Mutation("a generic name is trusted: another driver's page is resolved", "P3|P4",
+             reconciliation, "is_generic", lambda _: False, finding="A8", plan=plan_of("A8")),
+    Mutation("what another driver posts again and again is resolved at Alertmanager", "P3|P4",
+             closings, "HELD_SECONDS", 0.0, finding="A8", plan=plan_of("A8", 1)),
+    Mutation("watch takes two drivers of one app for one", "P1",
+             Subject, "full_name", Subject.name, finding="A8", plan=plan_of("A8", 2)),
     Mutation("what may have been left open is resolved all at once", "P5",
              pace, "CLOSING_SECONDS", 0.0, finding="B1", plan=plan_of("B1")),
     Mutation("what may have been left open is resolved again and again", "P5",

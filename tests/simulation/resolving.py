@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
+from querypulse.alerting.outbox.closings import HELD_SECONDS
 from querypulse.alerting.outbox.pace import CLOSING_SECONDS
 from querypulse.alerting.rules import (
     driver_gone,
@@ -81,7 +82,7 @@ class Resolving:
         if down or not keys or not all(self._is_well(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
             return
-        if not is_up(receiver) or not all(self._is_seen(key) for key in keys):
+        if not is_up(receiver, one.opened_at) or not all(self._is_seen(key) for key in keys):
             return
         if self._is_forgiven(receiver, one) or _is_end_rejected(receiver, one):
             return
@@ -248,7 +249,7 @@ class Resolving:
         if driver is None or one.opened_at >= driver.born_at or driver.inherits:
             return 0.0
         keys = KEYS_OF_QUERY * (len(driver.queries) + 2)
-        return CLOSING_SECONDS * keys if receiver.kind == "pagerduty" else 10.0
+        return CLOSING_SECONDS * keys if receiver.kind == "pagerduty" else HELD_SECONDS + 10.0
 
     @staticmethod
     def _lateness(receiver: SimReceiver) -> float:

@@ -151,7 +151,21 @@ SCENARIOS = (
     _scenario(
         "A8", "P3|P4", "a second driver of one app name resolves the first one's page",
         (A, replace(A, key="a2", driver="d2")), Step(12, "die", "a"),
-        setup=Setup(drivers=("d1", "d2"), spool=False),
+        setup=Setup(drivers=("d1", "d2"), app="pyspark-shell", spool=False),
+    ),
+    _scenario(
+        "A8", "P3|P4", "at Alertmanager, a second driver of one app name resolves the first one's page",
+        (A, replace(A, key="a2", driver="d2")), Step(12, "die", "a"),
+        setup=Setup(("alertmanager",), drivers=("d1", "d2"), spool=False),
+    ),
+    _scenario(
+        "A8", "P1", "two drivers of one app name are killed, one after the other",
+        (A, replace(B, driver="d2")), Step(100, "kill", "d1"), Step(150, "kill", "d2"),
+        setup=Setup(drivers=("d1", "d2"), watched=True),
+    ),
+    _scenario(
+        "A18", "P1", "a receiver answers 410 for a minute, and a query fails later",
+        (A, B), Step(90, "receiver", "", 60.0, "gone"), Step(100, "die", "a"), Step(200, "die", "b"),
     ),
     _scenario(
         "A10", "P5", "a stalled query, and JVM pauses of some seconds: a page for each",

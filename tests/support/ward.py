@@ -64,8 +64,8 @@ class Ward:
     ``+``: it was told of an incident; ``^``: told again; ``-``: told that it is over.
     """
 
-    def __init__(self, **terms: float) -> None:
-        self.lifecycle = Lifecycle("etl", "https://runbooks.example", Terms(**terms))
+    def __init__(self, app: str = "etl", **terms: float) -> None:
+        self.lifecycle = Lifecycle(app, "https://runbooks.example", Terms(**terms))
         self.now = 0.0
         self.told: list[str] = []
         self.ended: list[Incident] = []
