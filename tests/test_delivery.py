@@ -213,6 +213,19 @@ def test_closings_follow_the_route_too(deliver):
     assert recorder.wait_for(1) == [("a", "resolved")]
 
 
+def test_closings_that_are_the_very_same_are_looked_at_once(deliver, monkeypatch):
+    looked = []
+    monkeypatch.setattr(Route, "takes", lambda _, one: looked.append(one) or True)
+    delivery = deliver(Recorder(habits=Habits(reconciles=True)))
+    closings = tuple(over(incident(f"q{number}"), WALL) for number in range(5))
+    for _ in range(10):
+        delivery.offer((), closings)
+    assert len(looked) == 5
+
+    delivery.offer((), closings[:2])
+    assert len(looked) == 7
+
+
 def test_a_flush_does_not_wait_for_closings(deliver):
     recorder = Recorder(habits=Habits(reconciles=True))
     delivery = deliver(recorder)

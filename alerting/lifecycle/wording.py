@@ -23,6 +23,7 @@ def alert_of(finding: Finding, app: str, runbook_base_url: str, wall: float) -> 
             **finding.evidence,
         },
         starts_at=wall,
+        members=finding.members,
     )
 
 

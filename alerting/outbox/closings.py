@@ -7,7 +7,7 @@ be asked is asked first, and one that cannot is sent few, late, and behind all e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from ..alert import Incident
 from ..finding import Severity
@@ -55,11 +55,17 @@ class Closings:
         """Of what the receiver has to be asked whether it is open there."""
         return tuple(self._waiting[key] for key in self._unasked())
 
-    def offer(self, closings: Iterable[Incident]) -> None:
-        """Replace the set of what is over; what can wake somebody goes first."""
-        new = [one for one in closings if one.key not in self._done]
-        new.sort(key=lambda one: one.severity != Severity.CRITICAL.value)
-        self._waiting = {one.key: one for one in new}
+    def offer(self, closings: Iterable[Incident], held: Container[str] = ()) -> None:
+        """Replace the set of what is over; what can wake somebody goes first.
+
+        What this process has ``held`` open itself is left out.
+        """
+        critical, others = {}, {}
+        for one in closings:
+            key = one.key
+            if key not in self._done and key not in held:
+                (critical if one.severity == Severity.CRITICAL.value else others)[key] = one
+        self._waiting = {**critical, **others}
 
     def answered(
         self, asked: Iterable[Incident], found: Iterable[LeftOpen] | None, now: float

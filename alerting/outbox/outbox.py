@@ -105,7 +105,7 @@ class Outbox:
                 self._put(ended(row, wall))
         self.add(newest.values(), wall)
         if self._reconciles and closings is not None:
-            self.closings.offer(one for one in closings if self._shelf.get(one.key) is None)
+            self.closings.offer(closings, held={row.incident.key for row in self._shelf})
         self._tidy(wall)
 
     def add(self, incidents: Iterable[Incident], wall: float) -> None:
@@ -192,7 +192,7 @@ class Outbox:
         again_at = None
         if row is not None and before is not None:
             self._put(refused(row, before, may_have_arrived=error.may_have_arrived))
-        if error.answer is Answer.POISON:
+        if error.answer is Answer.POISON and not _leaves_open(sent, before):
             self._bury(sent, before)
         else:
             again_at = self._pace.failed(sent.key, error, now, urgent_round)
@@ -245,3 +245,12 @@ class Outbox:
                 self._losses["expired"] += not row.dead and row.told is not Told.RESOLVED
                 self._shelf.drop(key)
         self._pace.keep({want.incident.key for want in self._wants(wall)})
+
+
+def _leaves_open(sent: Incident, before: Row | None) -> bool:
+    """Whether what was sent is a resolve without which the incident stays open there.
+
+    While it is open, the next failure would notify nobody: so it is tried again, however refused.
+    """
+    known = before is not None and before.told is not Told.RESOLVED and before.unended is None
+    return known and sent.ends_at is not None

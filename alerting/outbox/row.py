@@ -33,7 +33,7 @@ class Row(msgspec.Struct, frozen=True):
     ``incident`` is over when its ``ends_at`` is set. ``told_revision`` is the newest revision
     surely told. ``told_at`` is when something was last surely told; None while it is not sure
     that this occurrence was told at all. ``dead``: the receiver will not take this message;
-    it is not sent again before its revision grows or it ends. ``unended`` is an occurrence before
+    it is not sent again before its revision grows, one more query joins it, or it ends. ``unended`` is an occurrence before
     this one, with its end, which the receiver has to be told first: while that is open, this one
     would notify nobody.
     """
@@ -153,6 +153,8 @@ def offered(row: Row, incident: Incident, wall: float) -> Row:
     came_back = row.is_over and incident.ends_at is None
     unmuted = bool(row.incident.muted) and not incident.muted and row.is_untold
     ended = not row.is_over and incident.ends_at is not None
+    grown = incident.revision > row.incident.revision
+    joined = bool(incident.members - row.incident.members)
     if came_back:
         # This occurrence was told to nobody, and perhaps the end of the last one neither.
         known = row.told in (Told.FIRING, Told.UNSURE)
@@ -164,7 +166,7 @@ def offered(row: Row, incident: Incident, wall: float) -> Row:
         incident=incident,
         told_revision=min(row.told_revision, incident.revision),
         queued_at=wall if unmuted else row.queued_at,
-        dead=row.dead and not (came_back or ended or incident.revision > row.incident.revision),
+        dead=row.dead and not (came_back or ended or grown or joined),
     )
 
 

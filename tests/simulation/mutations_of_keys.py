@@ -11,7 +11,7 @@ from querypulse.alerting.lifecycle import reconciliation
 from querypulse.alerting.lifecycle.grouping import Grouping
 from querypulse.alerting.outbox import closings, outbox, pace
 from querypulse.alerting.outbox.closings import Closings
-from querypulse.alerting.outbox.row import Told
+from querypulse.alerting.outbox.row import Told, Want, Why
 
 from querypulse.sidecar.watch.memory import Subject
 
@@ -19,6 +19,7 @@ from .mutating import Mutation, only
 from .scenarios import plan_of
 
 _begin = Closings.__init__
+_wants = outbox.Outbox._wants
 _place, _offered = Grouping._place, outbox.offered
 
 
@@ -46,6 +47,11 @@ def _asks_nobody(self: Closings, *, asks: bool) -> None:
     _begin(self, asks=False)
 
 
+def _stale_first(self: outbox.Outbox, wall: float) -> list[Want]:
+    stale = self.closings.first_due
+    return _wants(self, wall) if stale is None else [Want(stale, Why.CLOSING)]
+
+
 KEYS = (
     Mutation("a group has the key of its first alert", "P1|P3|P4",
              Grouping, "_open", _open_as_the_first, finding="A7", plan=plan_of("A7")),
@@ -66,6 +72,8 @@ KEYS = (
     Mutation("Alertmanager is not asked what is open", "P5",
              Closings, "__init__", _asks_nobody,
              finding="B1", plan=plan_of("B1", 1)),
+    Mutation("what may have been left open is resolved before anybody is paged", "P1",
+             outbox.Outbox, "_wants", _stale_first, finding="B1", plan=plan_of("B1", 2)),
     Mutation("warnings of an earlier driver stay open", "P3",
              reconciliation, "WARNINGS", (), finding="A21", plan=plan_of("A21")),
     Mutation("groups of an earlier driver stay open", "P3",

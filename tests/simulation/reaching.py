@@ -157,9 +157,7 @@ class Reaching:
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
         """Whether the receiver did not take the message that speaks of it."""
         return any(
-            (one.at >= episode.began_at - 1.0 and any(key == query.key for key, _ in one.named))
-            # One more member does not change the message of queries without a name.
-            or (query.spec.name is None and is_of_unnamed(one.key))
+            one.at >= episode.began_at - 1.0 and any(key == query.key for key, _ in one.named)
             for one in receiver.rejected
         )
 

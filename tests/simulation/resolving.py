@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
 from querypulse.alerting.outbox.closings import HELD_SECONDS
-from querypulse.alerting.outbox.pace import CLOSING_SECONDS
+from querypulse.alerting.outbox.pace import CLOSING_SECONDS, CONFIG_FAULT_RETRY_SECONDS
 from querypulse.alerting.rules import (
     driver_gone,
     query_flapping,
@@ -84,13 +84,15 @@ class Resolving:
             return
         if not is_up(receiver, one.opened_at) or not all(self._is_seen(key) for key in keys):
             return
-        if self._is_forgiven(receiver, one) or _is_end_rejected(receiver, one):
+        if self._is_forgiven(receiver, one):
             return
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
         bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
         if one.held or self._flaps(receiver, keys):
             bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))
+        if _is_end_rejected(receiver, one):
+            bound += CONFIG_FAULT_RETRY_SECONDS + 10.0
         if calm > bound:
             raise Violation(
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
@@ -257,8 +259,8 @@ class Resolving:
 
 
 def _is_end_rejected(receiver: SimReceiver, one: Open) -> bool:
-    """Whether the receiver did not take the message that ends it: that is not sent again."""
+    """Whether the receiver did not take the message that ends it: that is sent again later."""
     return any(
-        rejected.at >= one.opened_at and rejected.named & one.shown
+        rejected.over and rejected.at >= one.opened_at and rejected.named & one.shown
         for rejected in receiver.rejected
     )

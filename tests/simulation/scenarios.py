@@ -201,6 +201,10 @@ SCENARIOS = (
         (A, B), setup=Setup(receivers=("alertmanager",)),
     ),
     _scenario(
+        "B1", "P1", "a query fails while what an earlier process may have left open is resolved",
+        (A, B, C, D), Step(60, "die", "a"),
+    ),
+    _scenario(
         "N1", "P3", "a stalled query is started again, stalls, and commits: resolved at once",
         (A, B), Step(60, "ask", "a", 270.0), Step(240, "restart", "a"),
     ),
