@@ -32,5 +32,5 @@ def problem_of(app: str) -> str:
         return ""
     return (
         f"the app is called {app!r}, as other drivers may be: alerts that an earlier process left "
-        "open are not resolved at the start, except from spool_dir; set app_name to a name of its own"
+        "open are not resolved at the start, except from spool_dir; set app_name to a unique name"
     )

@@ -3,9 +3,7 @@
 import logging
 
 import pytest
-from support.telling import incident
 
-from querypulse.alerting.finding import WHOLE_DRIVER
 from querypulse.alerting.generic_apps import is_generic, problem_of
 from querypulse.sidecar.session import warn_of_app_name
 

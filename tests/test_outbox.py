@@ -419,6 +419,15 @@ def test_a_refused_alert_of_queries_without_a_name_is_tried_again_when_one_more_
     assert desk.offer(listing("c9c58242", "2d1a0d2d")).send() == ("unnamed", "firing")
 
 
+def test_one_more_that_joins_while_the_message_is_refused_is_a_reason_to_try_it_again():
+    desk = Desk().offer(listing("c9c58242"))
+    sent = desk.outbox.begin(desk.now, desk.wall)
+    desk.offer(listing("c9c58242", "2d1a0d2d"))
+    desk.outbox.failed(sent, poison(), desk.now, desk.wall)
+
+    assert desk.send() == ("unnamed", "firing")
+
+
 def test_one_that_leaves_it_is_no_reason_to_try_it_again():
     desk = Desk().offer(listing("c9c58242", "2d1a0d2d"))
     desk.send(poison())

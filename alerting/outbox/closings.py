@@ -60,7 +60,8 @@ class Closings:
 
         What this process has ``held`` open itself is left out.
         """
-        critical, others = {}, {}
+        critical: dict[str, Incident] = {}
+        others: dict[str, Incident] = {}
         for one in closings:
             key = one.key
             if key not in self._done and key not in held:

@@ -10,6 +10,7 @@ from ..receivers.answer import Answer
 from ..receivers.receiver import DeliveryError, Habits
 from .closings import Closings
 from .pace import Pace
+from .refused import buried, leaves_open, refused
 from .row import (
     NO_NEWS,
     Row,
@@ -18,7 +19,6 @@ from .row import (
     Why,
     accepted,
     begun,
-    buried,
     delayed,
     ended,
     is_expired,
@@ -26,7 +26,6 @@ from .row import (
     is_settled,
     offered,
     queued,
-    refused,
     wanted,
 )
 from .shelf import MAX_BYTES, MAX_ROWS, Shelf
@@ -192,7 +191,7 @@ class Outbox:
         again_at = None
         if row is not None and before is not None:
             self._put(refused(row, before, may_have_arrived=error.may_have_arrived))
-        if error.answer is Answer.POISON and not _leaves_open(sent, before):
+        if error.answer is Answer.POISON and not leaves_open(sent, before):
             self._bury(sent, before)
         else:
             again_at = self._pace.failed(sent.key, error, now, urgent_round)
@@ -245,12 +244,3 @@ class Outbox:
                 self._losses["expired"] += not row.dead and row.told is not Told.RESOLVED
                 self._shelf.drop(key)
         self._pace.keep({want.incident.key for want in self._wants(wall)})
-
-
-def _leaves_open(sent: Incident, before: Row | None) -> bool:
-    """Whether what was sent is a resolve without which the incident stays open there.
-
-    While it is open, the next failure would notify nobody: so it is tried again, however refused.
-    """
-    known = before is not None and before.told is not Told.RESOLVED and before.unended is None
-    return known and sent.ends_at is not None

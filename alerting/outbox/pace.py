@@ -41,8 +41,8 @@ class Pace:
     """Chooses what is sent next, and when; times are monotonic seconds.
 
     Each incident has its own schedule after a failure: 1, 2, 4 ... 60 seconds in an outage,
-    300 after a fault of the configuration, or as long as the receiver asks for. The breaker and a receiver's wish for rest hold
-    all of them. A flush overrides everything, once for each incident.
+    300 after a fault of the configuration, or as long as the receiver asks for. The breaker and a
+    receiver's wish for rest hold all of them. A flush overrides everything, once for each incident.
     """
 
     def __init__(self, per_minute: float | None = None) -> None:

@@ -80,9 +80,7 @@ def _left_open(closing: Incident, known: Mapping[tuple[str, ...], list[Shown]]) 
     (ours,) = closing.alerts
     ends_at = ours.ends_at or ours.starts_at
     matching = [
-        one
-        for one in known.get(_identity(ours.labels), [])
-        if one.startsAt.timestamp() <= ends_at
+        one for one in known.get(_identity(ours.labels), []) if one.startsAt.timestamp() <= ends_at
     ]
     if not matching:
         return None

@@ -29,6 +29,7 @@ class Answer(str, Enum):
     POISON = "poison"
     """This very message is not taken: sending it again is in vain."""
 
+
 POISONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
 GONE_STATUS = 410
 GONE_WAIT_SECONDS = 3600.0

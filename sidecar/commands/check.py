@@ -19,7 +19,6 @@ from ..configuration.settings import TYPES, Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
 from ..silence_file import read_silences
 
-
 UNNAMED_APP = (
     "app_name is not set: Spark's own name counts, and where that is a generic one (pyspark-shell, "
     "Databricks Shell) alerts that an earlier process left open are not resolved at the start"

@@ -12,7 +12,6 @@ from querypulse.alerting.lifecycle.grouping import Grouping
 from querypulse.alerting.outbox import closings, outbox, pace
 from querypulse.alerting.outbox.closings import Closings
 from querypulse.alerting.outbox.row import Told, Want, Why
-
 from querypulse.sidecar.watch.memory import Subject
 
 from .mutating import Mutation, only

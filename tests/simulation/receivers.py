@@ -227,7 +227,7 @@ class SimReceiver:
     def _close(self, key: str, driver: str = "") -> None:
         one = self.open.pop(key, None)
         if one is not None:
-            self.closed.append(Closed(self._time.now, one))
+            self.closed.append(Closed(self._time.now, one, driver))
         elif key not in self._known:
             self.vain_resolves.append((self._time.now, key, driver))
 
