@@ -149,8 +149,10 @@ class Resolving:
 
     def _forgets(self, driver: SimDriver) -> bool:
         """Whether about as many are gone as are remembered: the oldest alerts end by that."""
-        gone = [one for one in driver.queries if one.key not in driver.spark.living]
-        return len(gone) >= self._stage.plan.setup.memory
+        gone = sum(one.key not in driver.spark.living for one in driver.queries)
+        # Under a new id, a query without a name leaves another behind.
+        gone += sum(len(one.query_ids) - 1 for one in driver.queries if one.spec.name is None)
+        return gone >= self._stage.plan.setup.memory
 
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query should not have ended at that moment; empty if it should."""

@@ -205,6 +205,16 @@ SCENARIOS = (
         (A, B, C, D), Step(60, "die", "a"),
     ),
     _scenario(
+        "400", "P3", "a receiver answers 400 to a resolve",
+        (A, B), Step(60, "die", "a"), Step(62, "restart", "a"), Step(70, "poison"), horizon=700.0,
+        setup=Setup(("webhook",)),
+    ),
+    _scenario(
+        "400", "P1", "a receiver answers 400 to the alert that queries without a name share",
+        (UNNAMED, replace(UNNAMED, key="v")), Step(60, "poison"), Step(70, "die", "u"),
+        Step(100, "die", "v"), setup=Setup(("webhook",)),
+    ),
+    _scenario(
         "N1", "P3", "a stalled query is started again, stalls, and commits: resolved at once",
         (A, B), Step(60, "ask", "a", 270.0), Step(240, "restart", "a"),
     ),
