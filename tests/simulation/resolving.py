@@ -170,6 +170,10 @@ class Resolving:
             if query.spec.name is None and max(truth.since, query.started_at) < driver_born:
                 # A new process cannot tell which of the queries without a name was meant.
                 return ""
+            if closed.incident.opened_at < driver_born <= truth.since - PROVEN_SECONDS:
+                # What an earlier process left open is resolved late, and by then something else
+                # may be wrong.
+                return ""
             known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
             return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
         known_ends = [
