@@ -89,10 +89,9 @@ class Resolving:
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
         bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
+        bound += _rejected_seconds(receiver, one)
         if one.held or self._flaps(receiver, keys):
             bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))
-        if _is_end_rejected(receiver, one):
-            bound += CONFIG_FAULT_RETRY_SECONDS + 10.0
         if calm > bound:
             raise Violation(
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
@@ -264,9 +263,10 @@ class Resolving:
         return 0.0 if is_up(receiver) else 330.0 + receiver.trouble_seconds
 
 
-def _is_end_rejected(receiver: SimReceiver, one: Open) -> bool:
-    """Whether the receiver did not take the message that ends it: that is sent again later."""
-    return any(
+def _rejected_seconds(receiver: SimReceiver, one: Open) -> float:
+    """How much later it ends where the receiver did not take its end: that is sent again."""
+    rejected = any(
         rejected.over and rejected.at >= one.opened_at and rejected.named & one.shown
         for rejected in receiver.rejected
     )
+    return CONFIG_FAULT_RETRY_SECONDS + 10.0 if rejected else 0.0
