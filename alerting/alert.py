@@ -19,12 +19,16 @@ DRIVER = "driver"
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """One query is sick of one thing; ``starts_at`` and ``ends_at`` are Unix seconds."""
+    """One query is sick of one thing; ``starts_at`` and ``ends_at`` are Unix seconds.
+
+    ``members`` are the labels of the queries without a name that it lists.
+    """
 
     labels: dict[str, str]
     annotations: dict[str, str]
     starts_at: float
     ends_at: float | None = None
+    members: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -74,6 +78,11 @@ class Incident(msgspec.Struct, frozen=True):
         return self.key in {alert_key(app, query, first.name, ESCALATED) for query in queries}
 
     @property
+    def members(self) -> frozenset[str]:
+        """The queries without a name that its alerts list."""
+        return frozenset(one for alert in self.alerts for one in alert.members)
+
+    @property
     def name(self) -> str:
         """The name all its alerts share."""
         return self.alerts[0].name
@@ -81,6 +90,8 @@ class Incident(msgspec.Struct, frozen=True):
     @property
     def severity(self) -> str:
         """That of its worst alert."""
+        if len(self.alerts) == 1:
+            return self.alerts[0].labels["severity"]
         told = {alert.labels["severity"] for alert in self.alerts}
         return next((one.value for one in Severity if one.value in told), min(told))
 

@@ -37,8 +37,8 @@ DROP_REASONS = (
     "undecodable",
     "forged",
 )
-DELIVERY_OUTCOMES = ("delivered", "transient", "config_fault", "poison", "gone", "failed")
-LOSS_REASONS = ("evicted", "expired", "obsolete", "poison", "gone")
+DELIVERY_OUTCOMES = ("delivered", "transient", "config_fault", "poison", "failed")
+LOSS_REASONS = ("evicted", "expired", "obsolete", "poison")
 
 
 class ShownVerdict(Protocol):
@@ -124,6 +124,8 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     receivers: tuple[str, ...] = ()
     spool_problem: str = ""
     """Why undelivered alerts would not outlive this driver, though they should."""
+    app_name_problem: str = ""
+    """What the name of this app costs, where other drivers may well have the same."""
     callback_seconds: Buckets = CALLBACK_BUCKETS
     probe_seconds: Buckets = PROBE_BUCKETS
 

@@ -37,6 +37,7 @@ class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
     alerts_lost: Mapping[str, Mapping[str, int]]
     circuits_open: Mapping[str, bool]
     spool_problem: str
+    app_name_problem: str
     callback_seconds: Timing
     probe_seconds: Timing
 
@@ -60,6 +61,7 @@ def monitor_status(monitor: Monitor) -> MonitorStatus:
         alerts_lost=_by_receiver(monitor, monitor.alerts_lost),
         circuits_open=monitor.circuits_open,
         spool_problem=monitor.spool_problem,
+        app_name_problem=monitor.app_name_problem,
         callback_seconds=_timing(monitor.callback_seconds),
         probe_seconds=_timing(monitor.probe_seconds),
     )

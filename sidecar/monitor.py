@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping
 
+from ..alerting.generic_apps import problem_of
 from ..exporter.board import Board, Monitor
 from ..exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
 from ..listener.event_path import EventPath
@@ -85,6 +86,7 @@ class MonitorFacts:
             circuits_open={one.name: one.circuit_open for one in deliveries},
             receivers=tuple(one.name for one in deliveries),
             spool_problem=self._telling.spool_problem,
+            app_name_problem=problem_of(self._app),
             callback_seconds=self._callback_seconds,
             probe_seconds=self._probe_seconds,
         )

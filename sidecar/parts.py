@@ -32,7 +32,7 @@ from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
 from .runbooks import runbook
-from .session import app_name, spark_ui_url
+from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
 from .telling import Telling
 from .worker import Judged, Worker
@@ -78,6 +78,7 @@ class Parts:
             latest_snapshot=lambda: self.judged.snapshot,
         )
         app = app_name(settings, spark)
+        warn_of_app_name(app)
         guidance = replace(outfit.guidance, spark_ui_url=spark_ui_url(spark))
         lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
         self._telling = self._make_telling(app, lifecycle)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
+from ..alerting.generic_apps import problem_of
 from ..listener.refusals import THROWN, reason_of
 from .configuration.settings import Settings
 from .configuration.settings_sources import SPARK_PREFIX, load_settings
@@ -68,6 +69,13 @@ def spark_ui_url(spark: Any) -> str:
     except (*THROWN, OSError, TypeError, AttributeError):
         return ""
     return url if isinstance(url, str) and url.startswith(("http://", "https://")) else ""
+
+
+def warn_of_app_name(app: str) -> None:
+    """Log what a generic name costs."""
+    problem = problem_of(app)
+    if problem:
+        log.warning("querypulse: %s", problem)
 
 
 def spark_conf(spark: Any) -> dict[str, str]:

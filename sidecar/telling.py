@@ -60,12 +60,16 @@ class Telling:
             self._heartbeat.start()
 
     def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
-        """Hand over all open incidents, and what may be ended; never waits."""
+        """Hand over all open incidents, and what may be ended; never waits.
+
+        While another process of the same app lives, what is open may be its own.
+        """
         late = self._adopt(self._spool.load(0.0)) if self._spool is not None else ()
         if late:
             self._inherit(late)
             incidents += _others(late, incidents)
-        self._dispatch.offer(incidents, closings)
+        is_alone = self._spool is None or not self._spool.is_taken
+        self._dispatch.offer(incidents, closings if is_alone else ())
         if self._heartbeat is not None:
             self._heartbeat.beat(incidents)
 

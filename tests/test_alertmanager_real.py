@@ -116,6 +116,27 @@ def test_a_resolve_after_a_restart_ends_what_the_dead_driver_left_open(real, rec
     real.told.wait_until_said("left_open", "resolved")
 
 
+def test_it_says_when_an_alert_was_posted_last_and_who_lives_posts_it_again(real, receiver):
+    """So what another driver has open is known from what a dead one has left."""
+    now = time.time()
+    receiver.send(fresh("held"), now)
+    receiver.send(fresh("left"), now)
+    asked = [incident(query, starts_at=now, ends_at=now) for query in ("held", "left", "never")]
+    first = posted(receiver.left_open(asked, now))
+    time.sleep(0.05)
+    receiver.send(fresh("held"), now)
+    second = posted(receiver.left_open(asked, now))
+
+    assert set(first) == set(second) == {"held", "left"}
+    assert second["held"] > first["held"]
+    assert second["left"] == first["left"]
+
+
+def posted(found):
+    """By query, when what is open was posted last."""
+    return {one.incident.alerts[0].labels["query"]: one.posted_at for one in found}
+
+
 def test_our_webhook_says_what_its_own_would(real, receiver):
     """Common labels, fingerprints, statuses and types are Alertmanager's."""
     told = fresh("compared")

@@ -282,6 +282,18 @@ def test_a_job_goes_on_to_wait_where_its_sidecar_could_not_start(driver):
     assert driver.waits == [(), (2.0,)]
 
 
+@pytest.mark.parametrize(("app", "warned"), [("pyspark-shell", 1), ("orders", 0)])
+def test_attach_warns_once_of_an_app_name_that_others_may_have(driver, caplog, app, warned):
+    driver.sparkContext.appName = app
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        sidecar = attach(driver, **QUIET)
+    logged = [one for one in caplog.records if "set app_name" in one.getMessage()]
+
+    assert len(logged) == warned
+    until(lambda: sidecar.snapshot().queries is not None, "it has evaluated")
+    assert bool(sidecar.snapshot().monitor.app_name_problem) == bool(warned)
+
+
 @pytest.mark.contains_errors
 def test_a_sidecar_that_could_not_start_says_so_without_secrets(driver, caplog):
     driver.refusals["probe"] = RuntimeError("password=hunter2hunter")

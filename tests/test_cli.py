@@ -35,7 +35,8 @@ def check(monkeypatch, capsys):
 
 def shown(output):
     """Setting -> (value, origin)."""
-    rows = [line.split(None, 1) for line in output.splitlines()[:-2]]
+    lines = [line for line in output.splitlines()[:-2] if not line.startswith("note: ")]
+    rows = [line.split(None, 1) for line in lines]
     return {name: tuple(part.strip() for part in rest.rsplit("  ", 1)) for name, rest in rows}
 
 
@@ -98,6 +99,28 @@ def test_check_shows_where_each_setting_came_from(check, tmp_path):
     assert rows["http_port"] == ("0", "environment variable QUERYPULSE_HTTP_PORT")
     assert rows["expected_queries"][0] == '["bronze","silver"]'
     assert rows["http_host"] == ('"127.0.0.1"', "default")
+
+
+@pytest.mark.parametrize(
+    ("app_name", "note"),
+    [
+        (None, "note: app_name is not set"),
+        ("pyspark-shell", "note: the app is called 'pyspark-shell', as other drivers may be"),
+        ("Databricks Shell", "note: the app is called 'Databricks Shell'"),
+    ],
+)
+def test_check_says_what_a_generic_app_name_costs(check, app_name, note):
+    code, output, _ = check(**({} if app_name is None else {"app_name": app_name}))
+
+    assert code == 0
+    assert output.splitlines()[-1].startswith(note)
+    assert "left open are not resolved at the start" in output
+
+
+def test_check_says_nothing_of_a_name_of_its_own(check):
+    _, output, _ = check(app_name="orders")
+
+    assert "note: " not in output
 
 
 def test_check_masks_secrets_and_the_paths_of_webhooks(check, tmp_path):

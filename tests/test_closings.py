@@ -2,6 +2,7 @@
 
 import json
 import time
+from datetime import datetime, timezone
 
 import pytest
 from support.alertmanager_double import AlertmanagerDouble
@@ -9,18 +10,23 @@ from support.http_double import HttpDouble, reply
 from support.receiver_incidents import incident as told
 from support.telling import PATIENCE_SECONDS, WALL, incident, outage, over, poison, said
 
-from querypulse.alerting.outbox.closings import ASK_AGAIN_SECONDS
+from querypulse.alerting.outbox import closings
+from querypulse.alerting.outbox.closings import ASK_AGAIN_SECONDS, HELD_SECONDS
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.outbox import Outbox
 from querypulse.alerting.outbox.pace import CLOSING_SECONDS
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.http import HttpError
-from querypulse.alerting.receivers.receiver import Habits
+from querypulse.alerting.receivers.receiver import Habits, LeftOpen
 from querypulse.listener.guard import Guard
 
 BLIND = Habits(reconciles=True)
 ASKED = Habits(reconciles=True, can_be_asked=True)
 MANY = [over(incident(f"q{number}"), WALL) for number in range(5)]
+
+
+def by_query(query):
+    return next(one for one in MANY if said(one)[0] == query)
 
 
 class Desk:
@@ -55,6 +61,13 @@ class Desk:
     def pass_time(self, seconds):
         self.now += seconds
         return self
+
+    def ask(self, found=()):
+        """The receiver is asked, and says what it has ``found``, by query and when it was posted."""
+        asked = self.outbox.question(self.now, self.wall)
+        left = [LeftOpen(by_query(query), posted_at) for query, posted_at in found]
+        self.outbox.closings.answered(asked, left, self.now)
+        return [said(one)[0] for one in asked]
 
 
 def test_one_leaves_every_two_seconds_and_each_once():
@@ -116,12 +129,64 @@ def test_nobody_waits_for_them():
 
 def test_a_receiver_that_can_be_asked_gets_only_what_is_open_there():
     desk = Desk(ASKED)
-    asked = desk.outbox.question(0.0, WALL)
-    assert (len(asked), desk.send_all()) == (5, [])
-    desk.outbox.closings.answered(asked, [MANY[2]], 0.0)
+    assert desk.ask([("q2", 1.0)]) == ["q0", "q1", "q2", "q3", "q4"]
+    assert desk.send_all() == []
+    assert desk.pass_time(HELD_SECONDS).ask([("q2", 1.0)]) == ["q2"]
 
     assert desk.send_all() == [("q2", "resolved")]
     assert desk.pass_time(600).offer().outbox.question(desk.now, desk.wall) == ()
+
+
+def test_what_somebody_posts_again_is_another_drivers_and_is_never_resolved():
+    desk = Desk(ASKED)
+    desk.ask([("q2", 1.0)])
+    desk.pass_time(HELD_SECONDS).ask([("q2", 61.0)])
+
+    assert desk.offer().send_all() == []
+    assert desk.pass_time(600).offer().outbox.question(desk.now, desk.wall) == ()
+    assert desk.send_all() == []
+
+
+def test_the_second_question_waits_until_another_driver_has_posted_again():
+    desk = Desk(ASKED)
+    desk.ask([("q2", 1.0)])
+
+    assert desk.pass_time(HELD_SECONDS - 1).outbox.question(desk.now, desk.wall) == ()
+    assert desk.outbox.ask_at(desk.wall) == HELD_SECONDS
+
+
+def test_what_is_found_healthy_later_is_asked_for_at_once_and_proves_nothing_sooner():
+    desk = Desk(ASKED, closings=MANY[:1])
+    desk.ask([("q0", 1.0)])
+    desk.pass_time(30).offer(closings=MANY[:2])
+    assert desk.ask([("q0", 1.0), ("q1", 2.0)]) == ["q0", "q1"]
+    assert desk.send_all() == []
+
+    desk.pass_time(60).ask([("q0", 1.0), ("q1", 2.0)])
+    assert desk.send_all() == [("q0", "resolved")]
+
+
+def test_what_ended_between_the_questions_is_not_resolved():
+    desk = Desk(ASKED)
+    desk.ask([("q2", 1.0)])
+    desk.pass_time(HELD_SECONDS).ask()
+
+    assert desk.send_all() == []
+
+
+def test_once_the_rows_of_an_earlier_process_are_there_nothing_else_is_resolved():
+    """A slow disk may show them late."""
+    desk = Desk()
+    desk.outbox.adopt((), WALL)
+
+    assert desk.pass_time(60).send_all() == []
+
+
+def test_what_can_wake_somebody_is_resolved_first():
+    mild = over(incident("mild", severity="warning"), WALL)
+    desk = Desk(closings=[mild, *MANY[:1]])
+
+    assert desk.send_all() == [("q0", "resolved")]
 
 
 def test_a_question_without_an_answer_is_asked_again_and_nothing_is_resolved_meanwhile():
@@ -130,7 +195,7 @@ def test_a_question_without_an_answer_is_asked_again_and_nothing_is_resolved_mea
     assert desk.pass_time(ASK_AGAIN_SECONDS - 1).outbox.question(desk.now, desk.wall) == ()
     assert desk.send_all() == []
 
-    assert len(desk.pass_time(1).outbox.question(desk.now, desk.wall)) == 5
+    assert len(desk.pass_time(1).ask()) == 5
 
 
 def test_nothing_is_asked_while_there_is_news():
@@ -149,10 +214,14 @@ def double():
         yield double
 
 
+POSTED_AT = "2026-11-21T09:03:08.119Z"
+
+
 def holding(double, *queries, starts_at="2026-11-21T09:02:08.119Z", **labels):
     for query in queries:
         known = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": "critical"}
-        double.open.append({"labels": {**known, **labels}, "startsAt": starts_at, "x": 1})
+        times = {"startsAt": starts_at, "updatedAt": POSTED_AT}
+        double.open.append({"labels": {**known, **labels}, **times, "x": 1})
 
 
 def left_open(*doubles, closing=CLOSING):
@@ -168,15 +237,16 @@ def test_alertmanager_is_asked_for_the_alerts_of_the_app(double):
     (found,) = left_open(double)
 
     assert double.requests[0].path == "/api/v2/alerts?filter=app%3D%22etl%22"
-    assert found.alerts[0].labels["query"] == "a"
-    assert found.ends_at == NOW
+    assert found.incident.alerts[0].labels["query"] == "a"
+    assert found.incident.ends_at == NOW
+    assert found.posted_at == datetime.fromisoformat(POSTED_AT.replace("Z", "+00:00")).timestamp()
 
 
 def test_a_warning_that_is_open_is_found_by_the_labels_it_has_there(double):
     holding(double, "a", severity="warning")
     (found,) = left_open(double)
 
-    assert found.severity == "warning"
+    assert found.incident.severity == "warning"
 
 
 @pytest.mark.parametrize(
@@ -206,14 +276,25 @@ def test_without_an_answer_nothing_is_known(answer):
         left_open(other)
 
 
-def test_a_start_posts_nothing_of_what_was_never_open_and_resolves_what_is(double):
+def test_of_members_that_differ_the_newest_post_counts(double):
+    holding(double, "a")
+    with AlertmanagerDouble() as other:
+        holding(other, "a")
+        other.open[0]["updatedAt"] = "2026-11-21T09:04:00.000Z"
+        (found,) = left_open(other, double)
+
+    assert datetime.fromtimestamp(found.posted_at, timezone.utc).minute == 4
+
+
+def test_a_start_posts_nothing_of_what_was_never_open_and_resolves_what_is(double, monkeypatch):
+    monkeypatch.setattr(closings, "HELD_SECONDS", 0.2)
     holding(double, "a")
     delivery = Delivery(Alertmanager([double.url]), Guard())
     delivery.start()
     try:
         never = [told(f"q{number}", starts_at=NOW, ends_at=NOW) for number in range(20)]
         delivery.offer((), [*never, CLOSING])
-        double.wait_for(2)
+        double.wait_for(3)
         assert delivery.flush(PATIENCE_SECONDS)
     finally:
         delivery.close(PATIENCE_SECONDS)

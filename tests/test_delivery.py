@@ -213,6 +213,19 @@ def test_closings_follow_the_route_too(deliver):
     assert recorder.wait_for(1) == [("a", "resolved")]
 
 
+def test_closings_that_are_the_very_same_are_looked_at_once(deliver, monkeypatch):
+    looked = []
+    monkeypatch.setattr(Route, "takes", lambda _, one: looked.append(one) or True)
+    delivery = deliver(Recorder(habits=Habits(reconciles=True)))
+    closings = tuple(over(incident(f"q{number}"), WALL) for number in range(5))
+    for _ in range(10):
+        delivery.offer((), closings)
+    assert len(looked) == 5
+
+    delivery.offer((), closings[:2])
+    assert len(looked) == 7
+
+
 def test_a_flush_does_not_wait_for_closings(deliver):
     recorder = Recorder(habits=Habits(reconciles=True))
     delivery = deliver(recorder)
@@ -262,14 +275,14 @@ def test_an_error_is_logged_when_it_changes(deliver, caplog):
     ("error", "end"),
     [
         (poison(), "400; not sent again as it is"),
-        (gone(), "and is told nothing until the next start"),
+        (gone(), "410; kept, next attempt in 3600 s"),
     ],
 )
-def test_what_is_given_up_is_said_as_an_error(deliver, caplog, error, end):
+def test_what_is_not_tried_again_soon_is_said_as_an_error(deliver, caplog, error, end):
     recorder = Recorder(a=[error])
     delivery = deliver(recorder)
     delivery.offer((incident("a", "b"),))
-    assert delivery.flush(PATIENCE_SECONDS)
+    delivery.flush(PATIENCE_SECONDS)
     delivery.close(PATIENCE_SECONDS)
     (record,) = caplog.records
 
@@ -278,17 +291,15 @@ def test_what_is_given_up_is_said_as_an_error(deliver, caplog, error, end):
     assert record.getMessage().endswith(end)
 
 
-def test_a_receiver_that_is_gone_is_left_alone(deliver):
+def test_a_receiver_that_answered_410_once_takes_what_comes_later(deliver):
     recorder = Recorder(a=[gone()])
     delivery = deliver(recorder)
     delivery.offer((incident("a"),))
-    assert delivery.flush(PATIENCE_SECONDS)
+    assert not delivery.flush(PATIENCE_SECONDS)
     delivery.offer((incident("a"), incident("b")))
-    assert delivery.flush(PATIENCE_SECONDS)
 
-    assert delivery.disabled
-    assert (recorder.sent, delivery.losses["gone"]) == ([("a", "firing")], 2)
-    assert delivery.overdue(WALL) == {incident("a").key, incident("b").key}
+    assert recorder.wait_for(3) == [("a", "firing"), ("b", "firing"), ("a", "firing")]
+    assert delivery.outcomes["config_fault"] == 1
 
 
 @pytest.mark.contains_errors

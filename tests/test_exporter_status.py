@@ -210,6 +210,7 @@ def test_the_monitor_shows_all_its_facts():
     assert shown["alerts_lost"] == {"webhook": {}, "pagerduty": {"poison": 1}}
     assert shown["circuits_open"] == {"webhook": True, "pagerduty": False}
     assert shown["spool_problem"] == "/spool: no space left on device"
+    assert shown["app_name_problem"] == "the app is called 'pyspark-shell'"
     assert shown["probe_seconds"] == {"count": 2, "total_seconds": 0.32, "p99_seconds": 0.5}
     assert shown["callback_seconds"]["p99_seconds"] == 1.0
 

@@ -183,7 +183,13 @@ def test_a_check_that_is_unknown_is_tried_once_an_interval(heartbeat, double, cl
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
-    [(202, "delivered"), (301, "config_fault"), (400, "poison"), (410, "gone"), (429, "transient")],
+    [
+        (202, "delivered"),
+        (301, "config_fault"),
+        (400, "poison"),
+        (410, "config_fault"),
+        (429, "transient"),
+    ],
 )
 def test_every_answer_is_counted_and_none_ends_the_pings(heartbeat, double, clock, status, outcome):
     """A switch that is gone today may be made anew tomorrow."""

@@ -41,7 +41,7 @@ def meaning(status):
         return Answer.TRANSIENT
     if status in {400, 406, 411, 413, 414, 415, 422, 431}:
         return Answer.POISON
-    return Answer.GONE if status == 410 else Answer.CONFIG_FAULT
+    return Answer.CONFIG_FAULT
 
 
 def answer_of(receiver, told):

@@ -318,6 +318,23 @@ def test_the_likeliest_is_closed_first():
     assert Ward().play([(0, "a", "idle")], 30).closed[0] == "30 querypulse/etl/a/QueryFailed"
 
 
+@pytest.mark.parametrize("app", ["pyspark-shell", "Databricks Shell"])
+def test_under_a_generic_app_name_nothing_is_closed_that_may_be_another_drivers(app):
+    assert Ward(app).play([(0, "a", "idle")], 600).closed == []
+
+
+def test_closings_are_the_very_same_until_they_change():
+    """There are fourteen for each query, and they are offered at every evaluation."""
+    ward = Ward().play([(0, "a", "idle"), (0, "b", "starts"), (100, "b", "idle")], 40)
+    first = ward.lifecycle.closings
+    assert first
+    assert ward.play([], 120).lifecycle.closings is first
+    ward.condition("b", "idle").play([], 160)
+
+    assert ward.lifecycle.closings is not first
+    assert ward.lifecycle.closings[: len(first)] == first
+
+
 def test_what_is_over_for_an_hour_is_closed_no_more():
     ward = Ward().play([(0, "a", "idle")], 3620)
     assert ward.lifecycle.closings

@@ -1,8 +1,10 @@
 """The account of one receiver: what is due, in which order, when again, and what is given up."""
 
 import pytest
+from msgspec.structs import replace
 from support.telling import (
     WALL,
+    alert,
     gone,
     incident,
     lost_answer,
@@ -13,6 +15,7 @@ from support.telling import (
     wrong_token,
 )
 
+from querypulse.alerting.alert import Incident
 from querypulse.alerting.outbox.outbox import LOSSES, Outbox, Row, Told
 from querypulse.alerting.receivers.receiver import Habits
 
@@ -373,25 +376,97 @@ def test_a_message_that_changed_while_it_was_refused_is_tried():
     assert desk.send_all() == [("a", "firing")]
 
 
-def test_a_resolve_that_is_not_taken_is_given_up():
+def test_a_resolve_that_is_not_taken_is_tried_again_for_a_day():
+    """While the incident is open there, the next failure would notify nobody."""
+    desk = Desk(incident()).at(60).offer()
+    for attempt in range(3):
+        assert desk.at(60 + attempt * 300).send(poison()) == ("a", "resolved")
+        assert desk.at(60 + attempt * 300 + 299).send() is None
+    assert desk.losses == {}
+
+    desk.at(60 + 25 * 3600).offer()
+    assert (desk.outbox.rows, desk.losses) == ((), {"expired": 1})
+
+
+def test_a_failure_after_a_resolve_that_was_not_taken_is_sent_after_that_resolve():
     desk = Desk(incident()).at(60).offer()
     desk.send(poison())
+    desk.at(70).offer(incident(starts_at=WALL + 70))
 
-    assert (desk.outbox.rows, desk.losses) == ((), {"poison": 1})
+    assert desk.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
-def test_a_receiver_that_is_gone_is_told_nothing_any_more():
-    """Each page it did not get is counted, those that come later too."""
-    desk = Desk(incident("told")).offer(incident("told"), incident("b"), incident("c"))
+def test_a_failure_is_sent_though_the_resolve_before_it_is_refused_for_good():
+    desk = Desk(incident()).at(60).offer()
+    desk.send(poison())
+    desk.at(70).offer(incident(starts_at=WALL + 70))
+    assert desk.send(poison()) == ("a", "resolved")
+
+    assert desk.send_all() == [("a", "firing")]
+    assert desk.losses == {"poison": 1}
+
+
+def listing(*members, words="as found"):
+    """The alert that queries without a name share."""
+    return Incident((replace(alert("unnamed", summary=words), members=members),))
+
+
+def test_a_refused_alert_of_queries_without_a_name_is_tried_again_when_one_more_joins_it():
+    desk = Desk().offer(listing("c9c58242"))
+    desk.send(poison())
+    assert desk.offer(listing("c9c58242", words="other words")).send() is None
+
+    assert desk.offer(listing("c9c58242", "2d1a0d2d")).send() == ("unnamed", "firing")
+
+
+def test_one_more_that_joins_while_the_message_is_refused_is_a_reason_to_try_it_again():
+    desk = Desk().offer(listing("c9c58242"))
+    sent = desk.outbox.begin(desk.now, desk.wall)
+    desk.offer(listing("c9c58242", "2d1a0d2d"))
+    desk.outbox.failed(sent, poison(), desk.now, desk.wall)
+
+    assert desk.send() == ("unnamed", "firing")
+
+
+def test_one_that_leaves_it_is_no_reason_to_try_it_again():
+    desk = Desk().offer(listing("c9c58242", "2d1a0d2d"))
+    desk.send(poison())
+
+    assert desk.offer(listing("2d1a0d2d")).send() is None
+
+
+def test_one_more_that_joins_an_alert_which_was_taken_notifies_nobody():
+    desk = Desk(listing("c9c58242"))
+
+    assert desk.offer(listing("c9c58242", "2d1a0d2d")).send() is None
+
+
+def test_a_receiver_that_answers_410_is_tried_hourly_and_nothing_is_lost():
+    desk = Desk().offer(incident())
+    for attempt in range(4):
+        assert desk.at(attempt * 3600).send(gone()) == ("a", "firing")
+        assert desk.at(attempt * 3600 + 3599).send() is None
+
+    assert desk.losses == {}
+    assert not desk.outbox.circuit_open
+    assert desk.outbox.pending(desk.wall) == 1
+    assert desk.at(4 * 3600).send() == ("a", "firing")
+
+
+def test_after_a_410_what_is_new_is_tried_at_once_and_takes_along_what_waits():
+    desk = Desk().offer(incident("a"))
     desk.send(gone())
-    desk.offer(incident("told"), incident("b"), incident("c"), incident("d"))
+    desk.at(600).offer(incident("a"), incident("b"))
 
-    assert desk.outbox.disabled
-    assert desk.at(9e4).send(urgent_round=1) is None
-    assert desk.outbox.pending(desk.wall) == 0
-    assert desk.losses == {"gone": 3}
-    overdue = {said(one) for one in desk.outbox.overdue(desk.wall, 1e9)}
-    assert overdue == {("b", "firing"), ("c", "firing"), ("d", "firing")}
+    assert desk.send_all() == [("b", "firing"), ("a", "firing")]
+
+
+def test_what_waits_after_a_410_is_overdue_as_any_other():
+    desk = Desk().offer(incident())
+    desk.send(gone())
+
+    assert desk.at(59).outbox.overdue(desk.wall, 60.0) == ()
+    assert [said(one) for one in desk.at(60).outbox.overdue(desk.wall, 60.0)] == [("a", "firing")]
 
 
 def test_a_flush_overrides_every_pause_once():

@@ -170,11 +170,47 @@ def test_the_watchdog_is_told_whatever_else_is_wrong(real):
     assert ("Watchdog", "*") in told_about(real, "*")
 
 
-@pytest.mark.slow
-def test_one_notification_tells_of_all_queries_that_are_ill_of_the_same_thing(real):
-    send(real, alert("QueryFailed", "a", "group"), alert("QueryFailed", "b", "group"))
-    told_about(real, "group")
-    told = [one for one in real.told.told if one["labels"].get("app") == "group"]
+def groups_of(real, app):
+    """Query and the labels of its group, of each alert that people were told of an app."""
+    told = [one for one in real.told.told if one["labels"].get("app") == app]
+    return [(one["labels"]["query"], one["group"]) for one in told]
 
-    assert [one["labels"]["query"] for one in told] == ["a", "b"]
-    assert all(one["group"] == {"app": "group", "alertname": "QueryFailed"} for one in told)
+
+@pytest.mark.slow
+def test_one_notification_tells_of_all_queries_with_the_same_warning(real):
+    send(real, alert("QueryLagging", "a", "group"), alert("QueryLagging", "b", "group"))
+    told_about(real, "group")
+
+    group = {"app": "group", "alertname": "QueryLagging"}
+    assert groups_of(real, "group") == [("a", group), ("b", group)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("app", "first", "second"),
+    [
+        ("fails_later", ("QueryFailed", "a"), ("QueryFailed", "b")),
+        ("stalls_later", ("CommitStalled", "a"), ("CommitStalled", "b")),
+        ("another_alert", ("QueryFailed", "a"), ("QueryFlapping", "a")),
+    ],
+)
+def test_what_is_critical_and_begins_later_joins_no_open_group(real, app, first, second):
+    """PagerDuty has one key for each group, and notifies nobody of a trigger on an open key."""
+    send(real, alert(*first, app=app))
+    until(lambda: has_heard(real, first[0], app), "the first is told")
+    send(real, alert(*second, app=app))
+    told_about(real, app)
+
+    groups = groups_of(real, app)
+    assert [query for query, _ in groups] == [first[1], second[1]]
+    assert groups[0][1] != groups[1][1]
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_gone_later_joins_no_open_group(real):
+    send(real, alert("DriverGone", "*", "gone_first"))
+    until(lambda: has_heard(real, "DriverGone", "gone_first"), "the first is told")
+    send(real, alert("DriverGone", "*", "gone_later"))
+    told_about(real, "gone_later")
+
+    assert groups_of(real, "gone_first")[0][1] != groups_of(real, "gone_later")[0][1]

@@ -193,6 +193,7 @@ def test_the_monitor_tells_its_own_health(windows):
         assert facts["dropped"] == "7 (progress_queue_full 7)"
         assert facts["errors"] == "1 (worker 1)"
         assert facts["spool"] == "/spool: no space left on device"
+        assert facts["app name"] == "the app is called 'pyspark-shell'"
         assert texts(page, "#receivers tr:first-child > *") == [
             "webhook", "5", "2 (transient 2)", "1", "0", "open: left alone for a while",
         ]  # fmt: skip

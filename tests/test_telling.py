@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from support.http_double import HttpDouble, reply
+from support.pagerduty_double import PagerDutyDouble
 from support.queries import until
-from support.receiver_incidents import incident
+from support.receiver_incidents import ENDED, incident
 
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings
@@ -182,6 +184,26 @@ def test_a_spool_in_use_is_said_and_what_is_in_it_is_taken_over_later(tell, serv
     assert second.flush(Deadline(5))
     assert statuses(server) == ["firing", "firing"]
     until(lambda: not second.spool_problem, "nothing is in the way any more")
+
+
+def test_while_another_process_of_the_app_has_the_spool_nothing_is_resolved_at_the_start(
+    tell, tmp_path
+):
+    """What is open under the app's keys may be the other's."""
+    with PagerDutyDouble() as pagerduty:
+        first = tell(spool_dir=str(tmp_path / "spool"))
+        second = tell(
+            spool_dir=str(tmp_path / "spool"),
+            pagerduty_routing_key="R" * 32,
+            pagerduty_url=pagerduty.enqueue_url,
+        )
+        until(lambda: second.spool_problem, "the spool is taken")
+        second.offer((incident("silver"),), (incident("a", ends_at=ENDED),))
+        assert second.flush(Deadline(5))
+        time.sleep(0.5)
+
+        assert {event["event_action"] for event in pagerduty.events} == {"trigger"}
+        first.close(Deadline(5))
 
 
 def test_without_trouble_there_is_no_problem_to_show(tell, tmp_path):

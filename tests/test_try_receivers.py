@@ -141,7 +141,7 @@ PROBLEMS = [
     (reply(404), "config_fault", "404"),
     (reply(302, {"Location": "http://127.0.0.1:1/"}), "config_fault", "302"),
     (reply(400), "poison", "400"),
-    (reply(410), "gone", "410"),
+    (reply(410), "config_fault", "removed there (410)"),
     (reply(429, {"Retry-After": "90"}), "transient", "wait 90 s"),
 ]
 

@@ -248,15 +248,6 @@ def test_who_never_answered_and_then_does_ends_its_alert():
     assert (lookout.told, lookout.ended) == ([], ["a:9719"])
 
 
-def test_two_drivers_of_one_name_are_one_alert_that_ends_with_the_last():
-    lookout = Lookout(A, B).look(A).look(B)
-    for _ in range(17):
-        lookout.look(A, Said.REFUSED).look(B, Said.REFUSED)
-    assert lookout.told == ["etl"]
-    assert lookout.look(A).told == ["etl"]
-    assert lookout.look(B).ended == ["etl"]
-
-
 # -- what is told -----------------------------------------------------------------------------
 
 
@@ -340,7 +331,7 @@ def test_what_had_ended_is_not_inherited():
 def test_a_driver_found_well_closes_once_what_may_have_been_left_open():
     lookout = Lookout(resolve_after=30.0).looks(Said.WELL, 30)
     assert lookout.closings == []
-    assert lookout.looks(Said.WELL, 600).closings == ["etl", "a:9719"]
+    assert lookout.looks(Said.WELL, 600).closings == ["etl", "etl@a:9719", "a:9719"]
     assert all(one.ends_at is not None for one in lookout.all[-1].closings)
 
 

@@ -1,7 +1,8 @@
 """What a driver before this one may have left open, resolved once its queries are healthy.
 
 Pure. It is for drivers without a spool: the last one died with its alerts open, and nobody else
-knows their keys. All of them can be derived from the names of the queries and of the alerts.
+knows their keys. All of them can be derived from the names of the queries and of the alerts. Under
+a generic app name they may just as well be those of another driver that lives: none is resolved.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from ...listener.identity import RESERVED, UNNAMED
 from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER, Severity
+from ..generic_apps import is_generic
 from ..headline import recovered
 from ..rules import (
     batch_slow,
@@ -64,12 +66,20 @@ class Reconciliation:
 
     def __init__(self, app: str) -> None:
         self._app = app
+        self._is_generic = is_generic(app)
         self._calms: dict[str, Calm] = {}
         self._healthy: dict[str, None] = {}
-        self._closings: tuple[tuple[float, Incident], ...] = ()
+        self._batches: list[tuple[float, tuple[Incident, ...]]] = []
+        """When something was over, and what."""
+        self._offered: tuple[Incident, ...] = ()
 
     def update(self, health: Health, wall: float, seconds: float) -> tuple[Incident, ...]:
-        """All that is over for less than an hour: of queries now proven healthy for ``seconds``."""
+        """All that is over for less than an hour: of queries now proven healthy for ``seconds``.
+
+        The same tuple as before, as long as nothing changes.
+        """
+        if self._is_generic:
+            return ()
         self._calms = {
             label: calm
             for label in health.queries
@@ -84,12 +94,17 @@ class Reconciliation:
         first = bool(proven) and not self._healthy
         for label in proven:
             self._remember(label)
-        closings = [*self._of_queries(new, wall), *self._of_all(health, wall, first=first)]
-        self._closings = (
-            *(one for one in self._closings if health.now - one[0] < OFFERED_SECONDS),
-            *((health.now, one) for one in closings),
-        )
-        return tuple(one for _, one in self._closings)
+        closings = (*self._of_queries(new, wall), *self._of_all(health, wall, first=first))
+        self._offer(closings, health.now)
+        return self._offered
+
+    def _offer(self, closings: tuple[Incident, ...], now: float) -> None:
+        kept = [one for one in self._batches if now - one[0] < OFFERED_SECONDS]
+        if closings:
+            kept.append((now, closings))
+        if kept != self._batches:
+            self._batches = kept
+            self._offered = tuple(one for _, batch in kept for one in batch)
 
     def _of_queries(self, labels: list[str], wall: float) -> Iterator[Incident]:
         for name in CRITICAL:

@@ -7,64 +7,90 @@ be asked is asked first, and one that cannot is sent few, late, and behind all e
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
 
 from ..alert import Incident
+from ..finding import Severity
+from ..receivers.receiver import LeftOpen
 
 MAX_REMEMBERED = 20_000
 """So many keys are remembered as done; one more and the oldest may be resolved anew."""
 ASK_AGAIN_SECONDS = 60.0
 """After a question that got no answer."""
+HELD_SECONDS = 90.0
+"""Within this time a process that lives has posted again what it has open (every 60 s)."""
 
 
 class Closings:
-    """Each is sent once. ``offer`` replaces the whole set: what is offered no more is withdrawn."""
+    """Each is sent once. ``offer`` replaces the whole set: what is offered no more is withdrawn.
+
+    A receiver that can be asked is asked twice: what somebody has posted in between belongs to a
+    process that lives, such as another driver of the same app, and is left alone.
+    """
 
     def __init__(self, *, asks: bool) -> None:
         self._asks = asks
         self._waiting: dict[str, Incident] = {}
+        self._seen: dict[str, tuple[float, float]] = {}
+        """When it was first found open, and when it had been posted by then."""
         self._found: dict[str, Incident] = {}
         self._done: dict[str, None] = {}
         self._ask_at = -math.inf
 
     @property
-    def due(self) -> tuple[Incident, ...]:
-        """What can be sent."""
+    def first_due(self) -> Incident | None:
+        """What can be sent, the likeliest."""
         if not self._asks:
-            return tuple(self._waiting.values())
-        return tuple(one for key, one in self._found.items() if key in self._waiting)
+            return next(iter(self._waiting.values()), None)
+        return next((one for key, one in self._found.items() if key in self._waiting), None)
 
     @property
     def ask_at(self) -> float | None:
         """When the receiver is to be asked (monotonic seconds); None when there is no question."""
-        return self._ask_at if self.unasked else None
+        ask_at = min(map(self._due_at, self._unasked()), default=None)
+        return None if ask_at is None else max(ask_at, self._ask_at)
 
     @property
     def unasked(self) -> tuple[Incident, ...]:
         """Of what the receiver has to be asked whether it is open there."""
-        if not self._asks:
-            return ()
-        return tuple(one for key, one in self._waiting.items() if key not in self._found)
+        return tuple(self._waiting[key] for key in self._unasked())
 
-    def offer(self, closings: Iterable[Incident]) -> None:
-        """Replace the set of what is over."""
-        self._waiting = {one.key: one for one in closings if one.key not in self._done}
+    def offer(self, closings: Iterable[Incident], held: Container[str] = ()) -> None:
+        """Replace the set of what is over; what can wake somebody goes first.
+
+        What this process has ``held`` open itself is left out.
+        """
+        critical: dict[str, Incident] = {}
+        others: dict[str, Incident] = {}
+        for one in closings:
+            key = one.key
+            if key not in self._done and key not in held:
+                (critical if one.severity == Severity.CRITICAL.value else others)[key] = one
+        self._waiting = {**critical, **others}
 
     def answered(
-        self, asked: Iterable[Incident], found: Collection[Incident] | None, now: float
+        self, asked: Iterable[Incident], found: Iterable[LeftOpen] | None, now: float
     ) -> None:
         """The receiver has ``found`` open of what it was ``asked``; None when it did not answer."""
         if found is None:
             self._ask_at = now + ASK_AGAIN_SECONDS
             return
-        self._found |= {one.key: one for one in found}
-        for one in asked:
-            if one.key not in self._found:
-                self.settle(one.key)
+        known = {one.incident.key: one for one in found}
+        for key in [one.key for one in asked]:
+            left = known.get(key)
+            if left is None:
+                self.settle(key)
+                continue
+            seen_at, posted_at = self._seen.setdefault(key, (now, left.posted_at))
+            if left.posted_at > posted_at:
+                self.settle(key)
+            elif now - seen_at >= HELD_SECONDS:
+                self._found[key] = left.incident
 
     def settle(self, key: str) -> None:
         """Nothing is to be resolved under this key (any more)."""
         self._waiting.pop(key, None)
+        self._seen.pop(key, None)
         self._found.pop(key, None)
         self._done[key] = None
         if len(self._done) > MAX_REMEMBERED:
@@ -75,3 +101,10 @@ class Closings:
         before = None if self._asks else self._waiting.get(key)
         self.settle(key)
         return before
+
+    def _unasked(self) -> list[str]:
+        return [key for key in self._waiting if key not in self._found] if self._asks else []
+
+    def _due_at(self, key: str) -> float:
+        seen = self._seen.get(key)
+        return -math.inf if seen is None else seen[0] + HELD_SECONDS

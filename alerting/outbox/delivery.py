@@ -11,7 +11,7 @@ from typing import Protocol
 from ...listener.guard import Guard
 from ...listener.loop import Loop
 from ..alert import Incident
-from ..receivers.receiver import DeliveryError, Receiver
+from ..receivers.receiver import DeliveryError, LeftOpen, Receiver
 from .outbox import Outbox
 from .portions import Portions
 from .refusal_log import log_refusal
@@ -65,7 +65,8 @@ class Delivery:
         self._flushes = 0
         self._in_flight = False
         self._saved: tuple[Row, ...] | None = None
-        # Guards the outbox and the four above; never held while sending.
+        self._closings: Iterable[Incident] = ()
+        # Guards the outbox and the five above; never held while sending.
         self._changed = threading.Condition()
 
     @property
@@ -88,11 +89,6 @@ class Delivery:
     def circuit_open(self) -> bool:
         """Whether the receiver counts as down, and is asked rarely."""
         return self._outbox.circuit_open
-
-    @property
-    def disabled(self) -> bool:
-        """Whether the receiver wants nothing any more."""
-        return self._outbox.disabled
 
     def start(self) -> None:
         """Begin delivering."""
@@ -118,9 +114,16 @@ class Delivery:
         with self._changed:
             portions = self._portions.offered(incidents, holds)
             mine = [one for one in portions if takes(one) or holds(one.key)]
-            self._outbox.offer(mine, self._wall(), [one for one in closings if takes(one)])
+            self._outbox.offer(mine, self._wall(), self._new_closings(closings))
             if self._outbox.rows or self._saved != ():
                 self._save()
+
+    def _new_closings(self, closings: Iterable[Incident]) -> list[Incident] | None:
+        """Those that are this receiver's own; None while they are the very same: they are many."""
+        if closings is self._closings:
+            return None
+        self._closings = closings
+        return [one for one in closings if self.route.takes(one)]
 
     def take_over(self, incidents: Iterable[Incident]) -> None:
         """Tell these too, for another receiver has not taken them."""
@@ -210,7 +213,7 @@ class Delivery:
         return None if self._receiver.habits.resend_seconds is None else LOOK_SECONDS
 
     def _answered_question(
-        self, asked: tuple[Incident, ...], found: tuple[Incident, ...] | None
+        self, asked: tuple[Incident, ...], found: tuple[LeftOpen, ...] | None
     ) -> None:
         with self._changed:
             self._in_flight = False

@@ -14,9 +14,8 @@ from .row import Row
 class Dispatch:
     """All deliveries of one driver; used by the worker's thread, and waits for none of them.
 
-    A receiver's fallback is told as well of what it has not taken in its route's time, what it
-    will never take, and all it has not taken when it wants nothing any more; and it goes on
-    being told until the incident ends.
+    A receiver's fallback is told as well of what it has not taken in its route's time, and what it
+    will never take; and it goes on being told until the incident ends.
     """
 
     def __init__(

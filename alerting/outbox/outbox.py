@@ -10,6 +10,7 @@ from ..receivers.answer import Answer
 from ..receivers.receiver import DeliveryError, Habits
 from .closings import Closings
 from .pace import Pace
+from .refused import buried, leaves_open, refused
 from .row import (
     NO_NEWS,
     Row,
@@ -18,7 +19,6 @@ from .row import (
     Why,
     accepted,
     begun,
-    buried,
     delayed,
     ended,
     is_expired,
@@ -26,15 +26,14 @@ from .row import (
     is_settled,
     offered,
     queued,
-    refused,
     wanted,
 )
 from .shelf import MAX_BYTES, MAX_ROWS, Shelf
 
 __all__ = ["LOSSES", "Outbox", "Row", "Told"]
 
-LOSSES = ("evicted", "expired", "obsolete", "poison", "gone")
-"""Why: no room; over for a day; a warning that came and went; a message, a receiver refused."""
+LOSSES = ("evicted", "expired", "obsolete", "poison")
+"""Why: no room; over for a day; a warning that came and went; a message that was refused."""
 
 
 class Outbox:
@@ -52,7 +51,6 @@ class Outbox:
         max_rows: int = MAX_ROWS,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        self.disabled = False
         self._habits = habits if habits is not None else Habits()
         self._pace = Pace(self._habits.per_minute)
         self._shelf = Shelf(max_rows, max_bytes)
@@ -77,8 +75,12 @@ class Outbox:
         return self._pace.is_open
 
     def adopt(self, rows: Iterable[Row], wall: float) -> None:
-        """Take over what an earlier driver's outbox held; what is known since then goes first."""
+        """Take over what an earlier driver's outbox held; what is known since then goes first.
+
+        What is open is known then, and nothing else is resolved.
+        """
         self._reconciles = False
+        self.closings.offer(())
         for row in rows:
             mine = self._shelf.get(row.incident.key)
             if mine is None:
@@ -88,12 +90,12 @@ class Outbox:
         self._tidy(wall)
 
     def offer(
-        self, incidents: Iterable[Incident], wall: float, closings: Iterable[Incident] = ()
+        self, incidents: Iterable[Incident], wall: float, closings: Iterable[Incident] | None = None
     ) -> None:
         """Replace the set of incidents that are open at Unix time ``wall``.
 
         One that ended may be offered once more, with its end, or be left out; ``closings`` are
-        what an earlier process may have left open.
+        what an earlier process may have left open, None where they are as before.
         """
         newest = {incident.key: incident for incident in incidents}
         self._shelf.forget_outsiders(newest)
@@ -101,8 +103,8 @@ class Outbox:
             if row.incident.key not in newest:
                 self._put(ended(row, wall))
         self.add(newest.values(), wall)
-        if self._reconciles:
-            self.closings.offer(one for one in closings if self._shelf.get(one.key) is None)
+        if self._reconciles and closings is not None:
+            self.closings.offer(closings, held={row.incident.key for row in self._shelf})
         self._tidy(wall)
 
     def add(self, incidents: Iterable[Incident], wall: float) -> None:
@@ -110,13 +112,14 @@ class Outbox:
         for incident in incidents:
             row = self._shelf.get(incident.key)
             if row is not None:
+                if row.is_over and incident.ends_at is None:
+                    self._pace.renew(incident.key)
                 self._put(offered(row, incident, wall))
                 continue
             row = queued(incident, wall, self.closings.claim(incident.key))
             if row.is_over and not row.is_critical:
                 continue
             self._put(row)
-            self._losses["gone"] += self.disabled
         self._tidy(wall)
 
     def holds(self, key: str) -> bool:
@@ -129,13 +132,13 @@ class Outbox:
         return len(self._differences(wall))
 
     def overdue(self, wall: float, after_seconds: float) -> tuple[Incident, ...]:
-        """What nobody has surely heard of by this way for so long, or never will."""
+        """What nobody has surely heard of by this way for so long, or never will as it is."""
         return tuple(
             row.incident
             for row in self._shelf
             if row.is_untold
             and not row.incident.muted
-            and (self.disabled or row.dead or wall - row.queued_at >= after_seconds)
+            and (row.dead or wall - row.queued_at >= after_seconds)
         )
 
     def begin(self, now: float, wall: float, urgent_round: int = 0) -> Incident | None:
@@ -172,7 +175,7 @@ class Outbox:
         """The receiver took what was begun."""
         row = self._shelf.get(sent.key)
         self._begun = None
-        self._pace.answered(sent.key)
+        self._pace.delivered(sent.key)
         if row is not None:
             self._put(accepted(row, sent, wall))
         else:
@@ -188,9 +191,7 @@ class Outbox:
         again_at = None
         if row is not None and before is not None:
             self._put(refused(row, before, may_have_arrived=error.may_have_arrived))
-        if error.answer is Answer.GONE:
-            self._disable()
-        elif error.answer is Answer.POISON:
+        if error.answer is Answer.POISON and not leaves_open(sent, before):
             self._bury(sent, before)
         else:
             again_at = self._pace.failed(sent.key, error, now, urgent_round)
@@ -206,13 +207,12 @@ class Outbox:
         return self._pace.knows_error(text)
 
     def _wants(self, wall: float) -> list[Want]:
-        if self.disabled:
-            return []
         found = (wanted(row, self._habits, wall) for row in self._shelf)
         wants = [want for want in found if want is not None]
         if any(want.why not in NO_NEWS for want in wants):
             return wants
-        return wants + [Want(one, Why.CLOSING) for one in self.closings.due]
+        closing = self.closings.first_due
+        return wants if closing is None else [*wants, Want(closing, Why.CLOSING)]
 
     def _differences(self, wall: float) -> list[Want]:
         return [want for want in self._wants(wall) if want.why not in NO_NEWS]
@@ -222,7 +222,7 @@ class Outbox:
 
     def _bury(self, sent: Incident, before: Row | None) -> None:
         """The very message is not taken, now or later; what has changed since may be."""
-        self._pace.answered(sent.key)
+        self._pace.buried(sent.key)
         if before is None:
             self.closings.settle(sent.key)
             return
@@ -230,10 +230,6 @@ class Outbox:
         row = self._shelf.get(sent.key)
         if row is not None:
             self._put(buried(row, before))
-
-    def _disable(self) -> None:
-        self._losses["gone"] += sum(row.is_untold for row in self._shelf)
-        self.disabled = True
 
     def _tidy(self, wall: float) -> None:
         """Forget what needs no telling any more, and count what nobody heard of."""

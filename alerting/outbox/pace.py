@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from ..finding import Severity
 from ..receivers.answer import Answer
@@ -40,8 +41,8 @@ class Pace:
     """Chooses what is sent next, and when; times are monotonic seconds.
 
     Each incident has its own schedule after a failure: 1, 2, 4 ... 60 seconds in an outage,
-    300 after a fault of the configuration. The breaker and a receiver's wish for rest hold
-    all of them. A flush overrides everything, once for each incident.
+    300 after a fault of the configuration, or as long as the receiver asks for. The breaker and a
+    receiver's wish for rest hold all of them. A flush overrides everything, once for each incident.
     """
 
     def __init__(self, per_minute: float | None = None) -> None:
@@ -91,8 +92,15 @@ class Pace:
         if want.why is Why.CLOSING:
             self._closing_at = now + CLOSING_SECONDS
 
-    def answered(self, key: str) -> None:
-        """The receiver took it, or said that it never will."""
+    def delivered(self, key: str) -> None:
+        """The receiver took it: what it wanted to be left alone with for long is tried again."""
+        self.buried(key)
+        for one, retry in self._retries.items():
+            if retry.answer is Answer.CONFIG_FAULT and retry.asked:
+                self._retries[one] = replace(retry, at=float("-inf"))
+
+    def buried(self, key: str) -> None:
+        """There was an answer, and this is not tried again."""
         self._retries.pop(key, None)
         self._close_circuit()
 
@@ -110,6 +118,10 @@ class Pace:
         retry = Retry(at, failures, urgent_round, str(error), error.answer, asked)
         self._retries[key] = retry
         return max(self._ready_at(retry), self._breaker.not_before)
+
+    def renew(self, key: str) -> None:
+        """It has begun anew: that is news, and waits for no earlier attempt."""
+        self._retries.pop(key, None)
 
     def keep(self, keys: Collection[str]) -> None:
         """Forget the retries of all others."""
@@ -163,6 +175,6 @@ def _is_critical(want: Want) -> bool:
 def _pause(error: DeliveryError, failures: int) -> float:
     """Seconds until the next attempt, given how many have failed."""
     if error.answer is not Answer.TRANSIENT:
-        return CONFIG_FAULT_RETRY_SECONDS
+        return max(CONFIG_FAULT_RETRY_SECONDS, error.retry_after or 0.0)
     doubled = FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, MAX_DOUBLINGS)
     return max(min(doubled, MAX_RETRY_SECONDS), error.retry_after or 0.0)

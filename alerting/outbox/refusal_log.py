@@ -19,11 +19,7 @@ def log_refusal(
     outcome = (
         f"kept, next attempt in {wait_seconds:.0f} s"
         if wait_seconds is not None
-        else (
-            "it wants nothing any more and is told nothing until the next start"
-            if error.answer is Answer.GONE
-            else "not sent again as it is"
-        )
+        else "not sent again as it is"
     )
     log.log(
         logging.WARNING if error.answer is Answer.TRANSIENT else logging.ERROR,

@@ -33,9 +33,9 @@ class Row(msgspec.Struct, frozen=True):
     ``incident`` is over when its ``ends_at`` is set. ``told_revision`` is the newest revision
     surely told. ``told_at`` is when something was last surely told; None while it is not sure
     that this occurrence was told at all. ``dead``: the receiver will not take this message;
-    it is not sent again before its revision grows or it ends. ``unended`` is an occurrence before
-    this one, with its end, which the receiver has to be told first: while that is open, this one
-    would notify nobody.
+    it is not sent again before its revision grows, one more query joins it, or it ends.
+    ``unended`` is an occurrence before this one, with its end, which the receiver has to be told
+    first: while that is open, this one would notify nobody.
     """
 
     incident: Incident
@@ -153,6 +153,8 @@ def offered(row: Row, incident: Incident, wall: float) -> Row:
     came_back = row.is_over and incident.ends_at is None
     unmuted = bool(row.incident.muted) and not incident.muted and row.is_untold
     ended = not row.is_over and incident.ends_at is not None
+    grown = incident.revision > row.incident.revision
+    joined = bool(incident.members - row.incident.members)
     if came_back:
         # This occurrence was told to nobody, and perhaps the end of the last one neither.
         known = row.told in (Told.FIRING, Told.UNSURE)
@@ -164,7 +166,7 @@ def offered(row: Row, incident: Incident, wall: float) -> Row:
         incident=incident,
         told_revision=min(row.told_revision, incident.revision),
         queued_at=wall if unmuted else row.queued_at,
-        dead=row.dead and not (came_back or ended or incident.revision > row.incident.revision),
+        dead=row.dead and not (came_back or ended or grown or joined),
     )
 
 
@@ -199,21 +201,6 @@ def accepted(row: Row, sent: Incident, wall: float) -> Row:
     if row.is_over:
         return replace(row, told=Told.RESOLVED, told_revision=revision, told_at=wall)
     return replace(row, told=Told.NOTHING, told_at=None)
-
-
-def refused(row: Row, before: Row, *, may_have_arrived: bool) -> Row:
-    """The row after an attempt failed that was begun from ``before``."""
-    if may_have_arrived or row.told is not Told.UNSURE:
-        return row
-    return replace(row, told=before.told, told_at=before.told_at)
-
-
-def buried(row: Row, before: Row) -> Row:
-    """The row after its message was refused for good, unless it has another by now."""
-    if before.unended is not None:
-        return replace(row, told=Told.NOTHING, unended=None)
-    same = (row.incident.revision, row.is_over) == (before.incident.revision, before.is_over)
-    return replace(row, dead=same)
 
 
 def delayed(want: Want, row: Row, wall: float) -> Incident:

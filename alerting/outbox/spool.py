@@ -40,6 +40,8 @@ class Spool:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.problem = ""
+        self.is_taken = False
+        """Whether another live process has it: one of the same app."""
         self._file = SpoolFile(folder, app)
         self._guard = guard
         self._wall = wall
@@ -114,7 +116,9 @@ class Spool:
                 self._write_newest()
             else:
                 self._open()
+                self.is_taken = False
         except SpoolBusyError as error:
+            self.is_taken = True
             self._say(str(error))
             self._wait()
         except (OSError, sqlite3.Error) as error:

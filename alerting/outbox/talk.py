@@ -7,7 +7,7 @@ from collections import Counter
 from ...listener.guard import Guard
 from ..alert import Incident
 from ..receivers.answer import Answer
-from ..receivers.receiver import Asked, DeliveryError, Receiver
+from ..receivers.receiver import Asked, DeliveryError, LeftOpen, Receiver
 
 FAILED = "failed"
 OUTCOMES = (*(answer.value for answer in Answer), FAILED)
@@ -35,7 +35,7 @@ class Talk:
         self.outcomes[Answer.DELIVERED.value] += 1
         return None
 
-    def ask(self, closings: tuple[Incident, ...], wall: float) -> tuple[Incident, ...] | None:
+    def ask(self, closings: tuple[Incident, ...], wall: float) -> tuple[LeftOpen, ...] | None:
         """What of ``closings`` is open at the receiver; None when it does not say."""
         if not isinstance(self._receiver, Asked):
             return ()

@@ -23,13 +23,13 @@ from .answer import Answer
 from .encoding import to_json
 from .http import TOTAL_SECONDS, HttpError, HttpPoster
 from .http_options import HttpOptions
-from .receiver import Habits
+from .receiver import Habits, LeftOpen
 from .secret import Secret
 
 log = logging.getLogger("querypulse")
 
 LEAST_SECONDS = 3.0
-SOONEST_FIRST = (Answer.TRANSIENT, Answer.CONFIG_FAULT, Answer.POISON, Answer.GONE)
+SOONEST_FIRST = (Answer.TRANSIENT, Answer.CONFIG_FAULT, Answer.POISON)
 """Where members refuse differently, what is worth trying again soonest decides."""
 
 
@@ -88,7 +88,7 @@ class Alertmanager:
         failed[0].may_have_arrived = any(error.may_have_arrived for error in failed)
         raise failed[0]
 
-    def left_open(self, closings: Sequence[Incident], wall: float) -> tuple[Incident, ...]:
+    def left_open(self, closings: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
         """What of it any member has open; see ``Asked.left_open``."""
         apps = dict.fromkeys(one.alerts[0].labels["app"] for one in closings)
         return still_open(closings, [one for app in apps for one in self._shown(app, wall)])
@@ -105,7 +105,8 @@ class Alertmanager:
         if len(errors) == len(answers):
             raise errors[0]
         lists = [one for one in answers if not isinstance(one, HttpError)]
-        unique = {tuple(sorted(one.labels.items())): one for found in lists for one in found}
+        found = sorted((one for some in lists for one in some), key=lambda one: one.updatedAt)
+        unique = {tuple(sorted(one.labels.items())): one for one in found}
         return tuple(unique.values())
 
     def _tell(self, index: int, alerts: list[dict[str, Any]], wall: float) -> HttpError | None:

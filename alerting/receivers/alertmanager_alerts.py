@@ -6,7 +6,7 @@ https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlencode
@@ -17,6 +17,7 @@ from ..alert import Alert, Incident
 from ..details import shown_annotations
 from ..finding import Severity
 from .encoding import rfc3339
+from .receiver import LeftOpen
 
 PATH = "/api/v2/alerts"
 RESEND_SECONDS = 60.0
@@ -42,10 +43,11 @@ def open_alerts_url(url: str, app: str) -> str:
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """An alert that is open at an Alertmanager; ``startsAt`` is a time with its zone."""
+    """An alert that is open at an Alertmanager, and when it was last posted; times have a zone."""
 
     labels: dict[str, str]
     startsAt: datetime  # noqa: N815 - the API's name
+    updatedAt: datetime  # noqa: N815 - as above
 
 
 def shown(body: bytes) -> tuple[Shown, ...]:
@@ -58,24 +60,36 @@ def shown(body: bytes) -> tuple[Shown, ...]:
     return msgspec.json.decode(body, type=tuple[Shown, ...])
 
 
-def still_open(closings: Iterable[Incident], alerts: Sequence[Shown]) -> tuple[Incident, ...]:
+def still_open(closings: Iterable[Incident], alerts: Iterable[Shown]) -> tuple[LeftOpen, ...]:
     """Of ``closings`` those that are open, as they are known there.
 
     What began after it was found to be over is another occurrence, and somebody else's.
     """
-    found = ((one, _matching(one, alerts)) for one in closings)
-    return tuple(Incident(matching, opened_as=one.key) for one, matching in found if matching)
+    known: dict[tuple[str, ...], list[Shown]] = {}
+    for alert in alerts:
+        known.setdefault(_identity(alert.labels), []).append(alert)
+    found = (_left_open(one, known) for one in closings)
+    return tuple(one for one in found if one is not None)
 
 
-def _matching(closing: Incident, alerts: Sequence[Shown]) -> tuple[Alert, ...]:
+def _identity(labels: dict[str, str]) -> tuple[str, ...]:
+    """All labels but the severity, which may have been another."""
+    return tuple(f"{name}={value}" for name, value in sorted(labels.items()) if name != "severity")
+
+
+def _left_open(closing: Incident, known: Mapping[tuple[str, ...], list[Shown]]) -> LeftOpen | None:
     (ours,) = closing.alerts
     ends_at = ours.ends_at or ours.starts_at
-    return tuple(
-        Alert(one.labels, ours.annotations, one.startsAt.timestamp(), ends_at)
-        for one in alerts
-        if {**one.labels, "severity": ours.labels["severity"]} == ours.labels
-        and one.startsAt.timestamp() <= ends_at
+    matching = [
+        one for one in known.get(_identity(ours.labels), []) if one.startsAt.timestamp() <= ends_at
+    ]
+    if not matching:
+        return None
+    alerts = (
+        Alert(one.labels, ours.annotations, one.startsAt.timestamp(), ends_at) for one in matching
     )
+    posted_at = max(one.updatedAt.timestamp() for one in matching)
+    return LeftOpen(Incident(tuple(alerts), opened_as=closing.key), posted_at)
 
 
 def api_alerts(incident: Incident, wall: float, external_url: str = "") -> list[dict[str, Any]]:

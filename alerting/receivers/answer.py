@@ -24,15 +24,16 @@ class Answer(str, Enum):
     TRANSIENT = "transient"
     """An outage: try again soon."""
     CONFIG_FAULT = "config_fault"
-    """A wrong token, address or certificate: keep it and try again slowly, until it is mended."""
+    """A wrong token, address or certificate, or 410: keep it and try again slowly, until that is
+    put right."""
     POISON = "poison"
     """This very message is not taken: sending it again is in vain."""
-    GONE = "gone"
-    """The receiver wants nothing any more."""
 
 
 POISONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
 GONE_STATUS = 410
+GONE_WAIT_SECONDS = 3600.0
+"""A webhook that answers 410 has been removed there, and may have been so by mistake."""
 
 
 def classify(status: int) -> Answer:
@@ -47,7 +48,7 @@ def classify(status: int) -> Answer:
         return Answer.TRANSIENT
     if status in POISONS:
         return Answer.POISON
-    return Answer.GONE if status == GONE_STATUS else Answer.CONFIG_FAULT
+    return Answer.CONFIG_FAULT
 
 
 def may_have_arrived(status: int) -> bool:
@@ -57,6 +58,8 @@ def may_have_arrived(status: int) -> bool:
 
 def wait_asked_for(status: int, retry_after: str | None, now_wall: float) -> float | None:
     """Seconds to leave the receiver alone after a failure, None if it did not ask."""
+    if status == GONE_STATUS:
+        return GONE_WAIT_SECONDS
     seconds = parse_retry_after(retry_after, now_wall)
     if seconds is None and status == TOO_MANY_REQUESTS:
         return RATE_LIMIT_WAIT_SECONDS

@@ -145,8 +145,11 @@ class Heartbeat:
             self.outcomes[Answer.DELIVERED.value] += 1
             return
         soon = error.answer is Answer.TRANSIENT
-        pause = min(RETRY_SECONDS, self._interval) if soon else self._interval
-        self._last, self._not_before = None, self._clock() + max(pause, error.retry_after or 0.0)
+        # A switch that was removed may be made anew, and then waits for the next ping.
+        pause = self._interval
+        if soon:
+            pause = max(min(RETRY_SECONDS, self._interval), error.retry_after or 0.0)
+        self._last, self._not_before = None, self._clock() + pause
         self.outcomes[error.answer.value] += 1
         self._note(str(error))
 

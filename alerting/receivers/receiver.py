@@ -72,12 +72,22 @@ class Receiver(Protocol):
         ...
 
 
+class LeftOpen(msgspec.Struct, frozen=True):
+    """What is open at a receiver, as it is known there: ``incident``, which is over.
+
+    ``posted_at`` is when somebody last posted it, in Unix seconds of the receiver's clock.
+    """
+
+    incident: Incident
+    posted_at: float
+
+
 @runtime_checkable
 class Asked(Protocol):
     """A receiver that says what is open there."""
 
-    def left_open(self, closings: Sequence[Incident], wall: float) -> tuple[Incident, ...]:
-        """Of ``closings``, which are over, what is open there, as it is known there.
+    def left_open(self, closings: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
+        """Of ``closings``, which are over, what is open there.
 
         Raises:
             DeliveryError: no answer came.

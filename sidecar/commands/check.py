@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...alerting.generic_apps import problem_of
 from ...alerting.outbox.spool_trial import try_folder
 from ...listener.guard import Guard
 from ..configuration import wiring
@@ -19,6 +20,11 @@ from ..configuration.settings import TYPES, Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
 from ..silence_file import read_silences
 from ..start_lines import NOBODY, receivers_text
+
+UNNAMED_APP = (
+    "app_name is not set: Spark's own name counts, and where that is a generic one (pyspark-shell, "
+    "Databricks Shell) alerts that an earlier process left open are not resolved at the start"
+)
 
 
 def check(environment: Mapping[str, str]) -> int:
@@ -37,6 +43,7 @@ def check(environment: Mapping[str, str]) -> int:
         value = _text(masked(name, getattr(loaded.settings, name)))
         origin = loaded.origins.get(name, "default")
         sys.stdout.write(f"{name:<{width}}  {value:<34}  {origin}\n")
+    sys.stdout.write(_app_name_note(loaded.settings.app_name))
     sys.stdout.write(f"\n{_verdict(loaded.settings)}\n")
     return 0
 
@@ -96,6 +103,14 @@ def require_spool(settings: Settings) -> None:
         raise SettingsError(
             f"setting 'spool_dir': {error.filename or settings.spool_dir}: {reason}"
         ) from None
+
+
+def _app_name_note(app_name: str | None) -> str:
+    """A line on an app name that other drivers may have; nothing on one of its own."""
+    if app_name is None:
+        return f"note: {UNNAMED_APP}\n"
+    problem = problem_of(app_name)
+    return f"note: {problem}\n" if problem else ""
 
 
 def _text(value: object) -> str:

@@ -26,9 +26,11 @@ TAKEN = "took the test alert and its end"
 PINGED = "took the ping"
 ADVICE = {
     Answer.TRANSIENT: "an outage, or an address where nobody answers; alerts are kept meanwhile",
-    Answer.CONFIG_FAULT: "address, key, certificate or proxy is wrong; alerts are kept meanwhile",
+    Answer.CONFIG_FAULT: (
+        "address, key, certificate or proxy is wrong, or the receiver was removed there (410); "
+        "alerts are kept meanwhile"
+    ),
     Answer.POISON: "it does not take such a message; check the receiver's type and URL",
-    Answer.GONE: "it wants nothing any more; remove it, or make a new one there",
 }
 
 
@@ -110,7 +112,8 @@ def _send(receiver: Receiver, incident: Incident) -> DeliveryError | None:
 
 
 def _explain(error: DeliveryError) -> str:
-    later = f", it asks to wait {error.retry_after:.0f} s" if error.retry_after else ""
+    asks = error.answer is Answer.TRANSIENT and error.retry_after
+    later = f", it asks to wait {error.retry_after:.0f} s" if asks else ""
     return f"{error}{later} ({error.answer.value}: {ADVICE[error.answer]})"
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -76,9 +76,10 @@ class Judge:
     def update(self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: "") -> Told:
         """Judge everyone on the roll; ``muted`` says why nobody is to be told of an alert now."""
         over = [*self._end_open(now, wall), *self._end_inherited(now, wall)]
+        names = self.roll.names()
         for key, subject in self.roll.subjects.items():
             if key not in self._open and self._is_gone(subject):
-                alert = story.gone(subject, now, wall, self._terms.guidance)
+                alert = story.gone(subject, names[key], now, wall, self._terms.guidance)
                 self._open[key] = _Open(alert, now)
         incidents = {alert.key: Incident((alert,)) for alert in over}
         for one in (*self._open.values(), *self._inherited.values()):
@@ -88,7 +89,9 @@ class Judge:
         subjects = list(self.roll.subjects.values())
         blind = self._blindness.update(subjects, now, wall, muted)
         return Told(
-            (*incidents.values(), *blind), tuple(self._closings(now, wall)), tuple(self._news())
+            (*incidents.values(), *blind),
+            tuple(self._closings(now, wall)),
+            tuple(self._news(names)),
         )
 
     def _end_open(self, now: float, wall: float) -> list[Alert]:
@@ -101,7 +104,7 @@ class Judge:
                 why = STOPPED
             elif self._is_well(subject):
                 why = BACK
-            elif subject.place.group and now - one.fired_at > FORGET_SECONDS:
+            elif _may_expire(subject) and now - one.fired_at > FORGET_SECONDS:
                 why = EXPIRED
                 self.roll.forget(key)
             else:
@@ -112,7 +115,7 @@ class Judge:
     def _end_inherited(self, now: float, wall: float) -> list[Alert]:
         over = []
         for key, one in list(self._inherited.items()):
-            owners = self._known_as(one.alert.labels["app"])
+            owners = self._owners(one.alert)
             if any(owner.stopped or self._is_well(owner) for owner in owners):
                 why = BACK
             elif now - one.fired_at > FORGET_SECONDS:
@@ -129,32 +132,39 @@ class Judge:
         for key, subject in self.roll.subjects.items():
             if key not in self._missed and self._is_well(subject) and subject.last is not None:
                 late = now - subject.last.at
-                names = (subject.name, subject.address) if late <= FRESH_SECONDS else ()
+                names = self._closed_names(subject) if late <= FRESH_SECONDS else ()
                 guidance = self._terms.guidance
                 found += [story.closing(name, wall - late, guidance) for name in names]
         closings = {alert.key: Incident((alert,)) for alert in found}
         return [one for key, one in closings.items() if key not in self._inherited]
 
-    def _news(self) -> list[str]:
+    def _closed_names(self, subject: Subject) -> tuple[str, ...]:
+        """All that an earlier watcher may have called it; an app is well where all of it are."""
+        full = tuple(dict.fromkeys((subject.full_name, subject.address)))
+        subjects = self.roll.subjects.values()
+        same = [one for one in subjects if one.app == subject.app and not one.stopped]
+        return (subject.app, *full) if subject.app and all(map(self._is_well, same)) else full
+
+    def _news(self, names: Mapping[Key, str]) -> list[str]:
         """What has changed, for the log."""
-        told = {key: self._standing_of(key) for key in self.roll.subjects}
+        told = {key: self._standing_of(key, names[key]) for key in self.roll.subjects}
         changed = [text for key, text in told.items() if text != self._standing.get(key, "")]
         self._standing = told
         return [text for text in changed if text]
 
-    def _standing_of(self, key: Key) -> str:
+    def _standing_of(self, key: Key, name: str) -> str:
         subject = self.roll.subjects[key]
         if key in self._open:
             return f"DriverGone: {self._open[key].alert.annotations['summary']}"
         if subject.stopped:
-            return f"{subject.name} has closed in good order"
+            return f"{name} has closed in good order"
         if subject.terminated:
-            return f"{subject.name} was ended by a signal and may come back"
+            return f"{name} was ended by a signal and may come back"
         if self.roll.is_gone(subject):
-            return f"{subject.name} cannot be reached, and nothing else either: own network?"
+            return f"{name} cannot be reached, and nothing else either: own network?"
         if subject.last is not None and subject.last.said is Said.BARRED:
-            return f"{subject.name} does not let this watcher in: {subject.last.detail}; {ADVICE}"
-        return f"{subject.name} is there: {subject.place.shown}" if subject.seen else ""
+            return f"{name} does not let this watcher in: {subject.last.detail}; {ADVICE}"
+        return f"{name} is there: {subject.place.shown}" if subject.seen else ""
 
     def _is_gone(self, subject: Subject) -> bool:
         if not self.roll.is_gone(subject):
@@ -166,6 +176,17 @@ class Judge:
             return False
         return subject.last.at - subject.well_since >= self._terms.resolve_after_seconds
 
-    def _known_as(self, app: str) -> list[Subject]:
-        subjects = self.roll.subjects.values()
-        return [subject for subject in subjects if app in (subject.name, subject.address)]
+    def _owners(self, alert: Alert) -> list[Subject]:
+        """Whom an alert of an earlier watcher may be about; at a URL, whom it found there."""
+        called, at = alert.labels["app"], alert.annotations.get(story.ADDRESS, "")
+        return [
+            one
+            for one in self.roll.subjects.values()
+            if called in (one.name, one.full_name, one.address)
+            and (one.place.group or at in ("", one.place.shown))
+        ]
+
+
+def _may_expire(subject: Subject) -> bool:
+    """Whether it may never come back: only DNS has named it, or another driver has its place."""
+    return bool(subject.place.group) or subject.replaced

@@ -47,10 +47,10 @@ class Spot(msgspec.Struct):
 
 
 class Subject(msgspec.Struct):
-    """One driver that is to be there: a URL of the list, or an app under a DNS name.
+    """One driver that is to be there: an app at a URL of the list, or under a DNS name.
 
-    Under a DNS name, the subject without an app stands for the name itself until a driver has
-    been seen there.
+    The subject without an app stands for the URL or name itself until a driver has been seen
+    there.
     """
 
     place: Place
@@ -79,6 +79,16 @@ class Subject(msgspec.Struct):
         return self.app or self.address
 
     @property
+    def full_name(self) -> str:
+        """What it is called where another driver has the same app."""
+        return f"{self.app}@{self.address}" if self.app else self.address
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another driver was found in its place."""
+        return self.last is not None and self.last.said is Said.REPLACED
+
+    @property
     def unsure(self) -> bool:
         """Whether the last look tells nothing, unless the network is known to work."""
         unreached = self.last is not None and self.last.said is Said.UNREACHABLE
@@ -97,8 +107,6 @@ class Subject(msgspec.Struct):
             self.well_since = look.at
         if look.said is Said.WELL:
             self.last_seen = look
-        if not place.group:
-            self.app = look.app or self.app
 
     def hear_bad(self, place: Place, look: Look, longest_pause: float) -> None:
         """It was not found; after a pause between looks, what was before proves nothing."""

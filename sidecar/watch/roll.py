@@ -5,6 +5,7 @@ All times are monotonic seconds of the watcher.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import msgspec
@@ -23,7 +24,7 @@ SLACK_SECONDS = 5.0
 """By how much looks, and proofs that the network works, may come later than the interval."""
 
 Key = tuple[str, str]
-"""A URL or a DNS name, and under the latter an app."""
+"""A URL or a DNS name, and an app; the first app seen there keeps the key without one."""
 
 
 class Roll:
@@ -100,6 +101,14 @@ class Roll:
             if place in self._places_of(subject) and not self._lives(subject):
                 (subject.stop if notice is Notice.STOPPED else subject.terminate)()
 
+    def names(self) -> dict[Key, str]:
+        """What each driver is called: one app at two places is two drivers, ``app@host:port``."""
+        apps = Counter(one.app for one in self.subjects.values() if not one.stopped)
+        return {
+            key: one.full_name if apps[one.app] > (not one.stopped) else one.name
+            for key, one in self.subjects.items()
+        }
+
     def proved(self, at: float) -> None:
         """Something answered over the network at ``at``.
 
@@ -135,26 +144,38 @@ class Roll:
                 subject.hear_well(place, look)
         elif place in own:
             subject.hear_bad(place, look, self._longest_pause)
-        elif not own and look.said is Said.WELL:
-            detail = f"{look.app or 'another driver'} answers there now"
-            look = msgspec.structs.replace(look, said=Said.REPLACED, detail=detail)
+        elif not own:
+            if look.said is Said.WELL:
+                detail = f"{look.app or 'another driver'} answers there now"
+                look = msgspec.structs.replace(look, said=Said.REPLACED, detail=detail)
             subject.hear_bad(place, look, self._longest_pause)
 
     def _know_app(self, place: Place, app: str) -> None:
-        """Under a DNS name each app is a driver of its own from when it is first seen."""
-        if place.group and app and (place.group, app) not in self.subjects:
-            self.subjects[place.group, app] = Subject(place, app)
-            self.subjects.pop((place.group, ""), None)
+        """Each app is a driver of its own from when it is first seen.
+
+        One that closed in good order is forgotten when another app is there.
+        """
+        name = place.listed_as
+        if not app or any(subject.app == app for subject in self._under(name)):
+            return
+        waited_for = self.subjects.get((name, ""))
+        if waited_for is not None and not waited_for.app:
+            waited_for.app = app
+            return
+        for key in [key for key, one in self.subjects.items() if key[0] == name and one.stopped]:
+            del self.subjects[key]
+        self.subjects[name, app] = Subject(place, app)
 
     def _under(self, name: str) -> list[Subject]:
         return [subject for key, subject in self.subjects.items() if key[0] == name]
 
     def _places_of(self, subject: Subject) -> list[Place]:
-        name, group = subject.place.listed_as, subject.place.group
+        """Where it was seen last; of one never seen, all places of its name."""
+        name = subject.place.listed_as
         return [
             place
             for place, spot in self._spots.items()
-            if place.listed_as == name and (not group or subject.app in ("", spot.app))
+            if place.listed_as == name and subject.app in ("", spot.app)
         ]
 
     def _lives(self, subject: Subject) -> bool:

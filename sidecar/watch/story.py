@@ -14,6 +14,8 @@ from .look import Look, Said
 from .memory import Subject
 
 MAX_UNWELL = 10
+ADDRESS = "address"
+"""The annotation that says where the driver was looked for."""
 
 HOW = {
     Said.STANDING: "stands still: its server answers, its worker does not beat",
@@ -27,8 +29,8 @@ TERMINATED = "was ended by a signal, and has not come back"
 NEVER = "has never answered since watching began"
 
 
-def gone(subject: Subject, now: float, wall: float, guidance: Guidance) -> Alert:
-    """The alert of a subject that was not found; ``now`` is monotonic, ``wall`` Unix seconds."""
+def gone(subject: Subject, name: str, now: float, wall: float, guidance: Guidance) -> Alert:
+    """The alert of driver ``name``, not found; ``now`` is monotonic, ``wall`` Unix seconds."""
     how = HOW.get(subject.last.said, "") if subject.last is not None else ""
     if subject.terminated:
         how = TERMINATED
@@ -37,7 +39,7 @@ def gone(subject: Subject, now: float, wall: float, guidance: Guidance) -> Alert
     detail = subject.last.detail if subject.last is not None else ""
     finding = replace(_finding(f"{how} ({detail})"), evidence=_evidence(subject, now, wall))
     since = now if subject.bad_since is None else subject.bad_since
-    return alert_of(finding, subject.name, guidance, wall - (now - since))
+    return alert_of(finding, name, guidance, wall - (now - since))
 
 
 def closing(name: str, wall: float, guidance: Guidance) -> Alert:
@@ -62,7 +64,7 @@ def _finding(how: str) -> Finding:
 def _evidence(subject: Subject, now: float, wall: float) -> dict[str, str]:
     """What the connection says now, and what was known when the driver was last seen."""
     last, seen = subject.last, subject.last_seen
-    facts = {"address": subject.place.shown, "connection": last.detail if last else ""}
+    facts = {ADDRESS: subject.place.shown, "connection": last.detail if last else ""}
     if seen is None:
         return facts | {"last_seen": "never by this watcher"}
     beat = seen.heartbeat

@@ -10,7 +10,7 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.routing import Route
 from querypulse.alerting.outbox.row import Row
-from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
 from querypulse.listener.guard import Guard
 
 from .clock import Time
@@ -136,7 +136,7 @@ class Courier(Delivery):
         found = self.receiver.left_open(asked) if self.receiver.takes else None
         self._time.after(self.receiver.latency / 2, lambda: self._found(asked, found))
 
-    def _found(self, asked: tuple[Incident, ...], found: tuple[Incident, ...] | None) -> None:
+    def _found(self, asked: tuple[Incident, ...], found: tuple[LeftOpen, ...] | None) -> None:
         if self._is_alive():
             self._answered_question(asked, found)
             self.pump()

@@ -72,7 +72,7 @@ class SimDriver:
         on_judged: Callable[[SimDriver, Judged], None],
     ) -> None:
         self.name = name
-        self.app = "etl"
+        self.app = setup.app
         self.queries = queries
         self.born_at = time.now
         self.inherits = spool is not None

@@ -56,10 +56,14 @@ class _Maker:
         rng, terms = self._rng, self._terms
         kinds = [("pagerduty",), ("webhook",), ("alertmanager",), ("pagerduty", "webhook")]
         receivers = rng.choice(kinds)
+        # PagerDuty cannot say whose an incident is: there, only a generic name keeps them apart.
+        apps = ["pyspark-shell"] if "pagerduty" in receivers else ["pyspark-shell", Setup().app]
         watched = rng.random() < 0.4
+        drivers = ("d1", "d2") if terms.has("A8") and rng.random() < 0.2 else ("d1",)
         return Setup(
             receivers=receivers,
-            drivers=("d1", "d2") if terms.has("A8") and rng.random() < 0.2 else ("d1",),
+            drivers=drivers,
+            app=rng.choice(apps) if len(drivers) > 1 else Setup().app,
             spool=rng.random() < 0.6,
             watched=watched,
             attach_at=rng.choice([0.0, 0.0, 0.0, 15.0]),

@@ -50,6 +50,8 @@ class Closed(msgspec.Struct, frozen=True):
 
     at: float
     incident: Open
+    by: str
+    """The process that resolved it; empty where it lapsed."""
 
 
 class Rejected(msgspec.Struct, frozen=True):

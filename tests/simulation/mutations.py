@@ -17,6 +17,7 @@ from querypulse.alerting import incidents
 from querypulse.alerting.lifecycle import course, flap_guard, grouping, inhibition, lifecycle
 from querypulse.alerting.lifecycle.health import Health
 from querypulse.alerting.outbox import outbox, pace
+from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     monitor_blind,
     offset_rewound,
@@ -72,6 +73,16 @@ def _doubt_is_success(self: Any, sent: Any, error: Any, now: float, wall: float,
 
 def _never_again(*_: Any) -> float:
     return 3600.0
+
+
+def _never_sends(self: Any) -> None:
+    self._wants = lambda _: []
+
+
+def _gone_is_for_ever(self: Any, sent: Any, error: Any, *others: Any) -> Any:
+    if error.retry_after == GONE_WAIT_SECONDS:
+        _never_sends(self)
+    return _failed(self, sent, error, *others)
 
 
 def _resolve_at_once(self: Health, label: str, calm: Any, seconds: float) -> bool:
@@ -165,8 +176,11 @@ OF_NOTIFYING = (
     Mutation("what a silence has muted stays so after it", "P1",
              grouping, "why_muted", _once_muted, only("die in silence", minutes=(8.0,))),
     Mutation("one message that a receiver does not take ends all", "P1",
-             outbox.Outbox, "_bury", lambda self, *_: self._disable(),
+             outbox.Outbox, "_bury", lambda self, *_: _never_sends(self),
              only("die", around=("poison",), steps=(6,)), 60),
+    Mutation("one 410 ends all that a receiver is sent", "P1",
+             outbox.Outbox, "failed", _gone_is_for_ever,
+             only("die", "die in outage", steps=(4, 6), outages=("gone",), minutes=(8.0,)), 60, finding="A18"),
     Mutation("a commit log that was never written is no reason to report a stall", "P1",
              state, "fold_log", _empty_log_is_ignored, only("log_stands", "new", logs_rarely=1.0, steps=(6,)), 60),
     Mutation("a checkpoint that cannot be read is reported to nobody", "P1",

@@ -9,14 +9,16 @@ from msgspec.structs import replace
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.lifecycle import reconciliation
 from querypulse.alerting.lifecycle.grouping import Grouping
-from querypulse.alerting.outbox import outbox, pace
+from querypulse.alerting.outbox import closings, outbox, pace
 from querypulse.alerting.outbox.closings import Closings
-from querypulse.alerting.outbox.row import Told
+from querypulse.alerting.outbox.row import Told, Want, Why
+from querypulse.sidecar.watch.memory import Subject
 
 from .mutating import Mutation, only
 from .scenarios import plan_of
 
 _begin = Closings.__init__
+_wants = outbox.Outbox._wants
 _place, _offered = Grouping._place, outbox.offered
 
 
@@ -44,6 +46,11 @@ def _asks_nobody(self: Closings, *, asks: bool) -> None:
     _begin(self, asks=False)
 
 
+def _stale_first(self: outbox.Outbox, wall: float) -> list[Want]:
+    stale = self.closings.first_due
+    return _wants(self, wall) if stale is None else [Want(stale, Why.CLOSING)]
+
+
 KEYS = (
     Mutation("a group has the key of its first alert", "P1|P3|P4",
              Grouping, "_open", _open_as_the_first, finding="A7", plan=plan_of("A7")),
@@ -51,6 +58,12 @@ KEYS = (
              Grouping, "_place", _join_the_group,
              only("restart", around=("die together",), around_share=0.6, queries=(6,), minutes=(8.0,)), 60,
              finding="A7"),
+    Mutation("a generic name is trusted: another driver's page is resolved", "P3|P4",
+             reconciliation, "is_generic", lambda _: False, finding="A8", plan=plan_of("A8")),
+    Mutation("what another driver posts again and again is resolved at Alertmanager", "P3|P4",
+             closings, "HELD_SECONDS", 0.0, finding="A8", plan=plan_of("A8", 1)),
+    Mutation("watch takes two drivers of one app for one", "P1",
+             Subject, "full_name", Subject.name, finding="A8", plan=plan_of("A8", 2)),
     Mutation("what may have been left open is resolved all at once", "P5",
              pace, "CLOSING_SECONDS", 0.0, finding="B1", plan=plan_of("B1")),
     Mutation("what may have been left open is resolved again and again", "P5",
@@ -58,6 +71,12 @@ KEYS = (
     Mutation("Alertmanager is not asked what is open", "P5",
              Closings, "__init__", _asks_nobody,
              finding="B1", plan=plan_of("B1", 1)),
+    Mutation("what may have been left open is resolved before anybody is paged", "P1",
+             outbox.Outbox, "_wants", _stale_first, finding="B1", plan=plan_of("B1", 2)),
+    Mutation("a resolve that is refused is not sent again", "P3",
+             outbox, "leaves_open", lambda *_: False, finding="400", plan=plan_of("400")),
+    Mutation("one more query without a name is no reason to send a refused alert again", "P1",
+             Incident, "members", frozenset(), finding="400", plan=plan_of("400", 1)),
     Mutation("warnings of an earlier driver stay open", "P3",
              reconciliation, "WARNINGS", (), finding="A21", plan=plan_of("A21")),
     Mutation("groups of an earlier driver stay open", "P3",

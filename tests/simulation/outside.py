@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.rules import driver_gone
 from querypulse.listener.guard import Guard
+from querypulse.sidecar.watch import story
 from querypulse.sidecar.watch.judge import Judge, Terms
 from querypulse.sidecar.watch.look import Look, Place, Said
 from querypulse.sidecar.watch.roll import Roll
@@ -87,6 +89,9 @@ class SimWatch:
         )
 
     def _about(self, alert: Alert) -> Named:
-        del alert
+        """The queries of the driver that an alert names, by its URL."""
+        place = alert.annotations.get(story.ADDRESS, "")
+        driver = urlsplit(place).hostname
         name = driver_gone.NAME
-        return frozenset({("*", name), *((query.key, name) for query in self._queries)})
+        keys = (query.key for query in self._queries if query.spec.driver == driver)
+        return frozenset({("*", name), *((key, name) for key in keys)})

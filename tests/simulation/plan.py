@@ -108,6 +108,8 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
 
     receivers: tuple[str, ...] = ("pagerduty",)
     drivers: tuple[str, ...] = ("d1",)
+    app: str = "etl"
+    """What all drivers are called."""
     spool: bool = True
     watched: bool = False
     attach_at: float = 0.0

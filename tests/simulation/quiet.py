@@ -196,7 +196,7 @@ class Quiet:
                 query.spec, name, before.at, one.at
             )
             told = late or silenced or nameless
-            if before is None or told or self._is_excused(before, one):
+            if before is None or told or self._is_excused(receiver, before, one):
                 fresh = True
             else:
                 again.append((key, name))
@@ -206,11 +206,13 @@ class Quiet:
             )
         self._check_slow_flapping(receiver, one)
 
-    def _is_excused(self, before: Notification, one: Notification) -> bool:
+    def _is_excused(self, receiver: SimReceiver, before: Notification, one: Notification) -> bool:
         if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:
             return True
         if before.driver != one.driver and "watch" in (before.driver, one.driver):
             # Two processes, which do not know of each other, say the same under the same key.
+            return True
+        if one.driver == "watch" and _is_ended_by_others(receiver, before, one):
             return True
         boots = [at for at, name in self._stage.boots if before.at - 5.0 < at <= one.at]
         return any(at - before.at < 10.0 for at in boots) or (
@@ -259,3 +261,13 @@ class Quiet:
             if driver.bus.lost or late or not driver.probe.answers or not driver.attached:
                 lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay
                 self._blind_at = self._stage.time.now + lasts
+
+
+def _is_ended_by_others(receiver: SimReceiver, before: Notification, one: Notification) -> bool:
+    """Whether a driver has resolved it in between: Alertmanager gets its resolves for 5 minutes."""
+    return any(
+        closed.incident.key == one.key
+        and before.at <= closed.at <= one.at
+        and closed.by not in ("", one.driver)
+        for closed in receiver.closed
+    )

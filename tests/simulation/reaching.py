@@ -66,7 +66,9 @@ class Reaching:
         driver = self._stage.drivers[query.spec.driver]
         if not self._can_see(driver, query, episode):
             return
-        takes = is_up(receiver) and not self._is_rejected(query, episode, receiver)
+        takes = is_up(receiver, episode.began_at) and not self._is_rejected(
+            query, episode, receiver
+        )
         which = answered if takes else f"{answered} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
@@ -155,9 +157,7 @@ class Reaching:
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
         """Whether the receiver did not take the message that speaks of it."""
         return any(
-            (one.at >= episode.began_at - 1.0 and any(key == query.key for key, _ in one.named))
-            # One more member does not change the message of queries without a name.
-            or (query.spec.name is None and is_of_unnamed(one.key))
+            one.at >= episode.began_at - 1.0 and any(key == query.key for key, _ in one.named)
             for one in receiver.rejected
         )
 
@@ -193,7 +193,8 @@ class Reaching:
             seen = driver.attached_at < float("inf")
             visible = inside or (watched and seen and not driver.attached)
             silent = self._stage.silences.covers(None, driver_gone.NAME)
-            if not down or not visible or silent or not all(map(is_up, self._stage.receivers)):
+            heard = down and all(is_up(one, down[0].truth.since) for one in self._stage.receivers)
+            if not heard or not visible or silent:
                 self._down.pop(name, None)
                 continue
             since = self._down.setdefault(name, now)
@@ -212,7 +213,7 @@ class Reaching:
                 if not gone or episode.began_at > driver.closed_at or late < DOWN_SECONDS:
                     continue
                 # What was not delivered by then waits for the next process, where there is a spool.
-                up = [one for one in self._stage.receivers if is_up(one)]
+                up = [one for one in self._stage.receivers if is_up(one, episode.began_at)]
                 if up and not any(self._is_known(query, episode, one) for one in up):
                     raise Violation("P1", f"{query.key} was gone when its driver closed")
 

@@ -10,10 +10,10 @@ from random import Random
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.alertmanager_alerts import Shown, api_alerts, still_open
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS, Answer
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.pagerduty_event import resolve_event, trigger_event
-from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
 from querypulse.alerting.receivers.standard_webhooks import message_id
 from querypulse.alerting.receivers.webhook import Webhook
 
@@ -27,9 +27,10 @@ HABITS = {
     "webhook": Webhook.habits,
 }
 PER_MINUTE = 120
-PENALTIES = {"wrong token": 320.0, "slow": 60.0, "gone": math.inf, "poison": math.inf}
+PENALTIES = {"wrong token": 320.0, "slow": 60.0, "gone": 5.0, "poison": math.inf}
 """How long after a trouble the delivery may wait: a fault of the configuration is tried again
-after 300 s, an outage after pauses of up to 300 s; some are never tried again.
+after 300 s, an outage after pauses of up to 300 s; some are never tried again. After a 410 what was
+tried waits for an hour (``gone_until``), and what is new does not.
 """
 
 
@@ -44,6 +45,8 @@ class SimReceiver:
         self.until = 0.0
         self.trouble_ended_at = float("-inf")
         self.trouble_seconds = 0.0
+        self.gone_until = float("-inf")
+        """Until when it answered 410: what was tried by then may wait for an hour."""
         self.is_up_from = float("-inf")
         """From when on whoever was told to wait has tried again."""
         self.poison_next = False
@@ -60,12 +63,15 @@ class SimReceiver:
         self._doubted: set[str] = set()
         self._posted: set[str] = set()
         self._lapses: dict[str, float] = {}
+        self._posted_at: dict[str, float] = {}
         self._recent: list[float] = []
 
     def misbehave(self, mode: str, seconds: float) -> None:
         """From now on, for so long."""
         self.mode, self.until = mode, self._time.now + seconds
         self.trouble_ended_at, self.trouble_seconds = self.until, seconds
+        if mode == "gone":
+            self.gone_until = self.until
         usual = min(330.0, max(70.0, seconds))
         self.is_up_from = max(self.is_up_from, self.until + PENALTIES.get(mode, usual))
 
@@ -92,7 +98,9 @@ class SimReceiver:
             "cut": DeliveryError("cut", Answer.TRANSIENT, may_have_arrived=True),
             "cut before": DeliveryError("cut", Answer.TRANSIENT, may_have_arrived=True),
             "wrong token": DeliveryError("answered 401", Answer.CONFIG_FAULT),
-            "gone": DeliveryError("answered 410", Answer.GONE),
+            "gone": DeliveryError(
+                "answered 410", Answer.CONFIG_FAULT, retry_after=GONE_WAIT_SECONDS
+            ),
             "poison": DeliveryError("answered 400", Answer.POISON),
         }
         if self.present_mode == "up" and self.kind == "pagerduty":
@@ -130,10 +138,10 @@ class SimReceiver:
         take = self._page if self.kind == "pagerduty" else self._post
         take(incident, driver, named, doubted=doubted)
 
-    def left_open(self, closings: tuple[Incident, ...]) -> tuple[Incident, ...]:
+    def left_open(self, closings: tuple[Incident, ...]) -> tuple[LeftOpen, ...]:
         """What an Alertmanager says that it has open of it."""
         alerts = [
-            Shown(json.loads(key), datetime.fromtimestamp(one.starts_at, timezone.utc))
+            Shown(json.loads(key), _utc(one.starts_at), _utc(self._posted_at[key]))
             for key, one in self.open.items()
         ]
         return still_open(closings, alerts)
@@ -192,6 +200,7 @@ class SimReceiver:
                 self._open(key, incident, driver, mine)
                 self._notify(key, incident, driver, mine, doubted=doubted)
             self.open[key].shown = mine
+            self._posted_at[key] = self._time.now
             critical = alert.labels["severity"] == "critical"
             self._lapses[key] = self._time.now + (24 * 3600.0 if critical else 240.0)
 
@@ -218,9 +227,13 @@ class SimReceiver:
     def _close(self, key: str, driver: str = "") -> None:
         one = self.open.pop(key, None)
         if one is not None:
-            self.closed.append(Closed(self._time.now, one))
+            self.closed.append(Closed(self._time.now, one, driver))
         elif key not in self._known:
             self.vain_resolves.append((self._time.now, key, driver))
+
+
+def _utc(unix: float) -> datetime:
+    return datetime.fromtimestamp(unix, timezone.utc)
 
 
 def _is_held(incident: Incident) -> bool:

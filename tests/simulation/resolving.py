@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
-from querypulse.alerting.outbox.pace import CLOSING_SECONDS
+from querypulse.alerting.outbox.closings import HELD_SECONDS
+from querypulse.alerting.outbox.pace import CLOSING_SECONDS, CONFIG_FAULT_RETRY_SECONDS
 from querypulse.alerting.rules import (
     driver_gone,
     query_flapping,
@@ -81,13 +82,14 @@ class Resolving:
         if down or not keys or not all(self._is_well(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
             return
-        if not is_up(receiver) or not all(self._is_seen(key) for key in keys):
+        if not is_up(receiver, one.opened_at) or not all(self._is_seen(key) for key in keys):
             return
-        if self._is_forgiven(receiver, one) or _is_end_rejected(receiver, one):
+        if self._is_forgiven(receiver, one):
             return
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
         bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
+        bound += _rejected_seconds(receiver, one)
         if one.held or self._flaps(receiver, keys):
             bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))
         if calm > bound:
@@ -146,8 +148,10 @@ class Resolving:
 
     def _forgets(self, driver: SimDriver) -> bool:
         """Whether about as many are gone as are remembered: the oldest alerts end by that."""
-        gone = [one for one in driver.queries if one.key not in driver.spark.living]
-        return len(gone) >= self._stage.plan.setup.memory
+        gone = sum(one.key not in driver.spark.living for one in driver.queries)
+        # Under a new id, a query without a name leaves another behind.
+        gone += sum(len(one.query_ids) - 1 for one in driver.queries if one.spec.name is None)
+        return gone >= self._stage.plan.setup.memory
 
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query should not have ended at that moment; empty if it should."""
@@ -164,6 +168,10 @@ class Resolving:
         if truth.health.is_bad:
             if query.spec.name is None and max(truth.since, query.started_at) < driver_born:
                 # A new process cannot tell which of the queries without a name was meant.
+                return ""
+            if closed.incident.opened_at < driver_born <= truth.since - PROVEN_SECONDS:
+                # What an earlier process left open is resolved late, and by then something else
+                # may be wrong.
                 return ""
             known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
             return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
@@ -248,16 +256,17 @@ class Resolving:
         if driver is None or one.opened_at >= driver.born_at or driver.inherits:
             return 0.0
         keys = KEYS_OF_QUERY * (len(driver.queries) + 2)
-        return CLOSING_SECONDS * keys if receiver.kind == "pagerduty" else 10.0
+        return CLOSING_SECONDS * keys if receiver.kind == "pagerduty" else HELD_SECONDS + 10.0
 
     @staticmethod
     def _lateness(receiver: SimReceiver) -> float:
         return 0.0 if is_up(receiver) else 330.0 + receiver.trouble_seconds
 
 
-def _is_end_rejected(receiver: SimReceiver, one: Open) -> bool:
-    """Whether the receiver did not take the message that ends it: that is not sent again."""
-    return any(
-        rejected.at >= one.opened_at and rejected.named & one.shown
+def _rejected_seconds(receiver: SimReceiver, one: Open) -> float:
+    """How much later it ends where the receiver did not take its end: that is sent again."""
+    rejected = any(
+        rejected.over and rejected.at >= one.opened_at and rejected.named & one.shown
         for rejected in receiver.rejected
     )
+    return CONFIG_FAULT_RETRY_SECONDS + 10.0 if rejected else 0.0

@@ -151,7 +151,21 @@ SCENARIOS = (
     _scenario(
         "A8", "P3|P4", "a second driver of one app name resolves the first one's page",
         (A, replace(A, key="a2", driver="d2")), Step(12, "die", "a"),
-        setup=Setup(drivers=("d1", "d2"), spool=False),
+        setup=Setup(drivers=("d1", "d2"), app="pyspark-shell", spool=False),
+    ),
+    _scenario(
+        "A8", "P3|P4", "at Alertmanager, a second driver of one app name resolves the first one's page",
+        (A, replace(A, key="a2", driver="d2")), Step(12, "die", "a"),
+        setup=Setup(("alertmanager",), drivers=("d1", "d2"), spool=False),
+    ),
+    _scenario(
+        "A8", "P1", "two drivers of one app name are killed, one after the other",
+        (A, replace(B, driver="d2")), Step(100, "kill", "d1"), Step(150, "kill", "d2"),
+        setup=Setup(drivers=("d1", "d2"), watched=True),
+    ),
+    _scenario(
+        "A18", "P1", "a receiver answers 410 for a minute, and a query fails later",
+        (A, B), Step(90, "receiver", "", 60.0, "gone"), Step(100, "die", "a"), Step(200, "die", "b"),
     ),
     _scenario(
         "A10", "P5", "a stalled query, and JVM pauses of some seconds: a page for each",
@@ -185,6 +199,20 @@ SCENARIOS = (
     _scenario(
         "B1", "P5", "a start resolves at Alertmanager what was never open",
         (A, B), setup=Setup(receivers=("alertmanager",)),
+    ),
+    _scenario(
+        "B1", "P1", "a query fails while what an earlier process may have left open is resolved",
+        (A, B, C, D), Step(60, "die", "a"),
+    ),
+    _scenario(
+        "400", "P3", "a receiver answers 400 to a resolve",
+        (A, B), Step(60, "die", "a"), Step(62, "restart", "a"), Step(70, "poison"), horizon=700.0,
+        setup=Setup(("webhook",)),
+    ),
+    _scenario(
+        "400", "P1", "a receiver answers 400 to the alert that queries without a name share",
+        (UNNAMED, replace(UNNAMED, key="v")), Step(60, "poison"), Step(70, "die", "u"),
+        Step(100, "die", "v"), setup=Setup(("webhook",)),
     ),
     _scenario(
         "N1", "P3", "a stalled query is started again, stalls, and commits: resolved at once",

@@ -108,6 +108,9 @@ def is_of_unnamed(key: str) -> bool:
     return f"/{UNNAMED}/" in key or f'"query": "{UNNAMED}"' in key
 
 
-def is_up(receiver: SimReceiver) -> bool:
-    """Whether the receiver works, and its breaker has had time to find out."""
-    return receiver.is_up_from < receiver.now
+def is_up(receiver: SimReceiver, since: float = inf) -> bool:
+    """Whether the receiver works, and its breaker has had time to find out.
+
+    What was to be told since before it answered 410 may wait for an hour.
+    """
+    return receiver.is_up_from < receiver.now and since > receiver.gone_until

@@ -29,6 +29,7 @@ MONITOR = Monitor(
     alerts_lost={("pagerduty", "poison"): 1},
     circuits_open={"webhook": True, "pagerduty": False},
     spool_problem="/spool: no space left on device",
+    app_name_problem="the app is called 'pyspark-shell'",
     receivers=("webhook", "pagerduty"),
     callback_seconds=CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5]),
     probe_seconds=PROBE_BUCKETS.add([0.02, 0.3]),

@@ -7,7 +7,7 @@ import threading
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS, Answer
 from querypulse.alerting.receivers.receiver import DeliveryError, Habits
 
 WALL = 1_700_000_000.0
@@ -47,7 +47,7 @@ def poison() -> DeliveryError:
 
 
 def gone() -> DeliveryError:
-    return DeliveryError("answered 410", Answer.GONE)
+    return DeliveryError("answered 410", Answer.CONFIG_FAULT, retry_after=GONE_WAIT_SECONDS)
 
 
 def said(one: Incident) -> tuple[str, str]:

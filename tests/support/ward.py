@@ -65,9 +65,9 @@ class Ward:
     ``+``: it was told of an incident; ``^``: told again; ``-``: told that it is over.
     """
 
-    def __init__(self, **terms: float) -> None:
+    def __init__(self, app: str = "etl", **terms: float) -> None:
         self.lifecycle = Lifecycle(
-            "etl", Guidance("https://runbooks.example/{alertname}.md"), Terms(**terms)
+            app, Guidance("https://runbooks.example/{alertname}.md"), Terms(**terms)
         )
         self.now = 0.0
         self.told: list[str] = []

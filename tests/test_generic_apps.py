@@ -1,0 +1,33 @@
+"""A generic app name may be another living driver's: nothing is resolved by it alone."""
+
+import logging
+
+import pytest
+
+from querypulse.alerting.generic_apps import is_generic, problem_of
+from querypulse.sidecar.session import warn_of_app_name
+
+GENERIC = ("pyspark-shell", "PySparkShell", "Spark shell", "SparkR", "Databricks Shell", "main.py")
+OWN = ("orders", "pyspark-shell-orders", "orders main.py", "etl", "Databricks Shell 2", "spark-etl")
+
+
+@pytest.mark.parametrize("app", [*GENERIC, "databricks shell", "PYSPARK-SHELL"])
+def test_what_platforms_call_an_application_without_a_name_is_generic(app):
+    assert is_generic(app)
+
+
+@pytest.mark.parametrize("app", OWN)
+def test_a_name_of_its_own_is_not_generic(app):
+    assert not is_generic(app)
+    assert problem_of(app) == ""
+
+
+def test_the_warning_names_the_app_and_the_setting(caplog):
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        warn_of_app_name("pyspark-shell")
+        warn_of_app_name("orders")
+    (record,) = caplog.records
+
+    assert record.levelname == "WARNING"
+    assert "'pyspark-shell'" in record.getMessage()
+    assert "set app_name" in record.getMessage()

@@ -1,0 +1,175 @@
+"""Drivers are known by URL and app: another app at a URL is another driver, and so is one app at two."""
+
+from __future__ import annotations
+
+import pytest
+from support.lookout import WALL, A, B, Lookout, pod
+
+from querypulse.alerting.alert import Alert, Incident
+from querypulse.exporter.farewell import Notice
+from querypulse.sidecar.watch.look import Said
+
+DAY = 24 * 3600.0
+
+
+def left_open(app, place):
+    """What an earlier watcher has left open, as it was found at ``place``."""
+    labels = {"alertname": "DriverGone", "app": app, "query": "*", "severity": "critical"}
+    return Incident((Alert(labels, {"address": place.url}, WALL),))
+
+
+# -- another app at the URL ---------------------------------------------------------------------
+
+
+def test_another_app_at_the_url_does_not_stand_in_for_the_one_expected_there():
+    lookout = Lookout().look().looks(Said.REFUSED, 5).looks(Said.WELL, 12, app="other")
+    assert lookout.told == ["etl"]
+    assert lookout.page["connection"] == "other answers there now"
+    assert "another driver is at its address" in lookout.page["reason"]
+
+
+def test_another_app_that_comes_after_the_alert_does_not_end_it():
+    lookout = Lookout().look().looks(Said.REFUSED, 17).looks(Said.WELL, 600, app="other")
+    assert lookout.told == ["etl"]
+    assert lookout.look().ended == ["etl"]
+
+
+def test_the_graceful_end_of_another_app_does_not_silence_the_one_expected():
+    lookout = Lookout().look().looks(Said.REFUSED, 5).looks(Said.WELL, 5, app="other")
+    lookout.stopped().looks(Said.REFUSED, 17)
+    assert lookout.told == ["etl"]
+
+
+@pytest.mark.parametrize("said", [Said.REFUSED, Said.SILENT, Said.BARRED, Said.STANDING])
+def test_another_app_that_answers_once_does_not_stop_the_clock(said):
+    lookout = Lookout().look().look(said=Said.REFUSED).look(app="other").looks(said, 14)
+    assert "etl" in lookout.told
+
+
+def test_another_app_that_is_killed_is_reported_as_well():
+    lookout = Lookout().look().looks(Said.REFUSED, 17).looks(Said.WELL, 10, app="other")
+    assert lookout.looks(Said.REFUSED, 17).told == ["etl", "other"]
+
+
+def test_an_app_that_closed_in_good_order_is_not_missed_when_another_takes_its_url():
+    lookout = Lookout().look().stopped().looks(Said.WELL, 600, app="other")
+    assert lookout.ever_told == set()
+    assert [one.app for one in lookout.roll.subjects.values()] == ["other"]
+
+
+def test_an_app_that_a_signal_has_ended_may_be_back_though_another_was_there():
+    lookout = Lookout().look().stopped(notice=Notice.TERMINATED)
+    lookout.looks(Said.WELL, 200, app="other").looks(Said.WELL, 60)
+    assert "etl" not in lookout.ever_told
+
+
+def test_an_app_that_is_back_in_time_is_not_reported_though_another_was_there():
+    lookout = Lookout().look()
+    for _ in range(20):
+        lookout.looks(Said.WELL, 7, app="other").looks(Said.REFUSED, 7).look()
+    assert "etl" not in lookout.ever_told
+
+
+def test_a_driver_that_does_not_say_its_app_is_the_one_that_was_there():
+    assert Lookout().look().looks(Said.WELL, 600, app="").ever_told == set()
+
+
+def test_an_app_whose_place_another_has_taken_is_forgotten_after_a_day():
+    lookout = Lookout().look().looks(Said.REFUSED, 17).look(app="renamed")
+    lookout.now += DAY
+    assert lookout.look(app="renamed").ended == ["etl"]
+    assert lookout.looks(Said.REFUSED, 17).told == ["renamed"]
+
+
+def test_an_app_that_nobody_has_replaced_is_missed_for_ever():
+    lookout = Lookout().look().looks(Said.REFUSED, 17)
+    lookout.now += 2 * DAY
+    assert lookout.looks(Said.REFUSED, 2).told == ["etl"]
+
+
+def test_apps_that_follow_each_other_at_a_url_are_not_remembered_for_ever():
+    lookout = Lookout()
+    for number in range(50):
+        lookout.look(app=f"night-{number}").stopped()
+    assert len(lookout.roll.subjects) == 1
+    assert lookout.ever_told == set()
+
+
+# -- one app at two URLs ------------------------------------------------------------------------
+
+
+def test_one_app_at_two_urls_is_two_drivers():
+    lookout = Lookout(A, B).look(A).look(B)
+    for _ in range(17):
+        lookout.look(A, Said.REFUSED).look(B, Said.REFUSED)
+    assert lookout.told == ["etl@a:9719", "etl@b:9719"]
+    assert lookout.look(A).ended == ["etl@a:9719"]
+    assert lookout.look(B).ended == ["etl@b:9719"]
+
+
+def test_the_key_names_app_and_url():
+    lookout = Lookout(A, B).look(A).look(B).looks(Said.REFUSED, 17, A)
+    (incident,) = [one for one in lookout.all[-1].incidents if one.ends_at is None]
+    assert incident.key == "querypulse/etl@a:9719/*/DriverGone"
+
+
+def test_an_alert_keeps_its_name_when_the_app_is_seen_at_a_second_url():
+    lookout = Lookout(A, B).look(A).looks(Said.REFUSED, 17, A)
+    assert lookout.told == ["etl"]
+    assert lookout.look(B).told == ["etl"]
+    assert lookout.look(A).ended == ["etl"]
+
+
+def test_an_app_that_closed_at_the_other_url_has_its_own_name():
+    lookout = Lookout(A, B).look(A).look(B).stopped(A)
+    assert lookout.looks(Said.REFUSED, 17, B).told == ["etl"]
+
+
+def test_the_graceful_end_at_one_url_does_not_silence_the_other():
+    lookout = Lookout(A, B).look(A).look(B).stopped(A)
+    for _ in range(17):
+        lookout.look(A, Said.REFUSED).look(B, Said.REFUSED)
+    assert lookout.told == ["etl"]
+
+
+def test_pods_of_one_app_under_a_dns_name_are_one_driver():
+    lookout = Lookout(pod(1), pod(2)).look(pod(1)).look(pod(2))
+    for _ in range(17):
+        lookout.look(pod(1), Said.REFUSED).look(pod(2), Said.REFUSED)
+    assert lookout.told == ["etl"]
+
+
+def test_different_apps_at_two_urls_have_their_own_names():
+    lookout = Lookout(A, B).look(A).look(B, app="other")
+    for _ in range(17):
+        lookout.look(A, Said.REFUSED).look(B, Said.REFUSED)
+    assert lookout.told == ["etl", "other"]
+
+
+# -- what an earlier watcher left ---------------------------------------------------------------
+
+
+def test_what_was_left_open_of_one_url_does_not_end_with_the_driver_at_another():
+    lookout = Lookout(A, B)
+    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+    assert lookout.looks(Said.WELL, 30, B).told == ["etl"]
+    assert lookout.look(A).ended == ["etl"]
+
+
+def test_what_was_left_open_under_the_full_name_ends_with_its_driver():
+    lookout = Lookout(A, B)
+    lookout.judge.inherit([left_open("etl@a:9719", A)], lookout.now)
+    assert lookout.looks(Said.WELL, 30, B).told == ["etl@a:9719"]
+    assert lookout.look(A).ended == ["etl@a:9719"]
+
+
+def test_the_bare_name_is_closed_when_all_drivers_of_the_app_are_well():
+    lookout = Lookout(A, B, resolve_after=5.0).look(A)
+    for _ in range(6):
+        lookout.look(A).look(B, Said.REFUSED)
+    lookout.all.clear()
+    lookout.look(B).look(A)
+    assert lookout.closings == ["etl@a:9719", "a:9719"]
+    for _ in range(6):
+        lookout.look(A, after=0.4).look(B, after=0.4)
+    assert "etl" in lookout.closings
