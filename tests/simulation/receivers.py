@@ -11,6 +11,7 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.alertmanager_alerts import Shown, api_alerts, still_open
 from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.headline import headline, summary_of
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.pagerduty_event import resolve_event, trigger_event
 from querypulse.alerting.receivers.receiver import DeliveryError
@@ -163,6 +164,7 @@ class SimReceiver:
         self.open[key].shown = named
         self.open[key].severity = incident.severity
         self.open[key].held |= _is_held(incident)
+        self.open[key].words = headline(incident)
 
     def _post(self, incident: Incident, driver: str, named: Named, *, doubted: bool) -> None:
         """A webhook: each new message notifies; one with a known ``Idempotency-Key`` does not."""
@@ -175,6 +177,7 @@ class SimReceiver:
             one = self.open[key]
             one.shown = one.heard = named
             one.severity = one.heard_severity = incident.severity
+            one.words = headline(incident)
             self._notify(key, incident, driver, named, doubted=doubted)
         self._posted.add(identity)
 
@@ -192,6 +195,7 @@ class SimReceiver:
                 self._open(key, incident, driver, mine)
                 self._notify(key, incident, driver, mine, doubted=doubted)
             self.open[key].shown = mine
+            self.open[key].words = summary_of(alert)
             critical = alert.labels["severity"] == "critical"
             self._lapses[key] = self._time.now + (24 * 3600.0 if critical else 240.0)
 
