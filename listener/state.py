@@ -141,6 +141,7 @@ class State:
             events_dropped_at=self._events_dropped_at,
             pauses=self._pauses,
             ownership=self._ownership,
+            expected=self.expected,
         )
 
     def _look_at_driver(self, report: ProbeReport) -> None:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from support.driver import Driver
 from support.pagerduty_double import PagerDutyDouble
 from support.pages import Pages
+from support.queries import until
 
 from querypulse.alerting.over_restarts import ANNOTATION
 
 pytestmark = pytest.mark.spark
 
+WINDOW_SECONDS = 20.0
 KEY = "querypulse/driver/bronze/QueryFailed"
 JOB = """
 sidecar = attach(
-    spark, http_port=0, stall_floor_seconds=1, start_grace_seconds=1, resolve_after_seconds=0,
+    spark, http_port=0, stall_floor_seconds=20, start_grace_seconds=20, resolve_after_seconds=0,
     webhook_url=os.environ["PAGES"], pagerduty_url=os.environ["PAGERDUTY"], pagerduty_routing_key="k" * 32,
 )
 def fail(batch, batch_id):
@@ -39,11 +43,14 @@ def run_job(folder, pages, pagerduty, *, poison="yes"):
 
 def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says_so(tmp_path):
     with Pages() as pages, PagerDutyDouble() as pagerduty:
-        codes = [run_job(tmp_path / f"{number}", pages, pagerduty) for number in range(3)]
+        codes = [run_job(tmp_path / f"{number}", pages, pagerduty) for number in range(2)]
+        planned_at = (tmp_path / "checkpoint" / "offsets" / "1").stat().st_mtime
+        until(lambda: time.time() - planned_at > WINDOW_SECONDS, "the plan is old", timeout=30)
+        codes.append(run_job(tmp_path / "last", pages, pagerduty))
         opened, text = dict(pagerduty.incidents), pagerduty.events[-1]["payload"]["summary"]
         actions = {event["event_action"] for event in pagerduty.events}
         fired = [page for page in pages.pages if page.status == "firing"]
-        recovered = run_job(tmp_path / "last", pages, pagerduty, poison="")
+        recovered = run_job(tmp_path / "healed", pages, pagerduty, poison="")
 
     assert codes == [1, 1, 1]
     assert (opened, actions) == ({KEY: 1}, {"trigger"})

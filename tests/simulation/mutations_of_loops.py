@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting import over_restarts
-from querypulse.alerting.lifecycle import inhibition, reconciliation
+from querypulse.alerting.lifecycle import inhibition
 
 from .mutating import Mutation
 from .scenarios import plan_of
@@ -13,8 +13,4 @@ LOOPS = (
              over_restarts, "unfinished", lambda _: None, finding="S1", plan=plan_of("S1")),
     Mutation("a stall over restarts ends when the query fails", "P9",
              inhibition, "ANNOTATION", "no such annotation", finding="S1", plan=plan_of("S1", 1)),
-    Mutation("what an earlier process left open is resolved before anything was committed", "P3|P9",
-             reconciliation.Reconciliation, "_of_queries",
-             lambda self, _, wall: iter([self._over("a", "QueryFailed", inhibition.Severity.CRITICAL, wall)]),
-             finding="S1", plan=plan_of("S1", 2)),
 )  # fmt: skip
