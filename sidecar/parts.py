@@ -21,6 +21,7 @@ from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
 from ..listener.python_frames import main_thread
 from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
+from .checkpoint_warnings import CheckpointWarnings
 from .configuration import wiring
 from .configuration.links import external_url
 from .configuration.outfit import Outfit
@@ -69,6 +70,7 @@ class Parts:
         self._outfit = outfit
         self._guard = guard
         self._on_judged = on_judged
+        self._checkpoint_warnings = CheckpointWarnings()
         self._observers = Observers(
             settings,
             spark,
@@ -246,4 +248,5 @@ class Parts:
     def _publish(self, judged: Judged) -> None:
         self.judged = judged
         self.board = self._facts.board(judged)
+        self._checkpoint_warnings.look(judged.snapshot)
         self._on_judged()

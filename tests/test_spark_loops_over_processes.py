@@ -15,10 +15,12 @@ from querypulse.alerting.over_restarts import ANNOTATION
 pytestmark = pytest.mark.spark
 
 WINDOW_SECONDS = 20.0
+PATIENCE_SECONDS = 180.0
+"""Of a machine that runs much else."""
 KEY = "querypulse/driver/bronze/QueryFailed"
 JOB = """
 sidecar = attach(
-    spark, http_port=0, stall_floor_seconds=20, start_grace_seconds=20, resolve_after_seconds=0,
+    spark, http_port=0, stall_floor_seconds=20, start_grace_seconds=20, stall_critical_factor=9, resolve_after_seconds=0,
     webhook_url=os.environ["PAGES"], pagerduty_url=os.environ["PAGERDUTY"], pagerduty_routing_key="k" * 32,
 )
 def fail(batch, batch_id):
@@ -28,17 +30,22 @@ def fail(batch, batch_id):
     rate().writeStream.queryName("bronze").trigger(processingTime="200 milliseconds")
     .option("checkpointLocation", os.environ["CHECKPOINT"]).foreachBatch(fail).start()
 )
-sidecar.await_any_failure(timeout=20)
+sidecar.await_any_failure()
 """
 
 
-def run_job(folder, pages, pagerduty, *, poison="yes"):
-    """One process from its start to its end: its exit code."""
+def job(folder, pages, pagerduty, *, poison="yes"):
+    """One process; each has the checkpoint of the last."""
     folder.mkdir()
     places = {"PAGES": pages.url, "PAGERDUTY": pagerduty.enqueue_url}
     checkpoint = str(folder.parent / "checkpoint")
-    with Driver(JOB, folder, POISON=poison, CHECKPOINT=checkpoint, **places) as driver:
-        return driver.wait(90)
+    return Driver(JOB, folder, POISON=poison, CHECKPOINT=checkpoint, **places)
+
+
+def run_job(folder, pages, pagerduty):
+    """One process from its start to its end: its exit code."""
+    with job(folder, pages, pagerduty) as driver:
+        return driver.wait(PATIENCE_SECONDS)
 
 
 def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says_so(tmp_path):
@@ -50,7 +57,8 @@ def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says
         opened, text = dict(pagerduty.incidents), pagerduty.events[-1]["payload"]["summary"]
         actions = {event["event_action"] for event in pagerduty.events}
         fired = [page for page in pages.pages if page.status == "firing"]
-        recovered = run_job(tmp_path / "healed", pages, pagerduty, poison="")
+        with job(tmp_path / "healed", pages, pagerduty, poison=""):
+            until(lambda: not pagerduty.open, "the incident is resolved", timeout=PATIENCE_SECONDS)
 
     assert codes == [1, 1, 1]
     assert (opened, actions) == ({KEY: 1}, {"trigger"})
@@ -59,4 +67,4 @@ def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says
     assert {page.what for page in fired} == {("QueryFailed", "bronze")}
     assert ANNOTATION not in fired[0].annotations
     assert ANNOTATION in fired[-1].annotations
-    assert (recovered, list(pagerduty.open)) == (0, [])
+    assert pagerduty.incidents == {KEY: 1}
