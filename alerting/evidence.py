@@ -20,7 +20,7 @@ def evidence(case: Case, window: Window | None = None) -> dict[str, str]:
         "query_id": query.query_id,
         "run_id": query.run_id,
         "last_commit": _last_commit(case),
-        **over_restarts.annotations(case),
+        **over_restarts.facts(case),
         "window": str(case.window if window is None else window),
         "batch_in_flight": _in_flight(case),
         "commit_log": _commit_log(query),

@@ -51,7 +51,7 @@ def window_seconds(case: Case) -> float:
     return max(case.batch_window.seconds, (usual or 0.0) * (case.limits.stall_tolerance + 2))
 
 
-def annotations(case: Case) -> dict[str, str]:
+def facts(case: Case) -> dict[str, str]:
     """What an alert says of it; nothing where there is no such batch."""
     found = unfinished(case)
     return {} if found is None else {ANNOTATION: str(found)}

@@ -128,6 +128,5 @@ def batch_evidence(case: Case, severity: Severity) -> dict[str, str]:
 def critical_text(case: Case) -> str:
     """When a warning about it becomes critical, for those who read the warning."""
     return (
-        f"{_stall_limit(case):.0f} s without a finished task, "
-        f"or {slow_limit(case):.0f} s in flight"
+        f"{_stall_limit(case):.0f} s without a finished task, or {slow_limit(case):.0f} s in flight"
     )

@@ -72,7 +72,9 @@ class SparkCheckpoint:
             times = times_in(listing) if listing is not None else {}
             ids = self.ids(log) if not times else []
             known: dict[int, float | None] = {**dict.fromkeys(ids), **times}
-            return known | {one: self._folder.written_at(f"{log}/{one}") for one in sorted(ids)[-1:]}
+            return known | {
+                one: self._folder.written_at(f"{log}/{one}") for one in sorted(ids)[-1:]
+            }
 
     def _nothing(self) -> list[int]:
         """A log without a folder is empty, where the checkpoint can be seen at all."""

@@ -32,9 +32,9 @@ class StartingPoints:
     """Used by one thread; ``lacks`` may be asked by any.
 
     A run that has ended is read as well: it may have failed before anybody could read. A storage
-    that refuses is not asked again for that run. Left out are runs that do not plan a batch before they
-    run it: ``continuous``, ``realTime``, and async progress tracking, which writes its logs now and
-    then.
+    that refuses is not asked again for that run. Left out are runs that do not plan a batch before
+    they run it: ``continuous``, ``realTime``, and async progress tracking, which writes its logs
+    now and then.
     """
 
     def __init__(

@@ -41,9 +41,9 @@ def first_failure(snapshot: Snapshot, judgement: Judgement) -> QueryFailure | No
         if finding.alertname in ENDS and not foreign.issuperset(about):
             return QueryFailure(finding.query, finding.reason)
     for label, query in snapshot.labels().items():
-        verdict = judgement.verdicts.get(label)
-        if query.gone_at is not None and _is_elsewhere(verdict, State.MISSING, label, foreign):
-            return QueryFailure(label, verdict.reason if verdict is not None else "")
+        gone = judgement.verdicts.get(label) if query.gone_at is not None else None
+        if gone is not None and _is_elsewhere(gone, State.MISSING, label, foreign):
+            return QueryFailure(label, gone.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, driver_gone.ENDED)
     return None
@@ -68,13 +68,9 @@ def first_stall(judged: Judged) -> QueryFailure | None:
     return None
 
 
-def _is_elsewhere(
-    verdict: Verdict | None, state: State, label: str, foreign: Collection[str]
-) -> bool:
+def _is_elsewhere(verdict: Verdict, state: State, label: str, foreign: Collection[str]) -> bool:
     """Whether another process reports this of a query that this one waits for."""
-    if verdict is None or label in foreign:
-        return False
-    return verdict.state is state and verdict.reported_elsewhere
+    return label not in foreign and verdict.state is state and verdict.reported_elsewhere
 
 
 def _foreign(snapshot: Snapshot) -> frozenset[str]:
@@ -86,8 +82,7 @@ def _foreign(snapshot: Snapshot) -> frozenset[str]:
     return frozenset(
         label
         for label, query in snapshot.labels().items()
-        if query.name not in expected
-        and (query.reported_elsewhere or not is_own(query.session))
+        if query.name not in expected and (query.reported_elsewhere or not is_own(query.session))
     )
 
 

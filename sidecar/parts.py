@@ -32,6 +32,7 @@ from .monitor import MonitorFacts
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
+from .query_heartbeats import QueryHeartbeats
 from .runbooks import runbook
 from .session import app_name, spark_ui_url
 from .start_lines import log_start
@@ -187,6 +188,7 @@ class Parts:
             self._guard,
             receivers=self._outfit.receivers,
             heartbeat=self._outfit.heartbeat,
+            query_heartbeats=QueryHeartbeats(self._outfit.query_heartbeats),
             inherit=inherit,
         )
         inherit(telling.inherited)
@@ -249,4 +251,5 @@ class Parts:
         self.judged = judged
         self.board = self._facts.board(judged)
         self._checkpoint_warnings.look(judged.snapshot)
+        self._telling.query_heartbeats.update(judged)
         self._on_judged()

@@ -242,7 +242,9 @@ def test_a_stall_that_recovers_ends_nothing():
     lifecycle.update(story.judge(177), story.state.snapshot(177), 177, 1e9 + 177)
 
     assert lifecycle.alerts
-    assert first_stall(Judged(story.state.snapshot(177), story.judge(177), lifecycle.alerts)) is None
+    assert (
+        first_stall(Judged(story.state.snapshot(177), story.judge(177), lifecycle.alerts)) is None
+    )
 
 
 @pytest.mark.parametrize(

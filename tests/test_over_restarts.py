@@ -17,7 +17,7 @@ NIGHTLY = "AvailableNowTrigger"
 
 
 def resumed(*, planned=FORTY_MINUTES, story=None, usual=None, committed=True):
-    """This process began at 0; its run at 1 s found batch 41 planned, and 40 committed."""
+    """The process began at 0; its run at 1 s found batch 41 planned, and 40 committed."""
     done = (40, planned - 1.0) if committed else None
     story = story or Story().started(at=1)
     return story.began(at=1.5, unfinished=(41, planned), committed=done, usual=usual)

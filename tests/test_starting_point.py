@@ -14,7 +14,10 @@ WALL = 1_800_000_000.0
 
 def point(offsets, commits, *, now=100.0):
     """Where a run began; times of files in seconds before it was read."""
-    ages = [{one: None if age is None else WALL - age for one, age in log.items()} for log in (offsets, commits)]
+    ages = [
+        {one: None if age is None else WALL - age for one, age in log.items()}
+        for log in (offsets, commits)
+    ]
     return starting_point(*ages, now, WALL)
 
 

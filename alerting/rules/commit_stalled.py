@@ -10,8 +10,8 @@ The reason says how:
 * ``commit_log_behind``: the checkpoint's commit log stands, though batches go on (async
   progress tracking) or epochs should (Continuous);
 * ``silent``: neither events nor the probe tell anything;
-* ``not_committed``: processes before this one planned the batch, none has committed it, and this one
-  does not get done with it within its window either.
+* ``not_committed``: processes before this one planned the batch, none has committed it, and this
+  one does not get done with it within its window either.
 """
 
 from __future__ import annotations

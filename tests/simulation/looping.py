@@ -50,7 +50,9 @@ class Looping:
         )
         for (key, name), times in heard.items():
             if times > MOST.get(name, MOST_OF_OTHERS):
-                raise Violation("P9", f"{receiver.name} notified {times} times of {key} in one loop")
+                raise Violation(
+                    "P9", f"{receiver.name} notified {times} times of {key} in one loop"
+                )
 
     def _check_words(self, receiver: SimReceiver, query: SimQuery) -> None:
         driver = self._stage.drivers[query.spec.driver]
