@@ -35,6 +35,11 @@ class Closings:
         return tuple(one for key, one in self._found.items() if key in self._waiting)
 
     @property
+    def are_waiting(self) -> bool:
+        """Whether anything is to be sent or asked, now or later."""
+        return bool(self._waiting)
+
+    @property
     def ask_at(self) -> float | None:
         """When the receiver is to be asked (monotonic seconds); None when there is no question."""
         return self._ask_at if self.unasked else None

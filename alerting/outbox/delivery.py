@@ -121,6 +121,8 @@ class Delivery:
             self._outbox.offer(mine, self._wall(), [one for one in closings if takes(one)])
             if self._outbox.rows or self._saved != ():
                 self._save()
+            elif self._outbox.closings.are_waiting:
+                self._changed.notify_all()
 
     def take_over(self, incidents: Iterable[Incident]) -> None:
         """Tell these too, for another receiver has not taken them."""
