@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 
@@ -23,6 +24,7 @@ from querypulse.sidecar import Settings, SettingsError
 from querypulse.sidecar.configuration import receivers_from_settings, wiring
 from querypulse.sidecar.configuration.own_values import own_secrets
 from querypulse.sidecar.configuration.settings import check_value
+from querypulse.sidecar.configuration.settings_sources import load_settings
 from querypulse.sidecar.deadline import Deadline
 from querypulse.sidecar.query_heartbeats import QueryHeartbeats
 from querypulse.sidecar.worker import Judged
@@ -259,6 +261,16 @@ def test_without_it_there_is_none_and_limits_are_as_before():
 def test_one_that_cannot_be_used_is_refused_with_its_pattern(own, message):
     with pytest.raises(SettingsError, match=message.replace("*'", r"\*'")):
         receivers_from_settings.query_heartbeats(settings(**own), Guard())
+
+
+def test_it_is_refused_in_the_spark_conf_which_event_logs_show():
+    conf = {"spark.querypulse.queries": json.dumps({"nightly*": {"heartbeat_url": URL}})}
+    with pytest.raises(SettingsError, match="give 'heartbeat_url_file' instead") as refused:
+        load_settings({}, {}, conf)
+
+    assert "0a1b2c3d" not in str(refused.value)
+    allowed = {"spark.querypulse.queries": '{"nightly*": {"heartbeat_url_file": "/run/url"}}'}
+    assert load_settings({}, {}, allowed).settings.queries["nightly*"].heartbeat_url is None
 
 
 def test_its_secret_part_is_shown_nowhere():

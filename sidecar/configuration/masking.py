@@ -49,9 +49,7 @@ def masked(name: str, value: object) -> object:
         return _masked_urls(value)
     if name in TABLES:
         return tuple(map(_masked_table, value)) if isinstance(value, LISTS) else HIDDEN
-    if name == QUERIES:
-        return _masked_queries(value)
-    return value
+    return _masked_queries(value) if name == QUERIES else value
 
 
 def _masked_urls(value: object) -> object:
