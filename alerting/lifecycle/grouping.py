@@ -17,6 +17,7 @@ from ...listener.identity import UNNAMED
 from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER
 from ..over_restarts import ANNOTATION
+from ..rules import query_failed
 from .silences import Silence, why_muted
 
 Kind = tuple[str, bool]
@@ -176,7 +177,8 @@ def _muted(page: Page, silences: Sequence[Silence], wall: float) -> Page:
 
 def _says_more(page: Page, before: Page) -> bool:
     """Whether it is known by now that a batch failed in processes before this one, too."""
-    firing = [one for one in page.incident.alerts if one.ends_at is None]
+    alerts = page.incident.alerts
+    firing = [one for one in alerts if one.ends_at is None and one.name == query_failed.NAME]
     known = {one.key for one in before.incident.alerts if ANNOTATION in one.annotations}
     return any(ANNOTATION in one.annotations and one.key not in known for one in firing)
 
