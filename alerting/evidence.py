@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..listener.job_counts import JobCounts
 from ..listener.probing import Work
 from ..listener.query import Query
+from . import over_restarts
 from .case import Case
 from .window import Window
 
@@ -19,6 +20,7 @@ def evidence(case: Case, window: Window | None = None) -> dict[str, str]:
         "query_id": query.query_id,
         "run_id": query.run_id,
         "last_commit": _last_commit(case),
+        **over_restarts.facts(case),
         "window": str(case.window if window is None else window),
         "batch_in_flight": _in_flight(case),
         "commit_log": _commit_log(query),
@@ -45,16 +47,19 @@ def evidence(case: Case, window: Window | None = None) -> dict[str, str]:
 def _last_commit(case: Case) -> str:
     query = case.query
     batch = query.last_commit_batch
-    if batch is None:
-        return "none seen"
-    if query.last_commit_at is not None:
+    if batch is not None and query.last_commit_at is not None:
         return f"batch {batch}, {case.now - query.last_commit_at:.0f} s ago"
     newest = query.newest_commit
     if newest is not None and newest[0] == batch:
         return f"batch {batch}, {case.now - newest[1]:.0f} s ago by an earlier run"
-    if query.start is not None:
-        return f"batch {batch}, before this run's first poll"
-    return f"batch {batch}, before watching began"
+    logged = query.start_point.committed if query.start_point is not None else None
+    if logged is not None and logged.at is not None and batch in (None, logged.batch_id):
+        age = over_restarts.age_text(case.now - logged.at)
+        return f"batch {logged.batch_id}, {age} ago, as its checkpoint says"
+    if batch is None:
+        return "none seen"
+    since = "this run's first poll" if query.start is not None else "watching began"
+    return f"batch {batch}, before {since}"
 
 
 def _in_flight(case: Case) -> str:

@@ -38,7 +38,7 @@ def moved_lately(case: Case, flight: InFlight) -> bool:
 
 def is_slow_for_long(case: Case, flight: InFlight) -> bool:
     """Whether it is in flight for so long that its progress does not matter any more."""
-    return lasted(case, flight) > _slow_limit(case)
+    return lasted(case, flight) > slow_limit(case)
 
 
 def stall_severity(case: Case, flight: InFlight) -> Severity:
@@ -57,7 +57,8 @@ def _stall_limit(case: Case) -> float:
     return case.batch_window.critical_after(factor, STALL_CRITICAL_SECONDS)
 
 
-def _slow_limit(case: Case) -> float:
+def slow_limit(case: Case) -> float:
+    """Seconds after which a batch in flight is critical, whatever it does."""
     limits = case.limits
     return case.batch_window.critical_after(
         limits.slow_critical_factor, limits.slow_critical_seconds
@@ -127,6 +128,5 @@ def batch_evidence(case: Case, severity: Severity) -> dict[str, str]:
 def critical_text(case: Case) -> str:
     """When a warning about it becomes critical, for those who read the warning."""
     return (
-        f"{_stall_limit(case):.0f} s without a finished task, "
-        f"or {_slow_limit(case):.0f} s in flight"
+        f"{_stall_limit(case):.0f} s without a finished task, or {slow_limit(case):.0f} s in flight"
     )

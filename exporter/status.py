@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
+from ..listener.checkpoint_place import checkpoint_problem
 from .board import Board, ShownAlert, ShownSuppressed
 from .monitor_status import MonitorStatus, monitor_status
 from .row import Row, rows
@@ -52,6 +53,8 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """How long the first record that waits has waited."""
     last_input_age_seconds: float | None
     """Since its run last read rows; None before the first."""
+    checkpoint_problem: str | None
+    """Why the next start of it does not find its checkpoint again; empty where it may."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -140,6 +143,7 @@ def _query(row: Row) -> QueryStatus:
         ),
         lag_seconds=row.lag_seconds,
         last_input_age_seconds=row.last_input_age_seconds,
+        checkpoint_problem=checkpoint_problem(facts.checkpoint) if facts is not None else None,
     )
 
 

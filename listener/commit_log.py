@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from .starting_point import StartingPoint
+
 
 class LoggedBatches(msgspec.Struct, frozen=True):
     """The newest batch ids in a checkpoint's ``offsets`` and ``commits``; None for an empty log."""
@@ -20,9 +22,10 @@ class LogReport(msgspec.Struct, frozen=True):
     """One round of reading, by run id; ``at`` is monotonic seconds, when the round began.
 
     A run that is not named was not read. What could not be read is in ``unreadable``, with
-    the reason.
+    the reason. ``starts`` names every run of which it is known where it began.
     """
 
     at: float
     logs: dict[str, LoggedBatches] = {}
     unreadable: dict[str, str] = {}
+    starts: dict[str, StartingPoint] = {}

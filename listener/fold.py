@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from .commit_log import LoggedBatches
+from .commit_log import LoggedBatches, LogReport
 from .counting import count_batch, learn, remember
 from .ending import end, recovered
 from .events import Event, Idle, Progress, Started, Terminated
@@ -51,6 +51,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         totals=replace(old.totals, restarts=old.totals.restarts + 1),
         commits_before_run=old.totals.commits,
         jobs_per_batch=old.jobs_per_batch,
+        start_point=old.start_point if same_query else None,
     )
 
 
@@ -103,6 +104,15 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     if not run.active:
         return end(query, run.exception, run.error_class, at, witness="probe", context=context)
     return _idle(query, at) if run.waiting_without_data or _moved_on(previous, run) else query
+
+
+def fold_logs(query: Query, report: LogReport) -> Query:
+    """Take in what a round of reading has shown of the query's present run, which may be over."""
+    start_point = report.starts.get(query.run_id)
+    if start_point is not None:
+        query = replace(query, start_point=start_point)
+    log = report.logs.get(query.run_id)
+    return query if log is None or not query.alive else fold_log(query, log, report.at)
 
 
 def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 
@@ -24,15 +25,22 @@ class HadoopFolder:
 
     def listing(self, name: str = "") -> str | None:
         """What lies in a folder, as Scala prints an array of paths; None where it is not there."""
-        folder = self._at(name)
-        if not self._files.exists(folder):
-            return None
-        # One text for the whole array, not four commands for each of its elements.
-        return str(self._to_text(self._to_paths(self._files.listStatus(folder))))
+        return self._list(name, self._to_paths)
+
+    def statuses(self, name: str = "") -> str | None:
+        """The same with all that Hadoop knows of each file, its time of modification too."""
+        return self._list(name, lambda files: files)
 
     def written_at(self, name: str) -> float:
         """Unix seconds of a file's last change, as the storage has them."""
         return float(self._files.getFileStatus(self._at(name)).getModificationTime()) / 1000
+
+    def _list(self, name: str, to_printed: Callable[[Any], Any]) -> str | None:
+        folder = self._at(name)
+        if not self._files.exists(folder):
+            return None
+        # One text for the whole array, not four commands for each of its elements.
+        return str(self._to_text(to_printed(self._files.listStatus(folder))))
 
     def _at(self, name: str) -> Any:
         return self._path(self._root, name) if name else self._root

@@ -9,13 +9,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from .checkpoint import Checkpoint, CheckpointLogs, StorageError
+from .checkpoint import CheckpointLogs, StorageError
 from .commit_log import LoggedBatches, LogReport
 from .identity import base_label
 from .log_choice import ChosenRun, LogChoice
-from .probing import ProbeReport, RunFacts
+from .probing import ProbedRun, ProbeReport, RunFacts
+from .starting_points import ReadableCheckpoint, StartingPoints
 
 log = logging.getLogger("querypulse")
 
@@ -26,7 +27,7 @@ REST_SHARE = 0.05
 """A log rests for this share of the time in which it has not grown."""
 STALL_FLOOR_SECONDS = 60.0
 
-OpenCheckpoint = Callable[[str, str], Checkpoint]
+OpenCheckpoint = Callable[[str, str], ReadableCheckpoint]
 """Opens a place for the query of an id; may raise StorageError."""
 
 
@@ -41,6 +42,8 @@ class LogReader:
 
     A storage that refuses is named in every report and read again after ``RETRY_SECONDS``,
     so that its timeouts do not use up the time of the others.
+
+    Where a run began is read once for each run, whatever its log decides.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class LogReader:
         stall_floor_seconds: float = STALL_FLOOR_SECONDS,
         interval_seconds: float = READ_EVERY_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.latest: LogReport | None = None
         self._open = open_checkpoint
@@ -63,6 +67,7 @@ class LogReader:
         self._interval = interval_seconds
         self._clock = clock
         self._runs: dict[str, _Run] = {}
+        self._starts = StartingPoints(open_checkpoint, wall=wall)
         self._poked = threading.Event()
 
     def step(self) -> None:
@@ -78,21 +83,26 @@ class LogReader:
         """Take the next step as soon as possible."""
         self._poked.set()
 
+    def poke_for(self, probe: ProbeReport) -> None:
+        """Take the next step as soon as possible where it names a new run, which may fail soon."""
+        if self._starts.lacks(probe.runs):
+            self.poke()
+
     def _read(self) -> LogReport:
-        at = self._clock()
+        at, probe = self._clock(), self._latest_probe()
+        runs = probe.runs if probe is not None else ()
         logs, unreadable = {}, {}
-        for run in self._follow(at):
+        for run in self._follow(runs, at):
             logged = run.read(at, self._open, self._clock) if run.is_due(at) else None
             if logged is not None:
                 logs[run.facts.run_id] = logged
             elif run.trouble:
                 unreadable[run.facts.run_id] = run.trouble
-        return LogReport(at, logs, unreadable)
+        return LogReport(at, logs, unreadable, self._starts.read(runs, at))
 
-    def _follow(self, at: float) -> list[_Run]:
+    def _follow(self, runs: Iterable[ProbedRun], at: float) -> list[_Run]:
         """Keep what is known of the runs chosen now, and nothing else."""
-        probe = self._latest_probe()
-        chosen = self._choice.choose(probe.runs if probe is not None else (), at)
+        chosen = self._choice.choose(runs, at)
         self._runs = {one.facts.run_id: self._run(one) for one in chosen}
         return list(self._runs.values())
 

@@ -15,6 +15,7 @@ from .sources.report import SourceLook
 from .sources.retention import SourceEdges
 from .sources.shortfall import Shortfalls
 from .sources.unread import Unread
+from .starting_point import StartingPoint
 from .trends import Trends
 
 BASELINE_BATCHES = 50
@@ -140,6 +141,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """The newest look into this run's checkpoint."""
     logged_at: float | None = None
     log_behind: LogBehind | None = None
+    start_point: StartingPoint | None = None
+    """Where the present run began, or the one before it as long as this one's is not read."""
     looks: dict[int, SourceLook] = {}
     """By the source's index: what the system it reads from last said of the present run."""
     source_trouble: str = ""

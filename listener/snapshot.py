@@ -32,6 +32,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     pauses: tuple[Pause, ...] = ()
     ownership: Ownership = ALONE
     """Which queries this process answers for."""
+    expected: frozenset[str] = frozenset()
+    """The names of queries that must be there."""
 
     @property
     def context(self) -> Context:

@@ -11,6 +11,7 @@ from typing import Any
 from .checkpoint import StorageError, ids_in, short_reason
 from .hadoop_folder import HadoopFolder
 from .refusals import refusals
+from .starting_point import times_in
 
 
 class SparkStorage:
@@ -59,11 +60,27 @@ class SparkCheckpoint:
         """
         with refusals(StorageError):
             listing = self._folder.listing(log)
-            if listing is not None:
-                return ids_in(listing, log)
-            if self._folder.has():
-                return []
-            raise StorageError(short_reason(f"{self._location} cannot be seen"))
+            return self._nothing() if listing is None else ids_in(listing, log)
+
+    def times(self, log: str) -> dict[int, float | None]:
+        """All batch ids in a log, and the Unix seconds of their files.
+
+        Where the storage prints a file's status in a way of its own, only the newest is asked.
+        """
+        with refusals(StorageError):
+            listing = self._folder.statuses(log)
+            times = times_in(listing) if listing is not None else {}
+            ids = self.ids(log) if not times else []
+            known: dict[int, float | None] = {**dict.fromkeys(ids), **times}
+            return known | {
+                one: self._folder.written_at(f"{log}/{one}") for one in sorted(ids)[-1:]
+            }
+
+    def _nothing(self) -> list[int]:
+        """A log without a folder is empty, where the checkpoint can be seen at all."""
+        if self._folder.has():
+            return []
+        raise StorageError(short_reason(f"{self._location} cannot be seen"))
 
     def has(self, log: str, batch_id: int) -> bool:
         """Whether a log holds that batch."""

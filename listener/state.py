@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from .commit_log import LogReport
 from .ending import end_past_run, expect_stop
 from .events import Event, Idle, Progress, Started, Terminated
-from .fold import fold_event, fold_log, fold_probe
+from .fold import fold_event, fold_logs, fold_probe
 from .forgetting import is_called, to_forget
 from .identity import UNDECIDED_SECONDS, Identity, Newcomer, UndecidedError
 from .ownership import ALONE, Ownership
@@ -79,9 +79,7 @@ class State:
         """Take in a round of reading checkpoints; what names no present run is let go."""
         self._log = report
         for query in self._queries.values():
-            log = report.logs.get(query.run_id)
-            if log is not None and query.alive:
-                self._put(fold_log(query, log, report.at))
+            self._put(fold_logs(query, report))
 
     def ask(self, report: SourceReport) -> None:
         """Take in what is known of all sources asked; the dead are asked too."""
@@ -143,6 +141,7 @@ class State:
             events_dropped_at=self._events_dropped_at,
             pauses=self._pauses,
             ownership=self._ownership,
+            expected=self.expected,
         )
 
     def _look_at_driver(self, report: ProbeReport) -> None:

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from .failure import first_failure, nothing_left, wait_in_spark
+from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
 from .worker import Judged
 
 
@@ -28,8 +28,8 @@ class FailureWait:
         """Wait in a ``StreamingQueryManager`` from now on: nothing is watched."""
         self._streams = streams
 
-    def wait(self, timeout: float | None) -> None:
-        """Wait up to ``timeout`` seconds.
+    def wait(self, timeout: float | None, *, on_stall: bool = False) -> None:
+        """Wait up to ``timeout`` seconds; ``on_stall``: a critical stall ends it, too.
 
         Raises:
             QueryFailure: a query failed or vanished, or the JVM has ended.
@@ -39,16 +39,22 @@ class FailureWait:
             wait_in_spark(self._streams, timeout)
             return
         with self._news:
-            self._news.wait_for(self._is_decided, timeout)
-            judged = self._judged()
-        failure = None if judged is None else first_failure(judged.snapshot, judged.judgement)
+            self._news.wait_for(lambda: self._is_decided(on_stall=on_stall), timeout)
+            failure = self._failure(on_stall=on_stall)
         if failure is not None:
             raise failure
 
-    def _is_decided(self) -> bool:
+    def _is_decided(self, *, on_stall: bool) -> bool:
         judged = self._judged()
         if self._closed() or judged is None:
             return self._closed()
-        if first_failure(judged.snapshot, judged.judgement) is not None:
+        if self._failure(on_stall=on_stall) is not None:
             return True
         return nothing_left(judged.snapshot, judged.judgement)
+
+    def _failure(self, *, on_stall: bool) -> QueryFailure | None:
+        judged = self._judged()
+        if judged is None:
+            return None
+        failure = first_failure(judged.snapshot, judged.judgement)
+        return failure or (first_stall(judged) if on_stall else None)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
 
 from ..alerting.evaluate import Judgement, Verdict
-from ..alerting.finding import WHOLE_DRIVER, State
-from ..alerting.rules import driver_gone, query_gone
+from ..alerting.finding import WHOLE_DRIVER, Severity, State
+from ..alerting.rules import commit_stalled, driver_gone, query_gone
 from ..listener.probing import Context
 from ..listener.redaction import redact
 from ..listener.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    # The command line works without PySpark, which the worker needs.
+    from .worker import Judged
+
+CRITICAL_STALL = (commit_stalled.NAME, Severity.CRITICAL.value)
 ENDS = (query_gone.NAME, driver_gone.NAME)
 """Alerts that mean that a query, or the whole driver, is there no more."""
 
@@ -34,17 +40,49 @@ def first_failure(snapshot: Snapshot, judgement: Judgement) -> QueryFailure | No
         about = finding.members or (finding.query,)
         if finding.alertname in ENDS and not foreign.issuperset(about):
             return QueryFailure(finding.query, finding.reason)
+    for label, query in snapshot.labels().items():
+        gone = judgement.verdicts.get(label) if query.gone_at is not None else None
+        if gone is not None and _is_elsewhere(gone, State.MISSING, label, foreign):
+            return QueryFailure(label, gone.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, driver_gone.ENDED)
     return None
 
 
+def first_stall(judged: Judged) -> QueryFailure | None:
+    """The first of this process's queries whose stall is critical; silences do not matter to it.
+
+    Like the alert it must be found twice, unless another process reports it.
+    """
+    foreign = _foreign(judged.snapshot)
+    firing = {(one.name, one.labels["query"], one.labels["severity"]) for one in judged.alerts}
+    for finding in judged.judgement.findings:
+        about = finding.members or (finding.query,)
+        mark = (finding.alertname, finding.query, finding.severity.value)
+        if mark[::2] == CRITICAL_STALL and mark in firing and not foreign.issuperset(about):
+            return QueryFailure(finding.query, finding.reason)
+    for label, verdict in judged.judgement.verdicts.items():
+        is_critical = verdict.severity is Severity.CRITICAL
+        if is_critical and _is_elsewhere(verdict, State.STALLED, label, foreign):
+            return QueryFailure(label, verdict.reason)
+    return None
+
+
+def _is_elsewhere(verdict: Verdict, state: State, label: str, foreign: Collection[str]) -> bool:
+    """Whether another process reports this of a query that this one waits for."""
+    return label not in foreign and verdict.state is state and verdict.reported_elsewhere
+
+
 def _foreign(snapshot: Snapshot) -> frozenset[str]:
-    """The labels of queries that belong to other processes on the same JVM, or did at their end."""
-    is_own = snapshot.ownership.is_own
-    labels = snapshot.labels().items()
+    """The labels of queries that belong to other processes on the same JVM, or did at their end.
+
+    What this process expects is its own business wherever it runs.
+    """
+    is_own, expected = snapshot.ownership.is_own, snapshot.expected
     return frozenset(
-        label for label, query in labels if query.reported_elsewhere or not is_own(query.session)
+        label
+        for label, query in snapshot.labels().items()
+        if query.name not in expected and (query.reported_elsewhere or not is_own(query.session))
     )
 
 

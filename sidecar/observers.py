@@ -96,5 +96,7 @@ class Observers:
     def _on_report(self) -> None:
         """Pass a poll's result on; the probe's thread may wait for the JVM, as waking does."""
         self._arrived.wake()
+        if self.prober.latest is not None:
+            self.logs.poke_for(self.prober.latest)
         with suppress(*jvm.NETWORK_ERRORS):
             self.reader.wake_if_marked()

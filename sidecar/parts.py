@@ -21,6 +21,7 @@ from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
 from ..listener.python_frames import main_thread
 from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
+from .checkpoint_warnings import CheckpointWarnings
 from .configuration import wiring
 from .configuration.links import external_url
 from .configuration.outfit import Outfit
@@ -31,6 +32,7 @@ from .monitor import MonitorFacts
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
+from .query_heartbeats import QueryHeartbeats
 from .runbooks import runbook
 from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
@@ -69,6 +71,7 @@ class Parts:
         self._outfit = outfit
         self._guard = guard
         self._on_judged = on_judged
+        self._checkpoint_warnings = CheckpointWarnings()
         self._observers = Observers(
             settings,
             spark,
@@ -186,6 +189,7 @@ class Parts:
             self._guard,
             receivers=self._outfit.receivers,
             heartbeat=self._outfit.heartbeat,
+            query_heartbeats=QueryHeartbeats(self._outfit.query_heartbeats),
             inherit=inherit,
         )
         inherit(telling.inherited)
@@ -247,4 +251,6 @@ class Parts:
     def _publish(self, judged: Judged) -> None:
         self.judged = judged
         self.board = self._facts.board(judged)
+        self._checkpoint_warnings.look(judged.snapshot)
+        self._telling.query_heartbeats.update(judged)
         self._on_judged()

@@ -188,18 +188,18 @@ class Sidecar:
         atexit.unregister(self._at_exit)
         self._wait.wake()
 
-    def await_any_failure(self, timeout: float | None = None) -> None:
+    def await_any_failure(self, timeout: float | None = None, on_stall: bool = False) -> None:
         """Block until a query fails or vanishes; the replacement for ``awaitTermination``.
 
         Returns when ``timeout`` seconds have passed, the sidecar was closed, the application
-        stopped its SparkContext, or every query has completed by itself. Where several
-        processes share one JVM, each waits for its own queries.
+        stopped its SparkContext, or every query has completed. Processes on one JVM wait for their
+        own queries and ``expected_queries``. With ``on_stall`` a critical stall is a failure.
 
         Raises:
             QueryFailure: a query failed or vanished, or the JVM has ended (query ``*``).
 
         """
-        self._wait.wait(timeout)
+        self._wait.wait(timeout, on_stall=on_stall)
 
     def _start_by_hand(self) -> Any:
         """What PySpark adds or removes; PySpark asks for it in order to do so."""

@@ -13,6 +13,7 @@ from ..listener.guard import Guard
 from .configuration import wiring
 from .configuration.settings import Settings
 from .deadline import Deadline
+from .query_heartbeats import QueryHeartbeats
 
 
 class Telling:
@@ -30,12 +31,14 @@ class Telling:
         *,
         receivers: Sequence[Receiver],
         heartbeat: Heartbeat | None,
+        query_heartbeats: QueryHeartbeats | None = None,
         inherit: Callable[[tuple[Incident, ...]], None] = lambda _: None,
     ) -> None:
         self._spool = wiring.spool(settings, app, guard)
         self.deliveries = wiring.deliveries(settings, guard, receivers=receivers, spool=self._spool)
         self._dispatch = Dispatch(self.deliveries, spool=self._spool)
         self._heartbeat = heartbeat
+        self.query_heartbeats = query_heartbeats or QueryHeartbeats({})
         self._inherit = inherit
         self.inherited = self._adopt(self._spool.load()) if self._spool is not None else ()
 
@@ -50,7 +53,7 @@ class Telling:
         found: dict[str, Mapping[str, int]] = {one.name: one.outcomes for one in self.deliveries}
         if self._heartbeat is not None:
             found[self._heartbeat.name] = self._heartbeat.outcomes
-        return found
+        return found | self.query_heartbeats.outcomes
 
     def start(self) -> None:
         """Begin to tell."""
@@ -58,6 +61,7 @@ class Telling:
             delivery.start()
         if self._heartbeat is not None:
             self._heartbeat.start()
+        self.query_heartbeats.start()
 
     def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
         """Hand over all open incidents, and what may be ended; never waits.
@@ -95,6 +99,7 @@ class Telling:
             delivery.close(deadline.left)
         if self._heartbeat is not None:
             self._heartbeat.close(deadline.left)
+        self.query_heartbeats.close(deadline)
         if self._spool is not None:
             self._spool.close(deadline.left)
 

@@ -6,14 +6,19 @@ import threading
 import time
 
 import pytest
+from msgspec import structs
 from pyspark.errors import StreamingQueryException
+from support.rules_table import hung_batch, live_locked, one_task, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
+from querypulse.alerting.guidance import Guidance
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.listener.events import Started
 from querypulse.listener.ownership import parse_watchers
 from querypulse.listener.probing import Context
 from querypulse.sidecar import QueryFailure, Settings, Sidecar
-from querypulse.sidecar.failure import first_failure, nothing_left, wait_in_spark
+from querypulse.sidecar.failure import first_failure, first_stall, nothing_left, wait_in_spark
 from querypulse.sidecar.worker import Judged
 
 ONCE = "AvailableNowTrigger"
@@ -162,6 +167,100 @@ def test_queries_of_another_process_that_have_completed_are_no_reason_to_stop_wa
     assert not is_over(story.ended("theirs", at=2))
 
 
+def test_an_expected_query_of_another_process_ends_it():
+    """S3: it waits for those that its settings name, wherever they run."""
+    story = shared(YOUNGER, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
+    story.state.expected = frozenset({"theirs"})
+
+    assert failure(story, 2).query == "theirs"
+
+
+def test_an_expected_query_of_another_process_that_is_gone_ends_it():
+    story = shared(YOUNGER, theirs="foreign").probe(run("theirs"), at=1).probe(at=2)
+    story.state.expected = frozenset({"theirs"})
+
+    assert failure(story, 50) is None
+    error = failure(story, 500)
+    assert (error.query, "vanished" in error.reason) == ("theirs", True)
+
+
+# -- a stall --------------------------------------------------------------------------------------
+
+
+def stall(story, now, *, watched_by=None, **policy):
+    """What a critical stall ends it with, once the lifecycle has found it twice."""
+    lifecycle = Lifecycle("etl", Guidance("https://runbooks.example/{alertname}.md"), Terms())
+    for at in (now - 1, now):
+        judgement, snapshot = story.judge(at, **policy), story.state.snapshot(at)
+        lifecycle.update(judgement, snapshot, at, 1e9 + at)
+    return first_stall(Judged(snapshot, judgement, lifecycle.alerts))
+
+
+def test_a_critical_stall_ends_it_where_it_was_asked_for():
+    """S3: a hang never ended the wait."""
+    error = stall(hung_batch(until=175), 172)
+
+    assert (error.query, error.reason.partition(":")[0]) == ("a", "batch_hung")
+    assert failure(hung_batch(until=175), 172) is None
+
+
+def test_a_silent_jvm_ends_it_for_the_whole_driver():
+    story = steady().started("b", at=0).commit("b", batch=2, at=100)
+    story.probe(processing(batch=10), processing("b", batch=3), at=101)
+
+    assert stall(story, 400).query == "*"
+
+
+@pytest.mark.parametrize(
+    ("story", "now", "policy"),
+    [
+        (steady(), 105, {}),
+        (hung_batch(until=150), 150, {}),
+        (one_task(until=180), 180, {}),
+        (live_locked(until=1700), 1700, {}),
+        (hung_batch(until=175), 172, {"overrides": [("a", {"ignore": True})]}),
+        (steady().ended(at=101, exception=CONFLICT), 400, {}),
+    ],
+    ids=["healthy", "within its window", "a warning", "critically slow, not stalled", "ignored", "failed"],
+)  # fmt: skip
+def test_no_other_trouble_is_a_stall(story, now, policy):
+    assert stall(story, now, **policy) is None
+
+
+def test_a_stall_that_was_found_once_may_be_a_glitch():
+    story = hung_batch(until=175)
+    judged = Judged(story.state.snapshot(172), story.judge(172), ())
+
+    assert first_stall(judged) is None
+
+
+def test_a_stall_that_recovers_ends_nothing():
+    story = hung_batch(until=175)
+    lifecycle = Lifecycle("etl", Guidance("https://runbooks.example/{alertname}.md"), Terms())
+    for at in (171, 172):
+        lifecycle.update(story.judge(at), story.state.snapshot(at), at, 1e9 + at)
+    story.commit(batch=10, at=176)
+    lifecycle.update(story.judge(177), story.state.snapshot(177), 177, 1e9 + 177)
+
+    assert lifecycle.alerts
+    assert (
+        first_stall(Judged(story.state.snapshot(177), story.judge(177), lifecycle.alerts)) is None
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "session", "ends"),
+    [((), "mine", True), ((), "foreign", False), ({"a"}, "foreign", True)],
+    ids=["its own", "another's", "another's, and expected"],
+)
+def test_of_queries_of_other_processes_only_the_expected_ones_end_it(expected, session, ends):
+    story = shared(ELDER, a=session)
+    watched(story, (1, 300, processing(batch=1, tasks=0)))
+    story.state.expected = frozenset(expected)
+
+    assert (stall(story, 299) is not None) == ends
+
+
 # -- when nothing is left ---------------------------------------------------------------------
 
 
@@ -281,6 +380,21 @@ def test_it_goes_on_waiting_while_only_another_process_query_has_failed():
     sidecar._parts = Evaluating(story, 2)
 
     sidecar.await_any_failure(timeout=0.05)
+
+
+def test_it_goes_on_waiting_for_a_stalled_query_unless_it_was_asked_to_end():
+    sidecar = Sidecar(Settings())
+    sidecar._parts = Evaluating(hung_batch(until=175), 172)
+    (finding,) = sidecar._parts.judged.judgement.findings
+    sidecar._parts.judged = structs.replace(
+        sidecar._parts.judged, alerts=(alert_of(finding, "etl", "https://runbooks.example", 1e9),)
+    )
+
+    sidecar.await_any_failure(timeout=0.05)
+    with pytest.raises(QueryFailure, match="batch_hung") as raised:
+        sidecar.await_any_failure(timeout=PATIENCE_SECONDS, on_stall=True)
+
+    assert raised.value.query == "a"
 
 
 # -- where nothing is watched ---------------------------------------------------------------------

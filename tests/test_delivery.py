@@ -226,6 +226,19 @@ def test_closings_that_are_the_very_same_are_looked_at_once(deliver, monkeypatch
     assert len(looked) == 7
 
 
+def test_closings_are_sent_by_a_process_that_has_nothing_else_to_tell(deliver):
+    """Its thread waits for something to change by then, and nothing but the closings does."""
+    recorder = Recorder(habits=Habits(reconciles=True))
+    delivery = deliver(recorder)
+    delivery.offer(())
+    until(lambda: delivery._changed._waiters, "its thread waits")
+
+    delivery.offer((), (over(incident("a"), WALL),))
+    recorder.wait_for(1)
+
+    assert recorder.sent == [("a", "resolved")]
+
+
 def test_a_flush_does_not_wait_for_closings(deliver):
     recorder = Recorder(habits=Habits(reconciles=True))
     delivery = deliver(recorder)

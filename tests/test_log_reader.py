@@ -75,11 +75,13 @@ def test_every_run_whose_log_grows_or_did_just_now_is_in_every_report():
     assert desk.storage.opened == ["a", "b"]
 
 
-def test_a_run_that_needs_no_log_costs_the_storage_nothing():
-    desk = Desk()
+def test_of_a_run_that_needs_no_log_only_its_start_is_read():
+    desk = Desk(**{"/cp": MemoryCheckpoint([4, 5], [4])})
 
-    assert desk.read(run(), processing("b", batch=5), at=1) == LogReport(1)
-    assert desk.storage.opened == []
+    for at in (1, 2):
+        report = desk.read(run(), processing("b", batch=5), at=at)
+        assert (report.logs, report.starts.keys()) == ({}, {"a-1", "b-1"})
+    assert desk.storage.opened == ["/cp", "/cp"]
 
 
 # -- how often ----------------------------------------------------------------------------------
@@ -118,20 +120,20 @@ def test_a_short_window_has_the_log_of_a_hung_batch_read_sooner():
     assert moments_read(desk, hung("a", batch=5), until=10)[0] == 2
 
 
-def test_batches_that_take_less_than_half_of_the_shortest_window_cost_the_storage_nothing():
+def test_batches_that_take_less_than_half_of_the_shortest_window_cost_no_reading():
     desk = Desk(a=MemoryCheckpoint([4], [4]))
     for at in range(600):
-        desk.read(hung("a", batch=5 + at // 25), at=float(at))
-
-    assert desk.storage.opened == []
-
-
-def test_slow_batches_of_one_length_cost_the_storage_nothing_after_the_first():
-    desk = Desk(a=MemoryCheckpoint([4], [4]))
-    for at in range(600):
-        desk.read(hung("a", batch=5 + at // 120), at=float(at))
+        assert desk.read(hung("a", batch=5 + at // 25), at=float(at)).logs == {}
 
     assert desk.storage.opened == ["a"]
+
+
+def test_slow_batches_of_one_length_cost_no_reading_after_the_first():
+    desk = Desk(a=MemoryCheckpoint([4], [4]))
+    for at in range(600):
+        assert bool(desk.read(hung("a", batch=5 + at // 120), at=float(at)).logs) <= (at < 120)
+
+    assert desk.storage.opened == ["a", "a"]
 
 
 def test_the_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -11,6 +12,7 @@ from support.queries import Trap, rate, start, until
 
 from querypulse.listener.checkpoint import CheckpointLogs, StorageError
 from querypulse.listener.commit_log import LoggedBatches
+from querypulse.listener.hadoop_folder import HadoopFolder
 from querypulse.listener.log_reader import LogReader
 from querypulse.listener.spark_commit_log import SparkStorage
 from querypulse.listener.spark_probe import SparkProbe
@@ -123,6 +125,31 @@ def test_the_logs_of_a_query_agree_with_its_progress(spark, witness, tmp_path):
 
     assert seen.committed in (done, done + 1)
     assert seen.planned - seen.committed in (0, 1)
+
+
+@pytest.mark.parametrize("name", ["cp", "a b;c", "(a)=[b], ü"])
+def test_the_times_of_a_log_are_those_of_its_files(spark, tmp_path, name):
+    place = tmp_path / name
+    fill(place / "offsets", 9, 10, 11, ".11.crc", ".12.0f3e.tmp")
+    os.utime(place / "offsets" / "10", (1_700_000_000.5, 1_700_000_000.5))
+    (place / "commits").mkdir()
+    times = SparkStorage(spark).open(str(place)).times("offsets")
+
+    assert times.keys() == {9, 10, 11}
+    assert times[10] == 1_700_000_000.5
+    assert abs(times[11] - time.time()) < 60
+    assert SparkStorage(spark).open(str(place)).times("commits") == {}
+
+
+def test_a_storage_that_prints_its_files_in_its_own_way_is_asked_for_the_newest_one(
+    spark, tmp_path, monkeypatch
+):
+    fill(tmp_path / "offsets", 9, 10)
+    monkeypatch.setattr(HadoopFolder, "statuses", lambda *_: "Array(file 9, file 10)")
+    times = SparkStorage(spark).open(str(tmp_path)).times("offsets")
+
+    assert times[9] is None
+    assert abs(times[10] - time.time()) < 60
 
 
 @pytest.mark.parametrize("name", ["a b", "50%", "a%20b", "a+b,c", "(a)=[b]", "ü"])

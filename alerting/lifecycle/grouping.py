@@ -16,6 +16,8 @@ from msgspec.structs import replace
 from ...listener.identity import UNNAMED
 from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER
+from ..over_restarts import ANNOTATION
+from ..rules import query_failed
 from .silences import Silence, why_muted
 
 Kind = tuple[str, bool]
@@ -107,7 +109,8 @@ class Grouping:
                 # It recovers, and nobody has been notified: that stays so when the silence ends.
                 muted = replace(present.incident, muted=page.incident.muted)
                 present = replace(present, incident=muted)
-            present = _told(present, now, repeat_interval_seconds if fires else math.inf)
+            repeat_after = repeat_interval_seconds if fires else math.inf
+            present = _told(present, now, 0.0 if _says_more(present, page) else repeat_after)
             told.append(present.incident)
             if present.incident.ends_at is None:
                 self._pages[key] = present
@@ -170,6 +173,14 @@ def _muted(page: Page, silences: Sequence[Silence], wall: float) -> Page:
     open_ones = [alert for alert in alerts if alert.ends_at is None]
     why = why_muted(open_ones or alerts, silences, wall)
     return replace(page, incident=replace(page.incident, muted=why))
+
+
+def _says_more(page: Page, before: Page) -> bool:
+    """Whether it is known by now that a batch failed in processes before this one, too."""
+    alerts = page.incident.alerts
+    firing = [one for one in alerts if one.ends_at is None and one.name == query_failed.NAME]
+    known = {one.key for one in before.incident.alerts if ANNOTATION in one.annotations}
+    return any(ANNOTATION in one.annotations and one.key not in known for one in firing)
 
 
 def _told(page: Page, now: float, repeat_after: float) -> Page:

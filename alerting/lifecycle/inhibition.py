@@ -26,6 +26,7 @@ import msgspec
 from ...listener.identity import UNNAMED
 from ..alert import Alert
 from ..finding import WHOLE_DRIVER, Severity
+from ..over_restarts import ANNOTATION
 from ..rules import data_loss_risk, query_flapping, streaming_input_missing
 from .course import FACTS, Course
 from .health import Health
@@ -70,10 +71,13 @@ def suppressor(
 
 
 def supersedes(new: Course, old: Course) -> bool:
-    """Whether ``old``, found no more, is over because ``new`` begins to fire."""
+    """Whether ``old``, found no more, is over because ``new`` begins to fire.
+
+    Not what is said of a batch over restarts: the next process would open it once more.
+    """
     if not old.begun or old.found or old.query != new.query or _is_lesser(new, old):
         return False
-    if new.query == UNNAMED:
+    if new.query == UNNAMED or ANNOTATION in old.alert.annotations:
         return False
     return BESIDES.isdisjoint({new.alert.name, old.alert.name})
 

@@ -45,6 +45,11 @@ class Closings:
         return next((one for key, one in self._found.items() if key in self._waiting), None)
 
     @property
+    def are_waiting(self) -> bool:
+        """Whether anything is to be sent or asked, now or later."""
+        return bool(self._waiting)
+
+    @property
     def ask_at(self) -> float | None:
         """When the receiver is to be asked (monotonic seconds); None when there is no question."""
         ask_at = min(map(self._due_at, self._unasked()), default=None)

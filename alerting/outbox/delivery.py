@@ -117,6 +117,8 @@ class Delivery:
             self._outbox.offer(mine, self._wall(), self._new_closings(closings))
             if self._outbox.rows or self._saved != ():
                 self._save()
+            elif self._outbox.closings.are_waiting:
+                self._changed.notify_all()
 
     def _new_closings(self, closings: Iterable[Incident]) -> list[Incident] | None:
         """Those that are this receiver's own; None while they are the very same: they are many."""

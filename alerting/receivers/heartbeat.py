@@ -32,7 +32,8 @@ class Heartbeat:
     """Healthchecks-style pings from a thread of their own, each driven by a ``beat``.
 
     A worker that hangs beats no more, so no ping leaves, however well this thread is.
-    ``outcomes`` counts pings by what became of them.
+    ``outcomes`` counts pings by what became of them. ``first`` and ``parting`` are said besides, at
+    the beginning and at the end; without a ``first`` one nothing is said before it is offered.
     """
 
     def __init__(
@@ -40,6 +41,9 @@ class Heartbeat:
         url: Secret,
         guard: Guard,
         *,
+        name: str = NAME,
+        first: Ping | None = START,
+        parting: Ping | None = STOPPED,
         interval_seconds: float = 60.0,
         http: HttpOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -51,22 +55,23 @@ class Heartbeat:
             ValueError: ``url`` cannot be used; the message names the setting.
 
         """
-        self.name = NAME
+        self.name = name
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self._poster = HttpPoster(url, setting="heartbeat_url", http=http)
         self._interval = interval_seconds
         self._clock = clock
         self._wall = wall
         self._guard = guard
-        self._loop = Loop(NAME, self._step, guard, last=self._say_stopped)
+        self._loop = Loop(NAME, self._step, guard, last=self._send_last)
         self._run = str(uuid.uuid4())
         self._pid = os.getpid()
         self._problem = ""
         # Shared with the worker; the condition guards them, and is not held during a ping.
         self._changed = threading.Condition()
-        self._next: Ping | None = START
+        self._next = first
+        self._parting = parting
         self._last: Ping | None = None
-        self._last_at = clock()
+        self._last_at = clock() if first is not None else -math.inf
         self._not_before = -math.inf
 
     def start(self) -> None:
@@ -88,7 +93,10 @@ class Heartbeat:
 
         What is not due yet is forgotten, not kept for later: by then the worker may hang.
         """
-        ping = ping_of(incidents)
+        self.offer(ping_of(incidents))
+
+    def offer(self, ping: Ping) -> None:
+        """Let this ping leave, if one is due. Never waits."""
         with self._changed:
             due = max(due_at(ping, self._last, self._last_at, self._interval), self._not_before)
             if self._next is None and self._clock() >= due:
@@ -118,9 +126,11 @@ class Heartbeat:
         with self._changed:
             self._book(ping, error)
 
-    def _say_stopped(self) -> None:
-        if self.outcomes[Answer.DELIVERED.value]:
-            self._send(STOPPED)
+    def _send_last(self) -> None:
+        if self._parting is None and self._next is not None:
+            self._book(self._next, self._send(self._next))
+        elif self._parting is not None and self.outcomes[Answer.DELIVERED.value]:
+            self._send(self._parting)
 
     def _send(self, ping: Ping) -> HttpError | None:
         """Ping; returns why it was not taken, None if it was."""
@@ -157,4 +167,4 @@ class Heartbeat:
         """Log a problem when it is news."""
         if problem != self._problem:
             self._problem = problem
-            log.warning("querypulse: %s was not taken: %s", NAME, problem)
+            log.warning("querypulse: %s was not taken: %s", self.name, problem)

@@ -1,7 +1,12 @@
-"""QueryFailed: a run ended with an exception, and no later run has shown life."""
+"""QueryFailed: a run ended with an exception, and no later run has shown life.
+
+Where processes before this one have planned its batch and none has committed it, the reason says so
+and for how long: a job that is started again and again does not get past it.
+"""
 
 from __future__ import annotations
 
+from .. import over_restarts
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
@@ -35,7 +40,7 @@ def check(case: Case) -> Finding | None:
         query=case.label,
         severity=Severity.CRITICAL,
         state=State.FAILED,
-        reason=failure.reason,
-        summary=f"{case.label} failed: {failure.headline}",
+        reason=over_restarts.with_age(failure.reason, case),
+        summary=over_restarts.with_age(f"{case.label} failed: {failure.headline}", case),
         evidence={name: text for name, text in facts.items() if text},
     )

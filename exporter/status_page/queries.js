@@ -106,6 +106,7 @@ function furtherFacts(query) {
     ["restarts", amount(query.restarts)],
     ["trigger", query.trigger ?? UNKNOWN],
     ["sink", query.sink ?? UNKNOWN],
+    ["checkpoint", query.checkpoint_problem ?? ""],
     ["processed", speed === null ? UNKNOWN : `${amount(speed)} rows/s`],
     ["batches", sparkWords(query.recent_batch_seconds)],
     ["window", query.window_seconds === null ? UNKNOWN : duration(query.window_seconds)],

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .masking import SECRET, URLS
 from .own_values import secret_parts
 from .receiver_settings import Common
-from .settings import TYPES, SettingsError
+from .settings import TYPES, QuerySettings, SettingsError
 
 ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
 
@@ -22,11 +22,14 @@ def refuse_secret(name: str, value: object, origin: str) -> None:
     if name == "receivers" and isinstance(value, tuple):
         for position, receiver in enumerate(value):
             _refuse_secrets_of(receiver, f"receivers[{position}].", origin)
+    elif name == "queries" and isinstance(value, dict):
+        for pattern, own in value.items():
+            _refuse_secrets_of(own, f"queries.{pattern}.", origin)
     elif any(_is_secret(name, text) for text in _texts(value)):
         raise _refusal(name, name, origin, has_file=f"{name}_file" in TYPES)
 
 
-def _refuse_secrets_of(receiver: Common, place: str, origin: str) -> None:
+def _refuse_secrets_of(receiver: Common | QuerySettings, place: str, origin: str) -> None:
     for field in receiver.__struct_fields__:
         if any(_is_secret(field, text) for text in _texts(getattr(receiver, field))):
             has_file = f"{field}_file" in receiver.__struct_fields__

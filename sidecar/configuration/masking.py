@@ -26,6 +26,8 @@ URLS = frozenset(
 PATTERNS = frozenset({"redact_patterns"})
 """They may hold the very words that they are to hide."""
 TABLES = frozenset({"receivers"})
+QUERIES = "queries"
+"""Tables by name pattern."""
 LISTS = (list, tuple)
 _FIELDS = {"type", *(name for kind in RECEIVER_TYPES for name in kind.__struct_fields__)}
 
@@ -47,7 +49,7 @@ def masked(name: str, value: object) -> object:
         return _masked_urls(value)
     if name in TABLES:
         return tuple(map(_masked_table, value)) if isinstance(value, LISTS) else HIDDEN
-    return value
+    return _masked_queries(value) if name == QUERIES else value
 
 
 def _masked_urls(value: object) -> object:
@@ -65,6 +67,28 @@ def _place(text: str) -> str:
         return HIDDEN
     host = url.netloc.rpartition("@")[2]
     return f"{url.scheme}://{host}/..." if url.scheme and host else HIDDEN
+
+
+def _masked_queries(value: object) -> object:
+    if not isinstance(value, Mapping):
+        return HIDDEN if isinstance(value, (str, *LISTS)) else value
+    return {str(pattern): masked_table(table) for pattern, table in value.items()}
+
+
+def masked_table(table: object) -> object:
+    """What a name pattern sets: all but the secret part of its URL may be shown."""
+    if isinstance(table, msgspec.Struct):
+        given = {name: getattr(table, name) for name in table.__struct_fields__}
+        table = {name: value for name, value in given.items() if value is not None}
+    if not isinstance(table, Mapping):
+        return HIDDEN
+    return {str(name): _masked_of_query(str(name), value) for name, value in table.items()}
+
+
+def _masked_of_query(name: str, value: object) -> object:
+    """Numbers, and what has a known name: a text under another may be a URL that is misspelled."""
+    known = name in URLS or name.endswith("_file") or isinstance(value, (int, float))
+    return masked(name, value) if known or value is None else HIDDEN
 
 
 def _masked_table(table: object) -> object:

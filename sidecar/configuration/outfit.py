@@ -26,6 +26,8 @@ class Outfit(msgspec.Struct, frozen=True):
     policy: Policy
     receivers: list[Receiver]
     heartbeat: Heartbeat | None
+    query_heartbeats: dict[str, Heartbeat]
+    """By name pattern of queries."""
     access: wiring.HttpAccess
     redacting: Redacting
     silencing: Silencing
@@ -43,6 +45,7 @@ def outfit(settings: Settings, guard: Guard) -> Outfit:
         policy=wiring.policy(settings, probe_expected=True),
         receivers=receivers_from_settings.receivers(settings),
         heartbeat=receivers_from_settings.heartbeat(settings, guard),
+        query_heartbeats=receivers_from_settings.query_heartbeats(settings, guard),
         access=wiring.http_access(settings),
         redacting=Redacting(settings),
         silencing=Silencing(settings.silences, settings.silence_file, guard),

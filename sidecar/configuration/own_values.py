@@ -24,6 +24,8 @@ def own_secrets(settings: Settings) -> list[Secret]:
 
     """
     found = list(_secrets_of(settings, str))
+    for pattern, own in settings.queries.items():
+        found += _secrets_of(own, f"queries.{pattern}.{{}}".format)
     for one in configured(settings):
         found += _secrets_of(one.given, one.called)
     return found

@@ -15,7 +15,7 @@ from ...alerting.receivers.secret import Secret
 from ...alerting.receivers.slack import Slack
 from ...alerting.receivers.webhook import Webhook
 from ...listener.guard import Guard
-from .configured import Configured, configured
+from .configured import HEARTBEAT, Configured, configured
 from .links import external_url
 from .receiver_settings import (
     AlertmanagerSettings,
@@ -24,7 +24,10 @@ from .receiver_settings import (
     SlackSettings,
     WebhookSettings,
 )
-from .settings import Settings, SettingsError
+from .settings import QuerySettings, Settings, SettingsError
+
+QUERY_HEARTBEAT_SECONDS = 60.0
+"""At most so often the heartbeat of a query is pinged."""
 
 
 def receivers(settings: Settings) -> list[Receiver]:
@@ -50,17 +53,48 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
         SettingsError: its URL cannot be used.
 
     """
-    url, file = settings.heartbeat_url, settings.heartbeat_url_file
-    if url is None and file is None:
-        return None
-    if url is not None and file is not None:
-        raise SettingsError("give 'heartbeat_url' or 'heartbeat_url_file', not both")
     http = http_options(None, settings)
     with _as_settings_error():
+        secret = _heartbeat_url(settings)
+        if secret is None:
+            return None
         http.check()
-        secret = _secret(url, file, "heartbeat_url_file")
         interval = settings.heartbeat_interval_seconds
         return Heartbeat(secret, guard, interval_seconds=interval, http=http)
+
+
+def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
+    """By name pattern: what is pinged when such a query gets something done.
+
+    Raises:
+        SettingsError: a URL cannot be used.
+
+    """
+    made = {}
+    http = http_options(None, settings)
+    for pattern, own in settings.queries.items():
+        with _as_settings_error(f"queries {pattern!r}: "):
+            secret = _heartbeat_url(own)
+            if secret is None:
+                continue
+            http.check()
+            made[pattern] = Heartbeat(
+                secret,
+                guard,
+                name=f"{HEARTBEAT} {pattern}",
+                first=None,
+                parting=None,
+                interval_seconds=QUERY_HEARTBEAT_SECONDS,
+                http=http,
+            )
+    return made
+
+
+def _heartbeat_url(given: Settings | QuerySettings) -> Secret | None:
+    url, file = given.heartbeat_url, given.heartbeat_url_file
+    if url is not None and file is not None:
+        raise ValueError("give 'heartbeat_url' or 'heartbeat_url_file', not both")
+    return None if url is None and file is None else _secret(url, file, "heartbeat_url_file")
 
 
 def _receiver(one: Configured, settings: Settings) -> Receiver:
@@ -142,11 +176,12 @@ def _route(given: Common) -> Route:
 
 
 @contextmanager
-def _as_settings_error(one: Configured | None = None) -> Iterator[None]:
-    """What a receiver's constructor dislikes, as people set it."""
+def _as_settings_error(one: Configured | str = "") -> Iterator[None]:
+    """What a receiver's constructor dislikes, as people set it, or behind these words."""
     try:
         yield
     except SettingsError:
         raise
     except ValueError as error:
-        raise SettingsError(one.told(str(error)) if one else str(error)) from None
+        told = one.told(str(error)) if isinstance(one, Configured) else f"{one}{error}"
+        raise SettingsError(told) from None

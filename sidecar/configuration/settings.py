@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from .masking import masked
+from .masking import masked, masked_table
 from .mistakes import explained
 from .receiver_settings import ReceiverSettings, SilenceSettings
 
@@ -40,6 +40,12 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     restart_budget: _Count | None = None
     restart_window_seconds: _Seconds | None = None
     ignore: bool | None = None
+    heartbeat_url: str | None = None
+    """Pinged when such a query has committed or completed, while none of them is unhealthy."""
+    heartbeat_url_file: str | None = None
+
+    def __repr__(self) -> str:
+        return f"QuerySettings({masked_table(self)})"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

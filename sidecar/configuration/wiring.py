@@ -22,6 +22,7 @@ from .settings import QuerySettings, Settings, SettingsError
 CLOSER_AFTER_SECONDS = 5.0
 SLOW_LOOK_SECONDS = 3.0
 _LIMITS = tuple(name for name in Limits.__struct_fields__ if name != "ignore")
+_OF_QUERIES = Limits.__struct_fields__
 
 
 def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
@@ -38,7 +39,7 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         expected=settings.expected_queries,
         defaults=defaults,
         overrides=tuple(
-            (pattern, {k: v for k, v in msgspec.structs.asdict(own).items() if v is not None})
+            (pattern, {k: v for k in _OF_QUERIES if (v := getattr(own, k, None)) is not None})
             for pattern, own in settings.queries.items()
         ),
         probe_stale_seconds=SLOW_LOOK_SECONDS + 2 * settings.probe_interval_seconds,

@@ -43,6 +43,8 @@ class Open(msgspec.Struct):
     heard_severity: str
     starts_at: float
     acknowledged: bool = False
+    words: str = ""
+    """The newest summary."""
 
 
 class Closed(msgspec.Struct, frozen=True):

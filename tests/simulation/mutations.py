@@ -38,6 +38,7 @@ from .mutating import Mutation, only
 from .mutations_of_batches import BATCHES
 from .mutations_of_identity import IDENTITY
 from .mutations_of_keys import KEYS
+from .mutations_of_loops import LOOPS
 from .scenarios import plan_of
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
@@ -182,7 +183,7 @@ OF_NOTIFYING = (
              outbox.Outbox, "failed", _gone_is_for_ever,
              only("die", "die in outage", steps=(4, 6), outages=("gone",), minutes=(8.0,)), 60, finding="A18"),
     Mutation("a commit log that was never written is no reason to report a stall", "P1",
-             state, "fold_log", _empty_log_is_ignored, only("log_stands", "new", logs_rarely=1.0, steps=(6,)), 60),
+             fold, "fold_log", _empty_log_is_ignored, only("log_stands", "new", logs_rarely=1.0, steps=(6,)), 60),
     Mutation("a checkpoint that cannot be read is reported to nobody", "P1",
              monitor_blind, "_is_unread", lambda *_: False,
              only("unreadable", logs_rarely=1.0, minutes=(8.0,))),
@@ -209,4 +210,4 @@ OF_NOTIFYING = (
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip
 
-MUTATIONS = OF_NOTIFYING + BATCHES + IDENTITY + KEYS
+MUTATIONS = OF_NOTIFYING + BATCHES + IDENTITY + KEYS + LOOPS

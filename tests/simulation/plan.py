@@ -24,6 +24,7 @@ STEPS = {
     "log_stands": "its commit log is not written for so long (async progress tracking)",
     "unreadable": "its checkpoint cannot be read for so long",
     "dry": "its source is empty for so long",
+    "bad_batch": "its batch fails in each run, whichever process runs it, for so long",
     "crash_loop": "every new run fails at once for so long (arg: seconds between runs)",
     "delay": "its events come late by so much (arg: for how long)",
     "drop": "its events are lost for so long",

@@ -19,6 +19,9 @@ class Checkpoint:
         self.logged = -1
         """The newest batch in its commit log."""
         self.logged_at = float("-inf")
+        self.planned = -1
+        """The newest batch in its log of offsets, whichever process has planned it."""
+        self.planned_at = float("-inf")
 
 
 class SimQuery:
@@ -43,6 +46,7 @@ class SimQuery:
         self.dry_until = 0.0
         self.log_until = 0.0
         self.crash_until = 0.0
+        self.bad_until = 0.0
         self.crash_pause = 1.0
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}

@@ -20,6 +20,7 @@ from querypulse.listener.probing import Context
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .looping import WORDS
 from .messages import Notification
 from .queries import SimQuery
 from .receivers import SimReceiver
@@ -195,7 +196,12 @@ class Quiet:
             silenced = before is not None and self._stage.silences.covered(
                 query.spec, name, before.at, one.at
             )
-            told = late or silenced or nameless
+            shown = receiver.open.get(one.key)
+            # That a batch failed in earlier processes, too, is news when it becomes known.
+            says_more = before is not None and one.revision > before.revision and (
+                shown is not None and WORDS in shown.words
+            )  # fmt: skip
+            told = late or silenced or nameless or says_more
             if before is None or told or self._is_excused(receiver, before, one):
                 fresh = True
             else:

@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from random import Random
 
 from querypulse.alerting.alert import Incident
+from querypulse.alerting.headline import headline_of, summary_of
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.alertmanager_alerts import Shown, api_alerts, still_open
 from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS, Answer
@@ -171,6 +172,7 @@ class SimReceiver:
         self.open[key].shown = named
         self.open[key].severity = incident.severity
         self.open[key].held |= _is_held(incident)
+        self.open[key].words = headline_of(incident)
 
     def _post(self, incident: Incident, driver: str, named: Named, *, doubted: bool) -> None:
         """A webhook: each new message notifies; one with a known ``Idempotency-Key`` does not."""
@@ -183,6 +185,7 @@ class SimReceiver:
             one = self.open[key]
             one.shown = one.heard = named
             one.severity = one.heard_severity = incident.severity
+            one.words = headline_of(incident)
             self._notify(key, incident, driver, named, doubted=doubted)
         self._posted.add(identity)
 
@@ -201,6 +204,7 @@ class SimReceiver:
                 self._notify(key, incident, driver, mine, doubted=doubted)
             self.open[key].shown = mine
             self._posted_at[key] = self._time.now
+            self.open[key].words = summary_of(alert)
             critical = alert.labels["severity"] == "critical"
             self._lapses[key] = self._time.now + (24 * 3600.0 if critical else 240.0)
 

@@ -128,6 +128,9 @@ class Run:
             # The source has answered: that is a move, and what follows is another trouble.
             truth.becomes(Health.STARTING, self._spark.time.now)
         self.message, self.data = "Processing new data", True
+        checkpoint = self.query.checkpoint
+        if checkpoint.planned < checkpoint.batch:
+            checkpoint.planned, checkpoint.planned_at = checkpoint.batch, self._spark.time.now
         self.jobs += 1
         self.trouble()
         self._spark.later(self, self.spec.takes, self._finish)
@@ -147,6 +150,8 @@ class Run:
                 query.truth.becomes(Health.SLOW, now, first_batch=self.batches == 0)
             rest = max(query.crawl_until, query.fan_until) - now + 0.5
             self._spark.later(self, min(5.0, rest), self._finish)
+        elif now < query.bad_until:
+            self.fail("negative amount")
         else:
             self._commit()
 

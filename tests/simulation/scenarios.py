@@ -48,6 +48,12 @@ def _scenario(
     return Scenario(finding, breaks, what, plan)
 
 
+def _processes(count: int, *, since: float, every: float = 120.0) -> tuple[Step, ...]:
+    """The job fails fast, and its scheduler starts it again five seconds later."""
+    ends = [since + every * number for number in range(count)]
+    return tuple(step for at in ends for step in (Step(at, "raise"), Step(at + 5.0, "boot")))
+
+
 SCENARIOS = (
     _scenario(
         "L3", "P1|P2|P3|P4|P5|P6", "a new checkpoint after a failure while the probe remembers the old run",
@@ -222,6 +228,22 @@ SCENARIOS = (
         "N2", "P5", "watch repeats its start-up resolve, and ends what the driver itself reports",
         (A, B), Step(150, "jvm_crash"),
         setup=Setup(receivers=("alertmanager",), watched=True),
+    ),
+    _scenario(
+        "S1", "P3|P5|P9", "a batch fails after two minutes in process after process, without a spool",
+        (replace(A, takes=100.0),), Step(150, "bad_batch", "a", 700.0), *_processes(6, since=220.0),
+        horizon=1400.0, setup=Setup(spool=False),
+    ),
+    _scenario(
+        "S1", "P3|P5|P9", "a batch hangs for longer than the window, and then fails, in each process",
+        (A, B), Step(60, "bad_batch", "a", 900.0),
+        Step(61.0, "hang", "a", 135.0), *(Step(207.2 + 160 * n, "hang", "a", 135.0) for n in range(5)),
+        *_processes(6, since=201.0, every=160.0), horizon=1400.0, setup=Setup(spool=False),
+    ),
+    _scenario(
+        "S1", "P3|P5|P9", "a batch fails at once in process after process; another query is healthy",
+        (replace(A, takes=8.0), B), Step(60, "bad_batch", "a", 700.0),
+        *_processes(6, since=80.0), horizon=1200.0, setup=Setup(spool=False),
     ),
     _scenario(
         "seed 869342679", "P3", "a failed query without a name whose next process only starts it",

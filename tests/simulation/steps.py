@@ -195,6 +195,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "stall": _of_source("stall_until"),
     "rewind": _of_source("rewind_until"),
     "crash_loop": _crash_loop,
+    "bad_batch": _until("bad_until"),
     "late": _late,
 }
 _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {

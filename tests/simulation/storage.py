@@ -8,7 +8,7 @@ from querypulse.listener.checkpoint import OFFSETS, StorageError
 from querypulse.listener.log_reader import LogReader
 from querypulse.listener.probing import ProbeReport
 
-from .clock import Time
+from .clock import WALL, Time
 from .run import Run
 from .signals import Faults
 
@@ -31,13 +31,23 @@ class SimLogs:
         newest = self._newest(log)
         return newest - 100 < batch_id <= newest
 
+    def times(self, log: str) -> dict[int, float | None]:
+        """When the newest file of a log was written; no driver sets the clock of a storage."""
+        checkpoint = self._run().query.checkpoint
+        planned = checkpoint.planned, checkpoint.planned_at
+        newest, at = planned if log == OFFSETS else (checkpoint.logged, checkpoint.logged_at)
+        return {newest: WALL + at} if newest >= 0 else {}
+
     def _newest(self, log: str) -> int:
+        run = self._run()
+        return run.planned if log == OFFSETS else run.logged
+
+    def _run(self) -> Run:
         for run in self._living.values():
-            if run.query_id != self._query_id:
-                continue
-            if self._faults.holds("unreadable", run.spec.key):
-                break
-            return run.planned if log == OFFSETS else run.logged
+            if run.query_id == self._query_id:
+                if self._faults.holds("unreadable", run.spec.key):
+                    break
+                return run
         raise StorageError("AccessControlException: Permission denied")
 
 
@@ -53,7 +63,7 @@ class SimLogReader(LogReader):
     ) -> None:
         super().__init__(
             lambda _, query_id: SimLogs(query_id, living, faults),
-            latest_probe, lambda: None, clock=time,
+            latest_probe, lambda: None, clock=time, wall=time.wall,
         )  # fmt: skip
 
     def step(self) -> None:

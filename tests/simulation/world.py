@@ -15,6 +15,7 @@ from .clock import BEGIN, Time
 from .courier import SimSpool
 from .driver import SimDriver, SimGuard
 from .feeding import Feeding
+from .looping import Looping
 from .outside import SimWatch
 from .plan import Plan, Step
 from .queries import SimQuery
@@ -65,7 +66,7 @@ class World:
         self._log = log
         self._properties: list[Property] = [
             Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self), Seeing(self),
-            Feeding(self),
+            Feeding(self), Looping(self),
         ]  # fmt: skip
         self._watch = SimWatch(
             self.time, SimGuard(), lambda: self.drivers,

@@ -10,6 +10,8 @@ class MemoryCheckpoint:
 
     def __init__(self, offsets=(), commits=()) -> None:
         self.logs = {OFFSETS: set(offsets), COMMITS: set(commits)}
+        self.written = {OFFSETS: dict.fromkeys(offsets), COMMITS: dict.fromkeys(commits)}
+        """When the files were written that were there from the beginning, in Unix seconds."""
         self.asked: list[str] = []
         self.refusal = ""
 
@@ -18,6 +20,9 @@ class MemoryCheckpoint:
 
     def has(self, log, batch_id):
         return self._answer("has", batch_id in self.logs[log])
+
+    def times(self, log):
+        return self._answer("times", self.written[log])
 
     def _answer(self, question, answer):
         self.asked.append(question)

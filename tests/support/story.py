@@ -21,6 +21,7 @@ from querypulse.listener.probing import (
 )
 from querypulse.listener.query import Query
 from querypulse.listener.sources.report import SourceLook, SourceReport
+from querypulse.listener.starting_point import StartingPoint, Written
 from querypulse.listener.state import State
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
@@ -156,6 +157,16 @@ class Story:
             self.state.read(LogReport(at, unreadable={run_id: unreadable}))
         else:
             self.state.read(LogReport(at, {run_id: LoggedBatches(planned, committed)}))
+        return self
+
+    def began(self, query="a", run=1, *, at, unfinished=None, committed=None, usual=None):
+        """What its checkpoint held when the run began: batch ids, and when they were written."""
+        point = StartingPoint(
+            committed=Written(*committed) if committed else None,
+            unfinished=Written(*unfinished) if unfinished else None,
+            usual_seconds=usual,
+        )
+        self.state.read(LogReport(at, starts={f"{query}-{run}": point}))
         return self
 
     def ask(self, query="a", run=1, *, at, **source):

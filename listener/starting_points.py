@@ -1,0 +1,77 @@
+"""Reads, once for each run, where it began: two listings of its checkpoint."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from .checkpoint import COMMITS, OFFSETS, Checkpoint, StorageError
+from .identity import base_label
+from .probing import ProbedRun, RunFacts
+from .starting_point import StartingPoint, starting_point
+
+log = logging.getLogger("querypulse")
+
+
+class ReadableCheckpoint(Checkpoint, Protocol):
+    """A checkpoint on some storage that also says when its files were written."""
+
+    def times(self, log: str) -> dict[int, float | None]:
+        """All batch ids in a log with the Unix seconds of their files, where they are known.
+
+        Raises:
+            StorageError: the storage did not answer.
+
+        """
+        ...
+
+
+class StartingPoints:
+    """Used by one thread; ``lacks`` may be asked by any.
+
+    A run that has ended is read as well: it may have failed before anybody could read. A storage
+    that refuses is not asked again for that run. Left out are runs that do not plan a batch before
+    they run it: ``continuous``, ``realTime``, and async progress tracking, which writes its logs
+    now and then.
+    """
+
+    def __init__(
+        self,
+        open_checkpoint: Callable[[str, str], ReadableCheckpoint],
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._open = open_checkpoint
+        self._wall = wall
+        self._known: dict[str, StartingPoint] = {}
+
+    def lacks(self, runs: Iterable[ProbedRun]) -> bool:
+        """Whether one of these has not been read."""
+        return any(one.facts.run_id not in self._known for one in runs if _is_read(one.facts))
+
+    def read(self, runs: Iterable[ProbedRun], now: float) -> dict[str, StartingPoint]:
+        """Where these runs began, by run id, at monotonic ``now``; of others nothing is kept."""
+        self._known = {
+            one.facts.run_id: self._known.get(one.facts.run_id) or self._point(one.facts, now)
+            for one in runs
+            if _is_read(one.facts)
+        }
+        return dict(self._known)
+
+    def _point(self, facts: RunFacts, now: float) -> StartingPoint:
+        try:
+            checkpoint = self._open(facts.checkpoint, facts.query_id)
+            # Offsets first: a batch that is planned in between looks like none, see CheckpointLogs.
+            offsets, commits = checkpoint.times(OFFSETS), checkpoint.times(COMMITS)
+        except StorageError as error:
+            name = base_label(facts.name, facts.query_id)
+            log.info("querypulse: the age of the checkpoint of %s is not known: %s", name, error)
+            return StartingPoint()
+        return starting_point(offsets, commits, now, self._wall())
+
+
+def _is_read(facts: RunFacts) -> bool:
+    plans_first = not (facts.trigger.is_continuous or facts.trigger.is_real_time)
+    return bool(facts.checkpoint) and plans_first and not facts.async_progress

@@ -1,0 +1,102 @@
+"""A dead man's switch for each query, pinged when it gets something done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..alerting.lifecycle.health import GRAVE
+from ..alerting.receivers.answer import Answer
+from ..alerting.receivers.heartbeat import Heartbeat
+from ..alerting.receivers.heartbeat_ping import Ping
+from ..listener.query import Query
+from .deadline import Deadline
+
+if TYPE_CHECKING:
+    # The command line works without PySpark, which the worker needs.
+    from .worker import Judged
+
+
+Mark = tuple[int, int]
+"""How many commits a query has made, and how many of its runs have completed."""
+
+
+class _Owed(msgspec.Struct, frozen=True):
+    """A ping that has not arrived yet; ``delivered`` is how many had when it became due."""
+
+    ping: Ping
+    delivered: int
+
+
+class QueryHeartbeats:
+    """One heartbeat for each name pattern that has a URL; the last pattern that matches counts.
+
+    It is pinged once a query of it has committed or completed, and while none of its queries has
+    failed, is missing or stalled. Used by the worker; the pings leave from threads of their own.
+    """
+
+    def __init__(self, heartbeats: Mapping[str, Heartbeat]) -> None:
+        self._heartbeats = heartbeats
+        self._marks: dict[str, Mark] = {}
+        self._owed: dict[str, _Owed] = {}
+
+    @property
+    def outcomes(self) -> dict[str, Mapping[str, int]]:
+        """How pings went, by the name of the heartbeat."""
+        return {one.name: one.outcomes for one in self._heartbeats.values()}
+
+    def start(self) -> None:
+        """Begin; nothing is pinged yet."""
+        for one in self._heartbeats.values():
+            one.start()
+
+    def update(self, judged: Judged) -> None:
+        """Ping for what has been done since; never waits."""
+        if not self._heartbeats:
+            return
+        verdicts = judged.judgement.verdicts
+        own = {
+            label: query
+            for label, query in judged.snapshot.labels().items()
+            if label in verdicts and not verdicts[label].reported_elsewhere
+        }
+        unhealthy = {
+            self._pattern(query) for label, query in own.items() if verdicts[label].state in GRAVE
+        }
+        for label, query in own.items():
+            pattern = self._pattern(query)
+            if pattern and self._has_done_more(label, query):
+                self._owe(pattern, label, query)
+        self._marks = {label: mark for label, mark in self._marks.items() if label in own}
+        for pattern in list(self._owed):
+            self._pay(pattern, may_ping=pattern not in unhealthy)
+
+    def close(self, deadline: Deadline) -> None:
+        """End, after what is owed was tried once more."""
+        for one in self._heartbeats.values():
+            one.close(deadline.left)
+
+    def _pattern(self, query: Query) -> str:
+        found = [one for one in self._heartbeats if fnmatchcase(query.base_name, one)]
+        return found[-1] if found else ""
+
+    def _has_done_more(self, label: str, query: Query) -> bool:
+        mark = (query.totals.commits, query.totals.completed)
+        before = self._marks.get(label, (0, 0))
+        self._marks[label] = mark
+        return mark[0] > before[0] or mark[1] > before[1]
+
+    def _owe(self, pattern: str, label: str, query: Query) -> None:
+        done = "completed" if not query.alive else f"batch {query.last_commit_batch} committed"
+        delivered = self._heartbeats[pattern].outcomes[Answer.DELIVERED.value]
+        self._owed[pattern] = _Owed(Ping("", f"{label}: {done}"), delivered)
+
+    def _pay(self, pattern: str, *, may_ping: bool) -> None:
+        owed, heartbeat = self._owed[pattern], self._heartbeats[pattern]
+        if not may_ping or heartbeat.outcomes[Answer.DELIVERED.value] > owed.delivered:
+            del self._owed[pattern]
+        else:
+            heartbeat.offer(owed.ping)

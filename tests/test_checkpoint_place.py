@@ -1,0 +1,96 @@
+"""A checkpoint that the next start does not find again is named: once in the log, always in /status."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from msgspec.structs import replace
+from support.exporter_boards import board
+from support.story import Story, run
+
+from querypulse.exporter.status import status
+from querypulse.listener.checkpoint_place import TEMPORARY, checkpoint_problem
+from querypulse.sidecar import checkpoint_warnings
+from querypulse.sidecar.checkpoint_warnings import CheckpointWarnings
+
+UUID = "4f0c1c7e-91d4-4b8e-9a51-0c8b1a2d3e4f"
+LOCAL = "file:/tmp/cp"
+
+
+@pytest.mark.parametrize(
+    ("place", "begins"),
+    [
+        (f"file:/tmp/temporary-{UUID}", "temporary"),
+        (f"file:/local_disk0/tmp/temporary-{UUID}/", "temporary"),
+        (f"hdfs://nn/tmp/temporary-{UUID}", "temporary"),
+        ("file:/tmp/cp/bronze", "below /tmp "),
+        ("file:///tmp/cp", "below /tmp "),
+        ("file:/tmp", "below /tmp "),
+        ("file:/var/tmp/cp", "below /var/tmp "),
+        ("file:/dev/shm/cp", "below /dev/shm "),
+    ],
+)
+def test_a_checkpoint_that_does_not_survive_has_a_problem(place, begins):
+    assert checkpoint_problem(place).startswith(begins)
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "",
+        "s3a://bucket/tmp/cp",
+        "hdfs://nn/tmp/cp",
+        "dbfs:/tmp/cp",
+        "abfss://c@account.dfs.core.windows.net/tmp/cp",
+        "file:/data/cp",
+        "file:/tmpfs/cp",
+        "file:/home/me/tmp/cp",
+        "file:/mnt/cp/temporary-bronze",
+        f"file:/mnt/temporary-{UUID}/bronze",
+        f"file:/mnt/{UUID}",
+    ],
+)
+def test_a_checkpoint_of_which_nothing_says_so_has_none(place):
+    assert checkpoint_problem(place) == ""
+
+
+def at(place, query="a", number=1):
+    seen = run(query, number)
+    return replace(seen, facts=replace(seen.facts, checkpoint=place))
+
+
+def warnings(caplog):
+    return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+
+
+def test_it_is_logged_once_for_each_query_and_not_for_each_run(caplog):
+    named, story = CheckpointWarnings(), Story()
+    for number in (1, 2, 3):
+        place = f"file:/tmp/temporary-{UUID[:-1]}{number}"
+        story.probe(at(place, number=number), at("s3a://b/cp", "b"), at=number)
+        named.look(story.state.snapshot(number))
+
+    assert warnings(caplog) == [f"querypulse: the checkpoint of a is {TEMPORARY}"]
+
+
+def test_before_the_probe_knows_the_checkpoint_nothing_is_logged(caplog):
+    CheckpointWarnings().look(Story().started(at=0).state.snapshot(1))
+
+    assert warnings(caplog) == []
+
+
+def test_what_was_logged_is_remembered_of_a_bounded_number_of_queries(caplog, monkeypatch):
+    monkeypatch.setattr(checkpoint_warnings, "MAX_REMEMBERED", 2)
+    named = CheckpointWarnings()
+    for name in ("a", "b", "c", "c", "a"):
+        named.look(Story().probe(at(LOCAL, name), at=0).state.snapshot(1))
+
+    assert [one.split()[4] for one in warnings(caplog)] == ["a", "b", "c", "a"]
+
+
+def test_status_names_it_as_long_as_it_is_so():
+    story = Story().probe(at(LOCAL), at("s3a://b/cp", "b"), at=0).started("c", at=0)
+    shown = {one.name: one.checkpoint_problem for one in status(board(story)).queries}
+
+    assert shown == {"a": checkpoint_problem(LOCAL), "b": "", "c": None}

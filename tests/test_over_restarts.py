@@ -1,0 +1,234 @@
+"""A batch that no process gets done with: what its age says, and of whom it says nothing."""
+
+from __future__ import annotations
+
+import pytest
+from support.rules_table import watched
+from support.story import CONFLICT, Story, processing, run
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.guidance import Guidance
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.over_restarts import ANNOTATION, age_text
+from querypulse.listener.job_counts import JobCounts
+
+FORTY_MINUTES = -2400.0
+WEEKEND = -64 * 3600.0
+NIGHTLY = "AvailableNowTrigger"
+
+
+def resumed(*, planned=FORTY_MINUTES, story=None, usual=None, committed=True):
+    """The process began at 0; its run at 1 s found batch 41 planned, and 40 committed."""
+    done = (40, planned - 1.0) if committed else None
+    story = story or Story().started(at=1)
+    return story.began(at=1.5, unfinished=(41, planned), committed=done, usual=usual)
+
+
+def hangs(story, *, until, **fields):
+    return watched(story, (2, until, processing(batch=41, tasks=0, **fields)))
+
+
+def gets_on(story, *, until):
+    """Its tasks finish, one after the other."""
+    for number, at in enumerate(range(2, until + 1, 5)):
+        story.probe(processing(batch=41, own=JobCounts(4, 1, number, 1)), at=at)
+    return story
+
+
+def fails(story, *, at=30, before=20):
+    return hangs(story, until=before).ended(at=at, exception=CONFLICT)
+
+
+PLANNED_40_MIN = "batch 41 was planned 40 min ago and never committed, over restarts"
+PLANNED_42_MIN = "batch 41 was planned 42 min ago and never committed, over restarts"
+DEAD = "ConcurrentAppendException: Files were added"
+
+SAYS_SO = [
+    ("fails once more", fails(resumed()), 31, "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+    ("fails before a poll shows it in its batch",
+     resumed().probe(run(message="Initializing sources"), at=2).ended(at=3, exception=CONFLICT), 4, "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+    ("failed, and was started again by its supervisor in this process",
+     fails(resumed()).started(run=2, at=40), 41,
+     "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+    ("the same, met by a poll before its start was heard",
+     fails(resumed()).probe(processing(number=2, batch=41), at=40), 41,
+     "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+    ("the same, and its checkpoint was read anew",
+     fails(resumed()).started(run=2, at=40).began(run=2, at=41, unfinished=(41, FORTY_MINUTES)), 42,
+     "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+    ("fails, and the storage does not say when batch 40 was committed",
+     fails(resumed(committed=False)), 31, "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+    ("hangs for longer than the window of this run", hangs(resumed(), until=170), 170, "CommitStalled",
+     f"not_committed: {PLANNED_42_MIN}, and is in flight for 168 s in this run"),
+    ("its tasks finish, and each process is killed before the batch is done", gets_on(resumed(), until=170), 170, "CommitStalled",
+     f"not_committed: {PLANNED_42_MIN}, and is in flight for 168 s in this run"),
+    ("takes three times as long as its batches do", gets_on(resumed(usual=100.0), until=320), 320, "CommitStalled",
+     "not_committed: batch 41 was planned 45 min ago and never committed, over restarts, and is in flight for 318 s in this run"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("story", "now", "name", "reason"),
+    [pytest.param(*row, id=what) for what, *row in SAYS_SO],
+)
+def test_a_batch_that_no_process_commits_is_critical_and_its_alert_says_since_when(
+    story, now, name, reason
+):
+    (finding,) = story.judge(now).findings
+
+    assert (finding.alertname, finding.query, finding.severity.value) == (name, "a", "critical")
+    assert finding.reason == reason
+    assert finding.evidence[ANNOTATION] in reason
+
+
+QUIET = [
+    ("a new checkpoint", hangs(Story().started(at=1).began(at=1.5), until=100), 100),
+    ("a job that is started once a day, and the last run ended well",
+     Story().started(at=1).began(at=1.5, committed=(40, -86_400.0)).idle(at=20), 60),
+    ("an availableNow job that is started once a day, and reads for a while",
+     watched(Story().started(at=1).began(at=1.5, committed=(40, -86_400.0)), (2, 110, processing(batch=41, tasks=0, trigger=NIGHTLY))), 110),
+    ("an availableNow job that goes on with a batch and completes",
+     hangs(resumed(), until=60, trigger=NIGHTLY).commit(batch=41, at=62).ended(at=63), 200),
+    ("a graceful stop within a batch, which the next run commits within its window",
+     hangs(resumed(planned=-30.0), until=100).commit(batch=41, at=102), 150),
+    ("the same, still within the window", hangs(resumed(planned=-30.0), until=115), 115),
+    ("a restart after a long weekend, within the window", hangs(resumed(planned=WEEKEND), until=120), 120),
+    ("a restart after a long weekend, committed", hangs(resumed(planned=WEEKEND), until=100).commit(batch=41, at=102), 140),
+    ("a restart after a long weekend: batches of ten minutes, as its checkpoint shows",
+     gets_on(resumed(planned=WEEKEND, usual=600.0), until=1190), 1190),
+    ("a first batch that gets on, planned a quarter of an hour ago", gets_on(resumed(planned=-900.0, committed=False), until=290), 290),
+    ("planned 15 min ago, in flight for longer than the window, and its tasks finish",
+     gets_on(resumed(planned=-900.0), until=200), 200),
+    ("attached to a run that was there before: it may have planned the batch itself",
+     gets_on(resumed(story=Story().probe(run(batch=41), at=1)), until=300), 300),
+    ("planned by this process", gets_on(resumed(planned=-1.0), until=300), 300),
+    ("the storage's clock is some seconds behind", gets_on(resumed(planned=-4.0), until=300), 300),
+    ("the storage does not say when it was planned", gets_on(resumed(planned=None, committed=False), until=300), 300),
+    ("committed, and the next batch is in flight",
+     watched(resumed().commit(batch=41, at=50), (52, 100, processing(batch=42, tasks=0))), 100),
+    ("committed, seen by the poll only", watched(resumed(), (2, 40, processing(batch=41, tasks=0)), (45, 100, processing(batch=42, tasks=0))), 100),
+    ("started again after it has committed, and not read anew", hangs(resumed().commit(batch=41, at=20).started(run=2, at=30), until=20), 50),
+    ("asks its source for offsets, and plans nothing", watched(resumed(), (2, 110, run(message="Getting offsets from K", busy=True))), 110),
+    ("not polled for a while", hangs(resumed(), until=60), 110),
+    ("a larger start grace", gets_on(resumed(), until=290), 290, {"start_grace_seconds": 300.0}),
+    ("ignored by its name", fails(resumed()), 31, {"overrides": [("a", {"ignore": True})]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("story", "now", "settings"),
+    [pytest.param(*row[:2], row[2] if row[2:] else {}, id=what) for what, *row in QUIET],
+)
+def test_the_age_of_a_checkpoint_alone_raises_no_alert(story, now, settings):
+    assert story.judge(now, **settings).findings == ()
+
+
+SAYS_NOTHING_OF_IT = [
+    ("fails in the process that planned the batch", fails(resumed(planned=2.0)), 400, "QueryFailed"),
+    ("fails soon after a graceful stop", fails(resumed(planned=-60.0)), 31, "QueryFailed"),
+    ("fails in a later batch", fails(resumed().commit(batch=41, at=5)), 31, "QueryFailed"),
+    ("fails in a batch of its own: the last run ended well",
+     fails(Story().started(at=1).began(at=1.5, committed=(40, -86_400.0))), 31, "QueryFailed"),
+    ("fails, and it was running when the monitor came",
+     fails(resumed(story=Story().probe(run(batch=41), at=1))), 31, "QueryFailed"),
+    ("hangs in the process that planned the batch", hangs(resumed(planned=2.0), until=170), 170, "CommitStalled"),
+    ("fails in a later run", resumed().commit(batch=41, at=5).ended(at=6).started(run=2, at=7).ended(run=2, at=8, exception=CONFLICT), 9, "QueryFailed"),
+    ("fails with a new checkpoint", fails(resumed()).started_anew(at=40), 41, "QueryFailed"),
+    ("hangs in the next batch", watched(resumed().commit(batch=41, at=5), (6, 170, processing(batch=42, tasks=0))), 170, "CommitStalled"),
+    ("hangs, and the storage does not say when it was planned", hangs(resumed(planned=None, committed=False), until=170), 170, "CommitStalled"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("story", "now", "name"),
+    [pytest.param(*row, id=what) for what, *row in SAYS_NOTHING_OF_IT],
+)
+def test_an_alert_says_nothing_of_restarts_where_none_came_between(story, now, name):
+    (finding,) = story.judge(now).findings
+
+    assert finding.alertname == name
+    assert "over restarts" not in finding.reason + finding.summary
+    assert ANNOTATION not in finding.evidence
+
+
+def test_more_stays_silent_than_fires():
+    assert len(QUIET) + len(SAYS_NOTHING_OF_IT) > 2 * len(SAYS_SO)
+
+
+def test_a_batch_that_hangs_over_restarts_says_so_before_it_is_old():
+    """Its plan is older than the window, and younger than what is critical by its age alone."""
+    (finding,) = hangs(resumed(planned=-300.0), until=170).judge(170).findings
+
+    assert finding.reason.startswith("batch_hung: batch 41 in flight for 168 s")
+    assert finding.evidence[ANNOTATION].startswith("batch 41 was planned 7 min ago")
+
+
+def test_the_newest_commit_has_an_age_before_this_run_has_made_any():
+    (finding,) = fails(resumed()).judge(31).findings
+
+    assert finding.evidence["last_commit"] == "batch 40, 40 min ago, as its checkpoint says"
+
+
+def test_an_age_is_told_in_the_unit_that_a_person_would_use():
+    ages = [0.4, 95.0, 120.0, 7199.0, 7200.0, 172_000.0, 9 * 86_400.0]
+
+    assert [age_text(one) for one in ages] == [
+        "0 s", "95 s", "2 min", "119 min", "2 h", "47 h", "9 days",
+    ]  # fmt: skip
+
+
+# -- what becomes of the alerts -------------------------------------------------------------------
+
+
+class Desk:
+    """The lifecycle of one process."""
+
+    def __init__(self) -> None:
+        self.lifecycle = Lifecycle(
+            "etl", Guidance("https://runbooks.example/{alertname}.md"), Terms()
+        )
+
+    def update(self, story, now) -> list[Incident]:
+        judgement, snapshot = story.judge(now), story.state.snapshot(now)
+        return list(self.lifecycle.update(judgement, snapshot, now, 1e9 + now))
+
+
+def test_a_stall_over_restarts_stays_open_when_the_query_fails():
+    """The next process would open it again, and somebody would be notified each time."""
+    desk, story = Desk(), hangs(resumed(), until=170)
+    desk.update(story, 169)
+    desk.update(story, 170)
+
+    story.ended(at=171, exception=CONFLICT)
+    incidents = desk.update(story, 171) + desk.update(story, 173)
+
+    assert {one.name for one in incidents} == {"CommitStalled", "QueryFailed"}
+    assert all(one.ends_at is None for one in incidents)
+
+
+def test_a_stall_that_began_in_this_process_ends_when_the_query_fails():
+    desk, story = Desk(), hangs(resumed(planned=2.0), until=170)
+    desk.update(story, 169)
+    desk.update(story, 170)
+
+    story.ended(at=171, exception=CONFLICT)
+
+    assert {one.name: one.ends_at is None for one in desk.update(story, 171)} == {
+        "CommitStalled": False,
+        "QueryFailed": True,
+    }
+
+
+def test_a_failure_is_sent_once_more_when_the_age_of_its_batch_is_read_late():
+    """The checkpoint may answer after the query has failed: the incident must say so all the same."""
+    desk = Desk()
+    story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
+    (before,) = desk.update(story, 3)
+
+    resumed(story=story)
+    (after,) = desk.update(story, 4)
+    (later,) = desk.update(story, 30)
+
+    assert (before.key, before.revision) == ("querypulse/etl/a/QueryFailed", 0)
+    assert (after.key, after.revision, later.revision) == (before.key, 1, 1)
+    assert PLANNED_40_MIN in after.alerts[0].annotations["summary"]

@@ -1,0 +1,286 @@
+"""A dead man's switch for a query is pinged when it gets something done, and at no other time."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+
+import pytest
+from support.clock import Clock
+from support.http_double import HttpDouble, reply
+from support.queries import until
+from support.rules_table import ONCE, hung_batch
+from support.story import CONFLICT, Story, run
+
+from querypulse.alerting.policy import Limits
+from querypulse.alerting.receivers.heartbeat import Heartbeat
+from querypulse.alerting.receivers.heartbeat_ping import Ping
+from querypulse.alerting.receivers.secret import Secret
+from querypulse.listener.events import Started
+from querypulse.listener.guard import Guard
+from querypulse.listener.ownership import parse_watchers
+from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.configuration import receivers_from_settings, wiring
+from querypulse.sidecar.configuration.own_values import own_secrets
+from querypulse.sidecar.configuration.settings import check_value
+from querypulse.sidecar.configuration.settings_sources import load_settings
+from querypulse.sidecar.deadline import Deadline
+from querypulse.sidecar.query_heartbeats import QueryHeartbeats
+from querypulse.sidecar.worker import Judged
+
+URL = "https://hc.example/ping/0a1b2c3d-secret"
+
+
+class Switch:
+    """A heartbeat whose pings arrive, or are only offered."""
+
+    def __init__(self, name="heartbeat a"):
+        self.name = name
+        self.outcomes = Counter(delivered=0)
+        self.offered = []
+        self.takes = True
+
+    def offer(self, ping):
+        self.offered.append(ping)
+        self.outcomes["delivered"] += self.takes
+
+
+class Desk:
+    def __init__(self, *patterns):
+        self.switches = {one: Switch() for one in patterns or ("a",)}
+        self.heartbeats = QueryHeartbeats(self.switches)
+
+    def update(self, story, now, pattern=None):
+        """What was offered by this evaluation."""
+        switch = self.switches[pattern or next(iter(self.switches))]
+        before = len(switch.offered)
+        self.heartbeats.update(Judged(story.state.snapshot(now), story.judge(now), ()))
+        return [one.text for one in switch.offered[before:]]
+
+
+def test_a_commit_is_a_ping():
+    desk, story = Desk(), Story().started(at=0)
+    assert desk.update(story, 1) == []
+
+    assert desk.update(story.commit(batch=0, at=2), 3) == ["a: batch 0 committed"]
+    assert desk.update(story, 4) == []
+    assert desk.update(story.commit(batch=1, at=70), 71) == ["a: batch 1 committed"]
+    assert [one.path for one in desk.switches["a"].offered] == ["", ""]
+
+
+def test_a_run_that_completes_is_a_ping_though_it_had_nothing_to_do():
+    desk, story = Desk(), Story().probe(run(trigger=ONCE), at=0)
+    assert desk.update(story, 1) == []
+
+    assert desk.update(story.ended(at=2), 3) == ["a: completed"]
+    assert desk.update(story, 900) == []
+
+
+def test_each_run_of_a_scheduled_query_is_a_ping_of_its_own():
+    desk, story, pings = Desk(), Story(), []
+    for number in (1, 2, 3):
+        at = 100.0 * number
+        story.started(run=number, at=at).probe(run(number=number, trigger=ONCE), at=at + 1)
+        pings += desk.update(story.ended(run=number, at=at + 2), at + 3)
+
+    assert pings == ["a: completed"] * 3
+
+
+@pytest.mark.parametrize(
+    ("story", "now"),
+    [
+        (Story().started(at=0), 10),
+        (Story().started(at=0).idle(at=5), 10),
+        (Story().probe(run(batch=7), at=0).probe(run(batch=7), at=5), 10),
+        (Story().started(at=0).commit("b", batch=0, at=5), 10),
+        (Story().started(at=0).commit(batch=0, at=5).ended(at=6, exception=CONFLICT), 10),
+        (Story().started(at=0).ended(at=6, exception=CONFLICT), 10),
+        (Story().probe(run(), at=0).ended(at=5), 10),
+        (Story().probe(run(), at=0).ended(at=5), 100),
+        (hung_batch(until=175), 172),
+    ],
+    ids=["started", "idle", "commits before we came", "another query", "failed after a commit", "failed",
+         "stopped", "gone", "stalled"],
+)  # fmt: skip
+def test_nothing_else_is_a_ping(story, now):
+    assert Desk().update(story, now) == []
+
+
+def test_no_ping_of_a_pattern_while_one_of_its_queries_has_failed():
+    desk = Desk("n*")
+    story = Story().started("n1", at=0).started("n2", at=0).ended("n2", at=1, exception=CONFLICT)
+
+    assert desk.update(story.commit("n1", batch=0, at=2), 3) == []
+    story.started("n2", run=2, at=4).commit("n2", run=2, batch=0, at=5)
+    assert desk.update(story, 6) == ["n2: batch 0 committed"]
+
+
+def test_what_has_not_arrived_is_offered_again_until_the_query_fails():
+    desk, story = Desk(), Story().started(at=0).commit(batch=0, at=1)
+    desk.switches["a"].takes = False
+
+    assert [desk.update(story, at) for at in (2, 3)] == [["a: batch 0 committed"]] * 2
+    assert desk.update(story.ended(at=4, exception=CONFLICT), 5) == []
+    assert desk.update(story, 6) == []
+
+
+def test_the_last_pattern_that_matches_is_pinged():
+    desk = Desk("*", "a*", "b")
+
+    story = Story().started(at=0).commit(batch=0, at=1)
+    assert desk.update(story, 2, "a*") == ["a: batch 0 committed"]
+    assert [len(desk.switches[one].offered) for one in ("*", "b")] == [0, 0]
+
+
+def test_a_query_that_another_process_reports_is_pinged_by_that_one():
+    story = Story()
+    story.state.hear(Started("id-a", "a-1", "a", session="foreign"), 0)
+    story.state.own(parse_watchers("2:mine 1:foreign"))
+
+    assert Desk().update(story.commit(batch=0, at=1), 2) == []
+
+
+# -- over HTTP ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def double():
+    with HttpDouble(otherwise=reply(200, body=b"OK")) as double:
+        yield double
+
+
+def made(double, clock, **settings):
+    given = {"a": {"heartbeat_url": f"{double.url}/ping/a"}}
+    parsed = Settings(queries=check_value("queries", given, "a test"), **settings)
+    one = receivers_from_settings.query_heartbeats(parsed, Guard())["a"]
+    one._clock = clock
+    return one
+
+
+def test_the_first_ping_leaves_at_once_and_the_next_after_a_minute(double):
+    clock = Clock(1000.0)
+    heartbeat = made(double, clock)
+    heartbeat.start()
+    assert double.requests == []
+
+    heartbeat.offer(Ping("", "a: batch 0 committed"))
+    double.wait_for(1)
+    until(lambda: heartbeat.outcomes["delivered"], "the answer is read")
+    for clock.now in (1001.0, 1030.0, 1059.0):
+        heartbeat.offer(Ping("", "a: batch 1 committed"))
+    clock.now = 1061.0
+    heartbeat.offer(Ping("", "a: batch 2 committed"))
+    double.wait_for(2)
+    heartbeat.close(5.0)
+
+    assert [one.body.decode() for one in double.requests] == [
+        "a: batch 0 committed",
+        "a: batch 2 committed",
+    ]
+    assert {one.path.partition("?")[0] for one in double.requests} == {"/ping/a"}
+
+
+def test_what_is_due_when_the_process_ends_is_sent_before_it_does(double):
+    """A job that runs once a day ends a moment after its query has completed."""
+    heartbeat = made(double, Clock(1000.0))
+    heartbeats = QueryHeartbeats({"a": heartbeat})
+    story = Story().probe(run(trigger=ONCE), at=0).ended(at=2)
+    heartbeats.update(Judged(story.state.snapshot(3), story.judge(3), ()))
+    heartbeat._loop.stop()
+
+    heartbeats.start()
+    heartbeats.close(Deadline(5.0))
+
+    assert [one.body for one in double.requests] == [b"a: completed"]
+
+
+def test_where_nothing_was_done_nothing_is_said_at_the_end(double):
+    heartbeat = made(double, Clock(1000.0))
+    heartbeat.start()
+    heartbeat.close(5.0)
+
+    assert double.requests == []
+
+
+def test_a_ping_that_is_refused_is_logged_without_its_url_and_tried_again(double, caplog):
+    clock = Clock(1000.0)
+    heartbeat = made(double, clock)
+    double.script.append(reply(404))
+    heartbeat.start()
+    heartbeat.offer(Ping("", "a: batch 0 committed"))
+    double.wait_for(1)
+    until(lambda: sum(heartbeat.outcomes.values()), "the answer is read")
+    clock.now += 61.0
+    heartbeat.offer(Ping("", "a: batch 0 committed"))
+    double.wait_for(2)
+    heartbeat.close(5.0)
+
+    (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+    assert line.startswith("querypulse: heartbeat a was not taken: ")
+    assert "/ping/a" not in line
+
+
+# -- the settings ---------------------------------------------------------------------------------
+
+
+def settings(**own):
+    return Settings(queries=check_value("queries", {"nightly*": own}, "a test"))
+
+
+def test_it_is_a_setting_by_name_pattern_as_a_url_or_a_file(tmp_path):
+    file = tmp_path / "url"
+    file.write_text(f"{URL}\n")
+
+    for given in (settings(heartbeat_url=URL), settings(heartbeat_url_file=str(file))):
+        made = receivers_from_settings.query_heartbeats(given, Guard())
+        assert {pattern: one.name for pattern, one in made.items()} == {
+            "nightly*": "heartbeat nightly*"
+        }
+        assert [one.reveal() for one in own_secrets(given)] == [URL]
+    assert isinstance(made["nightly*"], Heartbeat)
+    assert isinstance(own_secrets(settings(heartbeat_url=URL))[0], Secret)
+
+
+def test_without_it_there_is_none_and_limits_are_as_before():
+    given = settings(heartbeat_url=URL, stall_floor_seconds=3600.0)
+
+    assert receivers_from_settings.query_heartbeats(settings(ignore=True), Guard()) == {}
+    assert wiring.policy(given).limits("nightly1") == Limits(stall_floor_seconds=3600.0)
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"heartbeat_url": "http://hc.example/x"}, "queries 'nightly*': .*heartbeat_url"),
+        ({"heartbeat_url": "no url"}, "queries 'nightly*': .*heartbeat_url"),
+        ({"heartbeat_url": URL, "heartbeat_url_file": "/f"}, "not both"),
+        ({"heartbeat_url_file": "/no/such/file"}, "heartbeat_url_file"),
+    ],
+)
+def test_one_that_cannot_be_used_is_refused_with_its_pattern(own, message):
+    with pytest.raises(SettingsError, match=message.replace("*'", r"\*'")):
+        receivers_from_settings.query_heartbeats(settings(**own), Guard())
+
+
+def test_it_is_refused_in_the_spark_conf_which_event_logs_show():
+    conf = {"spark.querypulse.queries": json.dumps({"nightly*": {"heartbeat_url": URL}})}
+    with pytest.raises(SettingsError, match="give 'heartbeat_url_file' instead") as refused:
+        load_settings({}, {}, conf)
+
+    assert "0a1b2c3d" not in str(refused.value)
+    allowed = {"spark.querypulse.queries": '{"nightly*": {"heartbeat_url_file": "/run/url"}}'}
+    assert load_settings({}, {}, allowed).settings.queries["nightly*"].heartbeat_url is None
+
+
+def test_its_secret_part_is_shown_nowhere():
+    given = settings(heartbeat_url=URL, stall_floor_seconds=60.0)
+    with pytest.raises(SettingsError) as unknown:
+        check_value("queries", {"nightly*": {"heartbeat_ulr": URL}}, "argument queries")
+    with pytest.raises(SettingsError) as mistyped:
+        check_value("queries", {"nightly*": {"heartbeat_url": [URL]}}, "argument queries")
+
+    for text in (repr(given), repr(given.queries), str(unknown.value), str(mistyped.value)):
+        assert "0a1b2c3d" not in text
+    assert "https://hc.example/..." in repr(given)
+    assert "'stall_floor_seconds': 60.0" in repr(given)

@@ -1,0 +1,71 @@
+"""A job that fails in each process by the same batch: one incident, which says so. Real processes."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from support.driver import Driver
+from support.pagerduty_double import PagerDutyDouble
+from support.pages import Pages
+from support.queries import until
+
+from querypulse.alerting.over_restarts import ANNOTATION
+
+pytestmark = pytest.mark.spark
+
+WINDOW_SECONDS = 20.0
+PATIENCE_SECONDS = 180.0
+"""Of a machine that runs much else."""
+KEY = "querypulse/driver/bronze/QueryFailed"
+JOB = """
+sidecar = attach(
+    spark, http_port=0, stall_floor_seconds=20, start_grace_seconds=20, stall_critical_factor=9, resolve_after_seconds=0,
+    webhook_url=os.environ["PAGES"], pagerduty_url=os.environ["PAGERDUTY"], pagerduty_routing_key="k" * 32,
+)
+def fail(batch, batch_id):
+    if batch_id == 1 and os.environ["POISON"]:
+        raise ValueError("negative amount")
+(
+    rate().writeStream.queryName("bronze").trigger(processingTime="200 milliseconds")
+    .option("checkpointLocation", os.environ["CHECKPOINT"]).foreachBatch(fail).start()
+)
+sidecar.await_any_failure()
+"""
+
+
+def job(folder, pages, pagerduty, *, poison="yes"):
+    """One process; each has the checkpoint of the last."""
+    folder.mkdir()
+    places = {"PAGES": pages.url, "PAGERDUTY": pagerduty.enqueue_url}
+    checkpoint = str(folder.parent / "checkpoint")
+    return Driver(JOB, folder, POISON=poison, CHECKPOINT=checkpoint, **places)
+
+
+def run_job(folder, pages, pagerduty):
+    """One process from its start to its end: its exit code."""
+    with job(folder, pages, pagerduty) as driver:
+        return driver.wait(PATIENCE_SECONDS)
+
+
+@pytest.mark.timeout(3 * PATIENCE_SECONDS)
+def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says_so(tmp_path):
+    with Pages() as pages, PagerDutyDouble() as pagerduty:
+        codes = [run_job(tmp_path / f"{number}", pages, pagerduty) for number in range(2)]
+        planned_at = (tmp_path / "checkpoint" / "offsets" / "1").stat().st_mtime
+        until(lambda: time.time() - planned_at > WINDOW_SECONDS, "the plan is old", timeout=30)
+        codes.append(run_job(tmp_path / "last", pages, pagerduty))
+        opened, text = dict(pagerduty.incidents), pagerduty.events[-1]["payload"]["summary"]
+        actions = {event["event_action"] for event in pagerduty.events}
+        fired = [page for page in pages.pages if page.status == "firing"]
+        with job(tmp_path / "healed", pages, pagerduty, poison=""):
+            until(lambda: not pagerduty.open, "the incident is resolved", timeout=PATIENCE_SECONDS)
+
+    assert codes == [1, 1, 1]
+    assert (opened, actions) == ({KEY: 1}, {"trigger"})
+    assert text.startswith("bronze failed: ValueError; batch 1 was planned ")
+    assert text.endswith(" ago and never committed, over restarts")
+    assert {page.what for page in fired} == {("QueryFailed", "bronze")}
+    assert ANNOTATION not in fired[0].annotations
+    assert ANNOTATION in fired[-1].annotations
+    assert pagerduty.incidents == {KEY: 1}

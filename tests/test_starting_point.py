@@ -1,0 +1,137 @@
+"""Where a run began is read once from the times of two listings, and believed with care."""
+
+from __future__ import annotations
+
+import pytest
+from support.storage import MemoryCheckpoint
+from support.story import run
+from test_log_reader import Desk, continuous
+
+from querypulse.listener.starting_point import StartingPoint, Written, starting_point, times_in
+
+WALL = 1_800_000_000.0
+
+
+def point(offsets, commits, *, now=100.0):
+    """Where a run began; times of files in seconds before it was read."""
+    ages = [
+        {one: None if age is None else WALL - age for one, age in log.items()}
+        for log in (offsets, commits)
+    ]
+    return starting_point(*ages, now, WALL)
+
+
+def test_a_batch_that_was_planned_and_not_committed_is_unfinished():
+    found = point({40: 2500, 41: 2400}, {40: 2450})
+
+    assert found.unfinished == Written(41, -2300.0, WALL - 2400)
+    assert found.committed == Written(40, -2350.0, WALL - 2450)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits"),
+    [
+        ({}, {}),
+        ({40: 9.0}, {40: 8.0}),
+        ({38: 30.0, 39: 20.0, 40: 9.0}, {38: 29.0, 39: 19.0, 40: 8.0}),
+        ({39: 20.0}, {39: 19.0, 40: 8.0}),
+    ],
+    ids=["a new checkpoint", "one batch", "many batches", "planned and done between two listings"],
+)
+def test_where_the_last_run_ended_well_nothing_is_unfinished(offsets, commits):
+    assert point(offsets, commits).unfinished is None
+
+
+@pytest.mark.parametrize("age", [None, -0.1, -3600.0, WALL, 400 * 86_400.0],
+                         ids=["unknown", "a moment ahead", "an hour ahead", "1970", "older than a year"])  # fmt: skip
+def test_a_time_that_cannot_be_is_no_time(age):
+    assert point({41: age}, {}).unfinished == Written(41)
+
+
+def test_the_longest_tenth_of_the_batches_does_not_count():
+    """A restart may have come in between: Friday's batch was committed on Monday."""
+    offsets = {number: 10_000.0 * (50 - number) for number in range(50)}
+    took = {number: 600.0 if number % 2 else 30.0 for number in offsets} | {7: 9_000.0, 8: 8_000.0}
+    commits = {number: offsets[number] - took[number] for number in offsets}
+
+    assert point(offsets, commits).usual_seconds == 600.0
+    assert point({0: 50.0}, {0: 40.0}).usual_seconds is None
+    assert point({0: 50.0, 1: 30.0}, {0: 40.0, 1: 29.0}).usual_seconds == 1.0
+    assert point({0: 50.0, 1: 30.0}, {0: 60.0, 1: 29.0}).usual_seconds is None
+
+
+def test_a_listing_gives_the_times_of_batches_and_of_nothing_else():
+    listing = (
+        "Array(LocatedFileStatus{path=file:/c;p/offsets/9; isDirectory=false; length=5; replication=1;"
+        " blocksize=33554432; modification_time=1700000009500; access_time=1700000009000; owner=; group=;"
+        " permission=rw-rw-rw-; isSymlink=false; hasAcl=false; isEncrypted=false; isErasureCoded=false},"
+        " DeprecatedRawLocalFileStatus{path=s3a://b/cp/offsets/10; isDirectory=false; length=5;"
+        " modification_time=1700000010000; access_time=0; owner=me},"
+        " FileStatus{path=file:/cp/offsets/.10.tmp; isDirectory=false; length=5; modification_time=1700000011000;"
+        " access_time=0})"
+    )
+
+    assert times_in(listing) == {9: 1_700_000_009.5, 10: 1_700_000_010.0}
+
+
+# -- reading it -----------------------------------------------------------------------------------
+
+
+def with_checkpoint(*, offsets, commits):
+    one = MemoryCheckpoint(offsets, commits)
+    one.written = {"offsets": offsets, "commits": commits}
+    return one
+
+
+def test_it_is_read_once_for_each_run_and_then_in_every_report():
+    checkpoint = with_checkpoint(offsets={41: None}, commits={40: None})
+    desk = Desk(**{"/cp": checkpoint})
+
+    reports = [desk.read(run(number=1), at=1), desk.read(run(number=1), at=2)]
+    later = desk.read(run(number=2), at=3)
+
+    expected = StartingPoint(Written(40), Written(41))
+    assert [one.starts for one in reports] == [{"a-1": expected}] * 2
+    assert later.starts == {"a-2": expected}
+    assert checkpoint.asked == ["times"] * 4
+
+
+def test_a_run_that_failed_before_anybody_could_read_is_read_all_the_same():
+    desk = Desk(**{"/cp": with_checkpoint(offsets={41: None}, commits={})})
+
+    assert desk.read(run(active=False), at=1).starts["a-1"].unfinished == Written(41)
+
+
+def test_a_storage_that_refuses_is_asked_once_and_reported_as_nothing_known(caplog):
+    desk = Desk()
+
+    reports = [desk.read(run(), at=at) for at in (1, 2)]
+
+    assert [one.starts for one in reports] == [{"a-1": StartingPoint()}] * 2
+    assert [one.unreadable for one in reports] == [{}, {}]
+    assert desk.storage.opened == ["/cp"]
+    assert caplog.records == []
+
+
+def test_a_new_run_hastens_the_reading_and_a_known_one_does_not():
+    desk = Desk(**{"/cp": with_checkpoint(offsets={}, commits={})})
+    desk.read(run(), at=1)
+    reader, pokes = desk.reader, []
+    reader.poke = lambda: pokes.append(1)
+
+    reader.poke_for(desk.probe)
+    known = list(pokes)
+    reader.poke_for(type(desk.probe)(began_at=2, at=2, runs=(run(number=2),)))
+
+    assert (known, pokes) == ([], [1])
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [continuous("/cp"), run(trigger="RealTimeTrigger(300000)"), run(async_progress=True)],
+    ids=["continuous", "realTime", "async progress tracking"],
+)
+def test_a_run_that_does_not_plan_its_batches_first_is_not_asked(seen):
+    desk = Desk(**{"/cp": MemoryCheckpoint([0], [0])})
+
+    assert desk.read(seen, at=1).starts == {}
