@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 from support.rules_table import hung_batch, live_locked, one_task, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.alerting.guidance import Guidance
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.listener.events import Started

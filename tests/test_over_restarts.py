@@ -7,7 +7,7 @@ from support.rules_table import watched
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.guidance import Guidance
+from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.over_restarts import ANNOTATION, age_text
 from querypulse.listener.job_counts import JobCounts
