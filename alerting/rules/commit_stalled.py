@@ -120,11 +120,13 @@ def _not_committed(case: Case) -> str | None:
 
 
 def _in_flight(case: Case) -> float:
-    """Seconds of the batch in flight that gets on: no log is written before it is done."""
+    """Seconds of the batch in flight, if no more than a warning: the log waits for its end."""
     flight = case.query.in_flight
     if flight is None or case.probe_is_stale or _waits_for_log(case):
         return 0.0
-    return stuck_batch.lasted(case, flight) if stuck_batch.moved_lately(case, flight) else 0.0
+    delayed = stuck_batch.stall_severity(case, flight) is Severity.WARNING
+    gets_on = delayed or stuck_batch.moved_lately(case, flight)
+    return stuck_batch.lasted(case, flight) if gets_on else 0.0
 
 
 def _idle_since_commit(case: Case) -> bool:

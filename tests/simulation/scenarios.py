@@ -117,6 +117,10 @@ SCENARIOS = (
         (A, B), Step(100, "skew", "a", 75.0),
     ),
     _scenario(
+        "A9", "P2", "one task runs for long in a query with async progress tracking",
+        (replace(A, every=2.0, takes=2.0, log_every=15.0), B), Step(150, "skew", "a", 160.0),
+    ),
+    _scenario(
         "A9", "P2", "a job waits for the slots that a sibling holds, for two minutes",
         (A, B), Step(100, "starve", "a", 120.0),
     ),
