@@ -34,6 +34,7 @@ from .posted_silence import post_silence
 from .process_end import End, end_of, uncaught_exception
 from .query_heartbeats import QueryHeartbeats
 from .runbooks import runbook
+from .serving import serves
 from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
 from .telling import Telling
@@ -237,16 +238,8 @@ class Parts:
         return post_silence(body, self._outfit.silencing, known)
 
     def _listens(self, server: HttpServer) -> bool:
-        try:
-            server.start()
-        except OSError as error:
-            where = f"{self._settings.http_host}:{self._settings.http_port}"
-            if self.path.ownership.is_alone:
-                log.error("querypulse: no server on %s: %s", where, error)  # noqa: TRY400 - one line
-            else:
-                log.info("querypulse: another process that watches this JVM serves %s", where)
-            return False
-        return True
+        where = f"{self._settings.http_host}:{self._settings.http_port}"
+        return serves(server, where, is_alone=self.path.ownership.is_alone)
 
     def _publish(self, judged: Judged) -> None:
         self.judged = judged

@@ -387,7 +387,10 @@ def test_it_goes_on_waiting_for_a_stalled_query_unless_it_was_asked_to_end():
     sidecar._parts = Evaluating(hung_batch(until=175), 172)
     (finding,) = sidecar._parts.judged.judgement.findings
     sidecar._parts.judged = structs.replace(
-        sidecar._parts.judged, alerts=(alert_of(finding, "etl", "https://runbooks.example", 1e9),)
+        sidecar._parts.judged,
+        alerts=(
+            alert_of(finding, "etl", Guidance("https://runbooks.example/{alertname}.md"), 1e9),
+        ),
     )
 
     sidecar.await_any_failure(timeout=0.05)

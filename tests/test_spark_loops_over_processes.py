@@ -63,7 +63,7 @@ def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says
 
     assert codes == [1, 1, 1]
     assert (opened, actions) == ({KEY: 1}, {"trigger"})
-    assert text.startswith("bronze failed: ValueError; batch 1 was planned ")
+    assert text.startswith("[driver] bronze failed: ValueError: negative amount; batch 1 was ")
     assert text.endswith(" ago and never committed, over restarts")
     assert {page.what for page in fired} == {("QueryFailed", "bronze")}
     assert ANNOTATION not in fired[0].annotations
