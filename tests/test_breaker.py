@@ -117,7 +117,7 @@ class Play:
             self.attempts.append((self.now, want.incident.alerts[0].labels["query"]))
             if error is None:
                 self.wants.remove(want)
-                self.pace.answered(want.incident.key)
+                self.pace.delivered(want.incident.key)
             else:
                 self.pace.failed(want.incident.key, error, self.now, 0)
         self.now = end

@@ -166,8 +166,8 @@ def test_a_driver_without_the_watch_page_is_watched_all_the_same(monkeypatch):
 
     make = pages.Pages.__init__
 
-    def without_watch(self, *args):
-        make(self, *args)
+    def without_watch(self, *args, **kwargs):
+        make(self, *args, **kwargs)
         del self._pages["/watch"]
 
     monkeypatch.setattr(pages.Pages, "__init__", without_watch)
