@@ -171,10 +171,16 @@ def quickened(rules: str) -> str:
 
 def shown_to(url: str) -> str:
     """The shipped configuration of Alertmanager, with all receivers at ``url``, and no patience."""
-    config = yaml.safe_load(ALERTMANAGER.read_text())
+    config = yaml.safe_load(with_shipped_times(url))
     wait, interval = map(_milliseconds, (GROUP_WAIT_SECONDS, GROUP_INTERVAL_SECONDS))
     for route in (config["route"], *config["route"]["routes"]):
         route.update(group_wait=wait, group_interval=interval, repeat_interval="1h")
+    return yaml.safe_dump(config)
+
+
+def with_shipped_times(url: str) -> str:
+    """The shipped configuration of Alertmanager, with all receivers at ``url``."""
+    config = yaml.safe_load(ALERTMANAGER.read_text())
     config["receivers"] = [
         {
             "name": receiver["name"],

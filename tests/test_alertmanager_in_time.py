@@ -1,0 +1,47 @@
+"""From a failure to Alertmanager's first notification, with the shipped routes and their own times."""
+
+import time
+
+import pytest
+from support.alertmanager import RealAlertmanager
+from support.observed import Desk, with_shipped_times
+from support.queries import until
+from support.receiver_incidents import incident
+from support.telling import over
+
+from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.receivers.alertmanager import Alertmanager
+from querypulse.listener.guard import Guard
+
+pytestmark = [pytest.mark.alertmanager, pytest.mark.slow]
+
+PROMISED_SECONDS = 15.0
+QUERIES = [f"query_{number}" for number in range(8)]
+
+
+def test_a_failure_is_notified_in_time_whatever_was_resolved_at_the_start(tmp_path):
+    with Desk() as desk:
+        real = RealAlertmanager(tmp_path, desk, with_shipped_times(desk.url))
+        delivery = Delivery(Alertmanager([real.url]), Guard())
+        try:
+            real.wait_until_ready()
+            delivery.start()
+            left_open = tuple(over(incident(name), time.time()) for name in QUERIES)
+            delivery.offer((), left_open)
+            failures, taken = [], []
+            for name in QUERIES[:2]:
+                began = time.monotonic()
+                failures.append(incident(name, starts_at=time.time()))
+                delivery.offer(tuple(failures), left_open)
+                until(lambda name=name: told(desk, name), f"{name} is notified", 30)
+                taken.append(time.monotonic() - began)
+        finally:
+            delivery.close(10)
+            real.stop()
+
+    assert max(taken) < PROMISED_SECONDS
+    assert not any(told(desk, name) for name in QUERIES[2:])
+
+
+def told(desk, query):
+    return any(one["labels"]["query"] == query for one in desk.told)
