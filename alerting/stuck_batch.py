@@ -6,6 +6,7 @@ from ..listener.delays import Delay, delay_of
 from ..listener.job_counts import UNOWNED
 from ..listener.probing import Work
 from ..listener.query import InFlight
+from . import over_restarts
 from .case import Case
 from .evidence import evidence
 from .finding import Severity
@@ -39,6 +40,18 @@ def moved_lately(case: Case, flight: InFlight) -> bool:
 def is_slow_for_long(case: Case, flight: InFlight) -> bool:
     """Whether it is in flight for so long that its progress does not matter any more."""
     return lasted(case, flight) > slow_limit(case)
+
+
+def not_committed(case: Case, flight: InFlight) -> str:
+    """That no process has committed the batch for as long as is critical in one; empty otherwise.
+
+    A planned stop in the middle of a batch leaves the same behind as a crash. So the run gets its
+    window, which fits the batches that its checkpoint shows, before an old plan is held against it.
+    """
+    found = over_restarts.unfinished(case)
+    if found is None or flight.batch_id != found.batch_id or found.age_seconds <= slow_limit(case):
+        return ""
+    return str(found) if lasted(case, flight) > over_restarts.window_seconds(case) else ""
 
 
 def stall_severity(case: Case, flight: InFlight) -> Severity:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -14,16 +15,19 @@ from typing import Any
 import msgspec
 from prometheus_client.exposition import gzip_accepted
 
-from .pages import PUBLIC, SILENCES, Pages, Reply
+from .pages import SILENCES, Pages, Reply, is_public
 from .reception import Request
 
 IO_SECONDS = 5.0
 """How long a client may take to receive the answer."""
+DRAIN_SECONDS = 1.0
+"""How long a body that nobody wants may take to arrive."""
 BODY_BYTES = 16 * 1024
 GZIP_FROM_BYTES = 1024
 GZIP_LEVEL = 3
 """A fifth of the work of the usual 9, for a fifth more bytes."""
 _CHUNK_BYTES = 16 * 1024
+_LENGTH = re.compile(r"[0-9]{1,5}")
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -60,7 +64,7 @@ class Exchange(BaseHTTPRequestHandler):
     def finish(self) -> None:
         """Send what was answered."""
         send(self.request, self._answer.getvalue())
-        if self.command not in ("GET", "HEAD"):
+        if self.command not in (None, "GET", "HEAD"):
             let_arrive(self.request)
 
     def version_string(self) -> str:
@@ -76,7 +80,7 @@ class Exchange(BaseHTTPRequestHandler):
         if host is not None and not self._admission.knows(host):
             return Reply(421, b"unknown host: read from localhost or from an IP address\n")
         reads = self.command in ("GET", "HEAD")
-        if not self._may_read() and not (reads and path in PUBLIC):
+        if not self._may_read() and not (reads and is_public(path)):
             challenge = (("WWW-Authenticate", "Bearer"),)
             return Reply(401, b"a bearer token is needed\n", headers=challenge)
         if self.command == "POST" and path == SILENCES:
@@ -89,7 +93,7 @@ class Exchange(BaseHTTPRequestHandler):
         if self._admission.token() is None:
             return Reply(403, b"silences need a token: set http_token_file\n")
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > BODY_BYTES:
+        if not _LENGTH.fullmatch(length) or int(length) > BODY_BYTES:
             return Reply(400, b"a body of at most 16 KiB, with its Content-Length, is needed\n")
         return self._pages.post(self._body(int(length)))
 
@@ -155,7 +159,7 @@ def let_arrive(connection: socket.socket) -> None:
 
     """
     connection.shutdown(socket.SHUT_WR)
-    deadline = time.monotonic() + IO_SECONDS
+    deadline = time.monotonic() + DRAIN_SECONDS
     connection.settimeout(_left(deadline))
     while connection.recv(_CHUNK_BYTES):
         connection.settimeout(_left(deadline))

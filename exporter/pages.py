@@ -20,12 +20,15 @@ from .status_page.assembly import policy, status_page
 TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
-PUBLIC = frozenset({"/"})
-"""What needs no token: the page holds no data, and asks for the token itself."""
 SILENCES = "/silences"
 """Takes a POST, with the token only: a silence keeps pages from people."""
 RUNBOOKS = "/runbooks/"
 _OPENMETRICS = "application/openmetrics-text"
+
+
+def is_public(path: str) -> bool:
+    """Whether it holds no data, and needs no token: the page, which asks for it, and runbooks."""
+    return path == "/" or path.startswith(RUNBOOKS)
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import weakref
@@ -20,7 +21,7 @@ MAX_REQUESTS = 8
 KEPT_FOR_LIVENESS = 2
 """As many more for ``/livez``: Kubernetes restarts a driver that does not answer there."""
 BACKLOG = 64
-_LIVENESS = (b"GET /livez ", b"GET /livez?", b"HEAD /livez ")
+_LIVENESS = re.compile(rb"(GET|HEAD) /livez(\?\S*)? HTTP/1\.[01]\r?\n")
 
 
 class ThreadedServer:
@@ -57,7 +58,7 @@ class ThreadedServer:
     def step(self) -> None:
         """Wait a moment for clients, or until woken; hand over what they ask."""
         for request in self._reception.step():
-            slots = self._kept if request.head.startswith(_LIVENESS) else self._slots
+            slots = self._kept if _LIVENESS.match(request.head) else self._slots
             self._serving.add(request.connection)
             if not slots.offer(partial(self._answer, request)):
                 self._end(request.connection)

@@ -52,7 +52,15 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         commits_before_run=old.totals.commits,
         jobs_per_batch=old.jobs_per_batch,
         start_point=old.start_point if same_query else None,
+        without_input_before=_without_input(old, at) if same_query else 0.0,
     )
+
+
+def _without_input(old: Query, at: float) -> float:
+    until = at if old.ended is None else old.ended.at
+    if old.last_input_at is not None:
+        return max(0.0, until - old.last_input_at)
+    return max(0.0, until - old.started_at) + old.without_input_before
 
 
 def _unended(old: Query) -> tuple[str, ...]:

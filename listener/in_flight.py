@@ -8,6 +8,8 @@ from .delays import delay_of
 from .probing import ProbedRun
 from .query import InFlight, Query
 
+UNSEEN_SECONDS = 5.0
+"""Polls further apart than this have left out a pause."""
 BATCHES_TO_LEARN = 3
 """From so many committed batches on, a run shows how many jobs its batches run."""
 
@@ -20,6 +22,7 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     before = query.in_flight
     if before is None or before.batch_id != batch_id:
         return InFlight(since=at, moved_at=at, batch_id=batch_id)
+    before = _unseen(before, query.probed_at, at)
     last_work = query.probed.work if query.probed is not None else None
     if run.work is None:
         return before
@@ -30,6 +33,13 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     if before.jobs_before is None and run.work.counted:
         before = replace(before, jobs_before=run.work.own.jobs_started)
     return before
+
+
+def _unseen(before: InFlight, polled_at: float | None, at: float) -> InFlight:
+    """A batch that was delayed before a JVM paused is not known to do nothing since then."""
+    if before.delayed_at is None or polled_at is None or at - polled_at <= UNSEEN_SECONDS:
+        return before
+    return replace(before, delayed_at=before.delayed_at + at - polled_at)
 
 
 def jobs_per_batch(query: Query) -> float | None:

@@ -155,6 +155,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """For how long what the present run has not read has waited."""
     last_input_at: float | None = None
     """When the present run was last known to have read rows."""
+    without_input_before: float = 0.0
+    """For how many seconds the runs before it, up to their end, had read none."""
     trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
     """Durations in seconds of the last batches, as the stall window learns them."""

@@ -87,5 +87,5 @@ def _usual_seconds(
         for began, done in pairs
         if began is not None and done is not None and done >= began
     )
-    kept = took[: len(took) - max(1, len(took) // 10)]
+    kept = took[: len(took) - len(took) // 10]
     return kept[-1] if kept else None

@@ -88,14 +88,16 @@ def _parser() -> argparse.ArgumentParser:
     add_arguments(commands.add_parser("replay", help="judge recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")
     add_test_arguments(commands.add_parser("test-alert", help="send a test to every receiver"))
-    # Without abbreviations: "--webhook-url URL" would name the URL as a file, in an error too.
+    # Without abbreviations: "--webhook-url URL" or "--token T" would name a secret as a file, in
+    # an error too.
     watching = commands.add_parser(
         "watch", help="page when whole drivers go away", allow_abbrev=False
     )
     add_watch_arguments(watching)
-    add_silence_arguments(
-        commands.add_parser("silence", help="tell nobody of some queries for a while")
+    silencing = commands.add_parser(
+        "silence", help="tell nobody of some queries for a while", allow_abbrev=False
     )
+    add_silence_arguments(silencing)
     add_dashboards_arguments(
         commands.add_parser("dashboards", help="rules, dashboards and runbooks, as files")
     )

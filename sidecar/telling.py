@@ -97,11 +97,11 @@ class Telling:
         self._ask_fallbacks(deadline)
         for delivery in self.deliveries:
             delivery.close(deadline.left)
+        if self._spool is not None:
+            self._spool.close(deadline.left)
         if self._heartbeat is not None:
             self._heartbeat.close(deadline.left)
         self.query_heartbeats.close(deadline)
-        if self._spool is not None:
-            self._spool.close(deadline.left)
 
     def _ask_fallbacks(self, deadline: Deadline) -> None:
         """Let them have what was not taken: there will be no later."""

@@ -136,6 +136,17 @@ def test_a_body_sent_to_livez_takes_no_place_that_is_kept():
         assert get(server, "/livez").status_code == 200
 
 
+@pytest.mark.parametrize("line", [b"GET /livez x HTTP/1.1", b"GET /livez HTTP/9x", b"GET /livez"])
+def test_nonsense_about_livez_takes_no_place_that_is_kept(line):
+    with serving(full_board()) as server, ExitStack() as clients:
+        for _ in range(4):
+            client = clients.enter_context(socket.create_connection(address(server), 10))
+            client.sendall(line + b"\r\n\r\n")
+        began = time.monotonic()
+        assert get(server, "/livez").status_code == 200
+        assert time.monotonic() - began < 0.9
+
+
 def test_a_client_that_drips_is_cut_off(monkeypatch):
     monkeypatch.setattr(reception, "HEAD_SECONDS", 0.3)
 

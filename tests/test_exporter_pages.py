@@ -132,6 +132,13 @@ def test_the_server_header_tells_no_version():
         assert get(server, "/nonsense").headers["Server"] == "querypulse"
 
 
+def test_a_runbook_is_open_to_whoever_follows_a_link_in_a_message():
+    with serving(HEALTHY, token="s3cret", runbook={"QueryFailed": "# QueryFailed"}.get) as server:
+        assert get(server, "/runbooks/QueryFailed").text == "# QueryFailed"
+        assert get(server, "/runbooks/QueryFailed/../../status").status_code in (401, 404)
+        assert get(server, "/status").status_code == 401
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_a_token_is_asked_for_on_every_path(path):
     with serving(HEALTHY, token="s3cret-ü") as server:

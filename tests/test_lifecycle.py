@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 from msgspec.structs import replace
 from support.lifecycle_table import SILENT, SILENT_BESIDES, TELLING, WELL, all_of, cycles
@@ -9,6 +11,7 @@ from support.ward import WALL, Ward
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.flap_guard import FlapGuard
+from querypulse.alerting.rules import ORDER
 from querypulse.listener.snapshot import Pause
 
 DAY = 24 * 3600
@@ -281,8 +284,13 @@ def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():
 # -- what an earlier driver without a spool may have left open --------------------------------
 
 CRITICAL = ["QueryFailed", "CommitStalled", "QueryGone", "QueryMissing", "QueryFlapping", "OffsetStalled", "DataLossRisk"]  # fmt: skip
-ESCALATED = ["CommitStalled/critical", "BatchSlow/critical", "DataLossRisk/critical"]
-WARNED = ["BatchSlow", "QueryLagging", "OffsetRewound", "WatermarkStuck"]
+ESCALATED = [
+    "CommitStalled/critical",
+    "BatchSlow/critical",
+    "DataLossRisk/critical",
+    "QueryLagging/critical",
+]
+WARNED = ["BatchSlow", "QueryLagging", "OffsetRewound", "WatermarkStuck", "StreamingInputMissing"]
 NAMES = [*CRITICAL, *ESCALATED, *WARNED]
 CLOSED = {f"a/{name}" for name in NAMES}
 DRIVER_CLOSED = {"*/DriverGone", "*/ListenerDeaf", "*/MonitorBlind"}
@@ -305,6 +313,12 @@ def test_what_a_query_may_have_left_open_is_closed_once_it_is_healthy(calm):
 
     assert closed(ward) == {30: CLOSED | DRIVER_CLOSED | GROUPS_CLOSED}
     assert ward.incidents == ()
+
+
+def test_the_alert_of_every_rule_is_closed():
+    names = {sys.modules[check.__module__].NAME for check in ORDER}
+
+    assert names == {name.partition("/")[0] for name in NAMES}
 
 
 def test_a_group_is_closed_when_all_queries_are_healthy():

@@ -59,11 +59,11 @@ SAYS_SO = [
     ("fails, and the storage does not say when batch 40 was committed",
      fails(resumed(committed=False)), 31, "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("hangs for longer than the window of this run", hangs(resumed(), until=170), 170, "CommitStalled",
-     f"not_committed: {PLANNED_42_MIN}, and is in flight for 168 s in this run"),
-    ("its tasks finish, and each process is killed before the batch is done", gets_on(resumed(), until=170), 170, "CommitStalled",
-     f"not_committed: {PLANNED_42_MIN}, and is in flight for 168 s in this run"),
-    ("takes three times as long as its batches do", gets_on(resumed(usual=100.0), until=320), 320, "CommitStalled",
-     "not_committed: batch 41 was planned 45 min ago and never committed, over restarts, and is in flight for 318 s in this run"),
+     f"batch_hung: batch 41 in flight for 168 s, no task of its own finished for 168 s; {PLANNED_42_MIN}"),
+    ("its tasks finish, and each process is killed before the batch is done", gets_on(resumed(), until=170), 170, "BatchSlow",
+     f"not_committed: batch 41 in flight for 168 s, its tasks still finish, {PLANNED_42_MIN}"),
+    ("takes three times as long as its batches do", gets_on(resumed(usual=100.0), until=320), 320, "BatchSlow",
+     "not_committed: batch 41 in flight for 318 s, its tasks still finish, batch 41 was planned 45 min ago and never committed, over restarts"),
 ]  # fmt: skip
 
 

@@ -77,6 +77,14 @@ def test_several_queries_with_reasons_of_their_own_are_listed():
     assert sections(slack_message(told))[1:3] == ["`a`: A: no", "`b`: B: no"]
 
 
+def test_a_query_whose_name_is_part_of_another_one_is_named():
+    names = ["orders_eu", *(f"sink_{number}" for number in range(9)), "orders"]
+    message = slack_message(Incident(tuple(alert(name) for name in names)))
+
+    assert message["text"].endswith("and 1 more)")
+    assert any(text.startswith("`orders`: ") for text in sections(message))
+
+
 def test_a_query_that_has_recovered_is_named_in_the_headline():
     message = slack_message(Incident((alert("a", ends_at=ENDED), alert("b"))))
 

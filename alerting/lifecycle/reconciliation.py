@@ -28,6 +28,7 @@ from ..rules import (
     query_gone,
     query_lagging,
     query_missing,
+    streaming_input_missing,
     watermark_stuck,
 )
 from .health import Calm, Health
@@ -47,8 +48,9 @@ WARNINGS = (
     query_lagging.NAME,
     offset_rewound.NAME,
     watermark_stuck.NAME,
+    streaming_input_missing.NAME,
 )
-ESCALATING = (commit_stalled.NAME, batch_slow.NAME, data_loss_risk.NAME)
+ESCALATING = (commit_stalled.NAME, batch_slow.NAME, data_loss_risk.NAME, query_lagging.NAME)
 """What can be a warning that becomes critical."""
 OF_DRIVER = (driver_gone.NAME,)
 OF_SIGNALS = (listener_deaf.NAME, monitor_blind.NAME)

@@ -6,14 +6,14 @@ refused whole. https://docs.slack.dev/messaging/formatting-message-text gives th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
 from ..alert import Alert, Incident
 from ..details import NEXT_STEPS, details, links, says
-from ..headline import called, headline_of
+from ..headline import MAX_NAMED, called, headline_of, queries
 from .encoding import shorten
 
 MAX_SECTION_CHARACTERS = 3000
@@ -75,7 +75,9 @@ def _members(incident: Incident) -> list[str]:
     """
     headline = headline_of(incident)
     firing = [alert for alert in incident.alerts if alert.ends_at is None]
-    shown = [] if all(_is_said(alert, headline) for alert in firing) else firing[:MAX_ALERTS]
+    named = set(queries(incident)[:MAX_NAMED])
+    said = all(_is_said(alert, headline, named) for alert in firing)
+    shown = [] if said else firing[:MAX_ALERTS]
     lines = [
         f"`{_cut(called(alert.labels['query']))}`: "
         + _cut(alert.annotations.get("reason", "")).translate(LOOKALIKES)
@@ -88,8 +90,8 @@ def _members(incident: Incident) -> list[str]:
     return [*lines, _as_code({NEXT_STEPS: steps} if steps else {})]
 
 
-def _is_said(alert: Alert, headline: str) -> bool:
-    return alert.labels["query"] in headline and says(headline, alert.annotations.get("reason", ""))
+def _is_said(alert: Alert, headline: str, named: Collection[str]) -> bool:
+    return alert.labels["query"] in named and says(headline, alert.annotations.get("reason", ""))
 
 
 def _links(alert: Alert) -> list[str]:

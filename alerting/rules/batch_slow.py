@@ -1,7 +1,8 @@
 """BatchSlow: a batch takes longer than the window, but its tasks still finish.
 
 A run's first batch may take long: it catches up with what came while the query was away, and
-nothing is known of its pace. It is reported only once it is critical.
+nothing is known of its pace. It is reported only once it is critical: after so long in flight, or
+because processes before this one planned the batch long ago and none has committed it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ def check(case: Case) -> Finding | None:
     flight = case.query.in_flight
     if flight is None or not _is_slow(case, flight):
         return None
-    critical = stuck_batch.is_slow_for_long(case, flight)
+    never_committed = stuck_batch.not_committed(case, flight)
+    critical = bool(never_committed) or stuck_batch.is_slow_for_long(case, flight)
     if case.query.last_commit_at is None and not critical:
         return None
     severity = Severity.CRITICAL if critical else Severity.WARNING
@@ -29,6 +31,8 @@ def check(case: Case) -> Finding | None:
     reason = f"batch {flight.batch_id} in flight for {seconds:.0f} s, {_what_moves(case.query)}"
     if retries:
         reason = f"retrying: {reason}, {retries}"
+    elif never_committed:
+        reason = f"not_committed: {reason}, {never_committed}"
     return Finding(
         alertname=NAME,
         query=case.label,

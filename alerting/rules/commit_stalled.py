@@ -9,9 +9,7 @@ The reason says how:
 * ``no_trigger``: nothing is in flight and no trigger has come;
 * ``commit_log_behind``: the checkpoint's commit log stands, though batches go on (async
   progress tracking) or epochs should (Continuous);
-* ``silent``: neither events nor the probe tell anything;
-* ``not_committed``: processes before this one planned the batch, none has committed it, and this
-  one does not get done with it within its window either.
+* ``silent``: neither events nor the probe tell anything.
 """
 
 from __future__ import annotations
@@ -36,13 +34,12 @@ def check(case: Case) -> Finding | None:
     if not case.is_running:
         return None
     reason = _log_behind(case) or (_epochs_stopped(case) if _is_continuous(case) else None)
-    reason = reason or _not_committed(case)
     if reason is not None:
         return _finding(case, reason)
     reason = None if _is_continuous(case) else _stall_reason(case)
     if reason is None:
         return None
-    flight = case.query.in_flight
+    flight, reason = case.query.in_flight, over_restarts.with_age(reason, case)
     if flight is None or case.probe_is_stale or _waits_for_log(case):
         return _finding(case, reason)
     severity = stuck_batch.stall_severity(case, flight)
@@ -100,23 +97,6 @@ def _log_behind(case: Case) -> str | None:
         f"commit_log_behind: the commit log has {where} for {stood:.0f} s, "
         f"batches have come to {case.query.last_commit_batch}"
     )
-
-
-def _not_committed(case: Case) -> str | None:
-    """A batch that no process has committed for as long as is critical in one, see ``slow_limit``.
-
-    A planned stop in the middle of a batch leaves the same behind as a crash. So the run gets its
-    window, which fits the batches that its checkpoint shows, before an old plan is held against it.
-    """
-    found, flight = over_restarts.unfinished(case), case.query.in_flight
-    if found is None or flight is None or case.probe_is_stale:
-        return None
-    if flight.batch_id != found.batch_id or found.age_seconds <= stuck_batch.slow_limit(case):
-        return None
-    since = stuck_batch.lasted(case, flight)
-    if since <= over_restarts.window_seconds(case):
-        return None
-    return f"not_committed: {found}, and is in flight for {since:.0f} s in this run"
 
 
 def _in_flight(case: Case) -> float:

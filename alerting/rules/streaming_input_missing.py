@@ -14,12 +14,17 @@ NAME = "StreamingInputMissing"
 
 
 def check(case: Case) -> Finding | None:
-    """Fire when no batch of this run has had rows for the limit, and for its window."""
+    """Fire when no batch has had rows for the limit, and for its window.
+
+    A run that is started again goes on counting: the time in which the query was down is left out.
+    """
     allowed, query = case.limits.expected_input_seconds, case.query
     if allowed is None or not case.is_running or _may_have_rows(case):
         return None
-    since = query.started_at if query.last_input_at is None else query.last_input_at
-    seconds = case.watched_since(since)
+    if query.last_input_at is None:
+        seconds = case.watched_since(query.started_at) + query.without_input_before
+    else:
+        seconds = case.watched_since(query.last_input_at)
     if seconds <= max(allowed, case.window.seconds):
         return None
     ever = "" if query.last_input_at is not None else ", since its run began"

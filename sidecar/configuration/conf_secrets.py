@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 from .masking import SECRET, URLS
 from .own_values import secret_parts
-from .receiver_settings import Common
+from .receiver_settings import Common, PagerDutySettings
 from .settings import TYPES, QuerySettings, SettingsError
 
 ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
+
+ADDRESSES = frozenset({"alertmanager_urls", "pagerduty_url", "proxy_url", "urls"})
+"""URLs whose path is no secret; a user's name and password may be."""
 
 
 def refuse_secret(name: str, value: object, origin: str) -> None:
@@ -30,8 +33,10 @@ def refuse_secret(name: str, value: object, origin: str) -> None:
 
 
 def _refuse_secrets_of(receiver: Common | QuerySettings, place: str, origin: str) -> None:
+    named = isinstance(receiver, PagerDutySettings)
     for field in receiver.__struct_fields__:
-        if any(_is_secret(field, text) for text in _texts(getattr(receiver, field))):
+        name = "pagerduty_url" if named and field == "url" else field
+        if any(_is_secret(name, text) for text in _texts(getattr(receiver, field))):
             has_file = f"{field}_file" in receiver.__struct_fields__
             raise _refusal(f"{place}{field}", field, origin, has_file=has_file)
 
@@ -45,6 +50,8 @@ def _refusal(place: str, field: str, origin: str, *, has_file: bool) -> Settings
 
 
 def _is_secret(name: str, text: str) -> bool:
+    if name in ADDRESSES:
+        return "@" in text
     return name in SECRET or (name in URLS and bool(secret_parts(text)))
 
 

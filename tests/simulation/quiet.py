@@ -115,12 +115,18 @@ class Quiet:
             frozenset({Health.DELAYED}): min(3 * STALL_FLOOR_SECONDS, slow),
             frozenset({Health.SLOW}): min(10 * STALL_FLOOR_SECONDS, slow),
         }.get(frozenset(found), 0.0)
-        lasted = one.at - query.truth.batch_troubled_since
+        lasted = one.at - min(query.truth.batch_troubled_since, self._planned_before(query))
         if found == {query.truth.health} and lasted < least - SLACK_SECONDS:
             raise Violation(
                 "P2", f"{receiver.name} was notified that {name} of {key} is critical, "
                 f"which has been {query.truth.health.value} for {lasted:.0f} s only"
             )  # fmt: skip
+
+    def _planned_before(self, query: SimQuery) -> float:
+        """When a process before this one planned the batch that this one is in; else now."""
+        now, planned_at = self._stage.time.now, query.checkpoint.planned_at
+        born_at = self._stage.drivers[query.spec.driver].born_at
+        return planned_at if float("-inf") < planned_at < born_at else now
 
     def _check_silence(self, receiver: SimReceiver, one: Notification) -> None:
         """What a silence covers notifies nobody; in a group, unless all of it is covered."""

@@ -35,6 +35,7 @@ FLAPPING_SECONDS = 600.0 + 15 * 60.0
 SLACK_SECONDS = 12.0
 """By how much the monitor may know of something later than it happened."""
 WINDOW_SECONDS = 150.0
+GONE_GRACE_SECONDS = 60.0
 LAPSE_SECONDS = 250.0
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
 KEYS_OF_QUERY = sum(
@@ -189,8 +190,10 @@ class Resolving:
 
     @staticmethod
     def _was_short(episode: Episode) -> bool:
-        """Whether it was over before its window was."""
+        """Whether it was over before its window was, or within the grace of a stop."""
         lasted = (episode.ended_at or episode.began_at) - episode.began_at
+        if episode.health is Health.GONE:
+            return lasted < GONE_GRACE_SECONDS
         return episode.health in SLOWLY_KNOWN and lasted < WINDOW_SECONDS
 
     def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
