@@ -75,7 +75,9 @@ class QueryHeartbeats:
             self._pay(pattern, may_ping=pattern not in unhealthy)
 
     def close(self, deadline: Deadline) -> None:
-        """End, after what is owed was tried once more."""
+        """End, after what is owed was tried once more, whenever it was tried last."""
+        for pattern, one in self._heartbeats.items():
+            one.stop(self._owed[pattern].ping if self._is_owed(pattern) else None)
         for one in self._heartbeats.values():
             one.close(deadline.left)
 
@@ -95,8 +97,11 @@ class QueryHeartbeats:
         self._owed[pattern] = _Owed(Ping("", f"{label}: {done}"), delivered)
 
     def _pay(self, pattern: str, *, may_ping: bool) -> None:
-        owed, heartbeat = self._owed[pattern], self._heartbeats[pattern]
-        if not may_ping or heartbeat.outcomes[Answer.DELIVERED.value] > owed.delivered:
+        if not may_ping or not self._is_owed(pattern):
             del self._owed[pattern]
         else:
-            heartbeat.offer(owed.ping)
+            self._heartbeats[pattern].offer(self._owed[pattern].ping)
+
+    def _is_owed(self, pattern: str) -> bool:
+        owed, outcomes = self._owed.get(pattern), self._heartbeats[pattern].outcomes
+        return owed is not None and outcomes[Answer.DELIVERED.value] <= owed.delivered

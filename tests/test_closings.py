@@ -202,6 +202,55 @@ def test_nothing_is_asked_while_there_is_news():
     assert Desk(ASKED).offer(incident("dead")).outbox.question(0.0, WALL) == ()
 
 
+MILD = incident("q0", severity="warning")
+KEPT = Habits(reconciles=True, can_be_asked=True, resend_resolved_seconds=300.0)
+
+
+@pytest.mark.parametrize("again", [MANY[:1], None], ids=["offered anew", "as before"])
+def test_a_critical_alert_left_open_is_asked_for_after_a_warning_of_the_same_name_has_ended(again):
+    """Alertmanager takes them for two alerts: the end of one does not end the other."""
+    desk = Desk(KEPT, closings=MANY[:1])
+    desk.offer(MILD, closings=again).send_all()
+    assert desk.pass_time(60).offer(closings=again).send_all() == [("q0", "resolved")]
+
+    desk.pass_time(301).offer(closings=again).offer(closings=again)
+    assert desk.ask([("q0", 1.0)]) == ["q0"]
+    assert desk.pass_time(HELD_SECONDS).ask([("q0", 1.0)]) == ["q0"]
+    assert desk.send_all() == [("q0", "resolved")]
+
+
+def test_nothing_is_asked_under_a_key_while_this_process_holds_it():
+    desk = Desk(KEPT, closings=MANY[:1])
+    desk.offer(MILD, closings=MANY[:1]).send_all()
+    assert desk.pass_time(600).offer(MILD, closings=MANY[:1]).send_all() == []
+    assert desk.ask() == []
+
+    desk.offer(closings=MANY[:1]).send_all()
+    assert desk.pass_time(200).offer(closings=MANY[:1]).ask() == []
+
+
+def test_what_is_withdrawn_while_this_process_holds_its_key_is_not_asked_for_later():
+    desk = Desk(KEPT, closings=MANY[:1])
+    desk.offer(MILD, closings=MANY[:1]).send_all()
+    desk.pass_time(60).offer(closings=()).send_all()
+
+    assert desk.pass_time(301).offer(closings=None).offer(closings=None).ask() == []
+
+
+def test_an_answer_that_comes_after_this_process_opened_the_alert_proves_nothing():
+    desk = Desk(KEPT, closings=MANY[:1])
+    asked = desk.outbox.question(desk.now, desk.wall)
+    desk.offer(MILD, closings=MANY[:1]).send_all()
+    desk.outbox.closings.answered(asked, [LeftOpen(MANY[0], 1.0)], desk.now)
+    desk.pass_time(60).offer(closings=MANY[:1]).send_all()
+    desk.pass_time(301).offer(closings=MANY[:1]).offer(closings=MANY[:1])
+
+    assert desk.ask([("q0", 2.0)]) == ["q0"]
+    assert desk.send_all() == []
+    assert desk.pass_time(HELD_SECONDS).ask([("q0", 2.0)]) == ["q0"]
+    assert desk.send_all() == [("q0", "resolved")]
+
+
 # -- over HTTP --------------------------------------------------------------------------------
 
 NOW = time.time()

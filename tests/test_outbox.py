@@ -406,6 +406,48 @@ def test_a_failure_is_sent_though_the_resolve_before_it_is_refused_for_good():
     assert desk.losses == {"poison": 1}
 
 
+def refused_resolve():
+    """It fails again at 70 s, under a key whose resolve is refused."""
+    desk = Desk(incident()).at(60).offer()
+    desk.send(poison())
+    desk.at(70).offer(incident(starts_at=WALL + 70))
+    desk.send(poison())
+    return desk
+
+
+def overdue(desk):
+    return [said(one) for one in desk.outbox.overdue(desk.wall, 60.0)]
+
+
+def test_a_failure_under_a_key_whose_resolve_is_refused_is_overdue_though_it_was_taken():
+    """The first incident is still open there, so the receiver notifies nobody."""
+    desk = refused_resolve()
+    assert desk.send_all() == [("a", "firing")]
+
+    assert overdue(desk.at(129)) == []
+    assert overdue(desk.at(130)) == [("a", "firing")]
+    assert desk.send_all() == []
+    assert overdue(desk.crash().at(7200)) == [("a", "firing")]
+
+
+def test_once_a_resolve_is_taken_the_next_failure_under_that_key_is_not_overdue():
+    desk = refused_resolve()
+    desk.send_all()
+    assert desk.at(400).offer().send_all() == [("a", "resolved")]
+
+    assert desk.offer(incident(starts_at=WALL + 400)).send_all() == [("a", "firing")]
+    assert overdue(desk.at(4000)) == []
+
+
+def test_a_resolve_that_is_taken_at_the_second_try_leaves_nothing_overdue():
+    desk = Desk(incident()).at(60).offer()
+    desk.send(poison())
+    desk.at(70).offer(incident(starts_at=WALL + 70))
+
+    assert desk.send_all() == [("a", "resolved"), ("a", "firing")]
+    assert overdue(desk.at(4000)) == []
+
+
 def listing(*members, words="as found"):
     """The alert that queries without a name share."""
     return Incident((replace(alert("unnamed", summary=words), members=members),))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections import Counter
 
 import pytest
 from support.clock import Clock
-from support.http_double import HttpDouble, reply
+from support.http_double import HttpDouble, held, reply
 from support.queries import until
 from support.rules_table import ONCE, hung_batch
 from support.story import CONFLICT, Story, run
@@ -193,6 +194,66 @@ def test_what_is_due_when_the_process_ends_is_sent_before_it_does(double):
     heartbeats.close(Deadline(5.0))
 
     assert [one.body for one in double.requests] == [b"a: completed"]
+
+
+def scheduled(double, *answers):
+    """A job whose query has completed, its heartbeat, and what was answered by now."""
+    double.script.extend(answers)
+    heartbeat = made(double, Clock(1000.0))
+    heartbeats = QueryHeartbeats({"a": heartbeat})
+    heartbeats.start()
+    story = Story().probe(run(trigger=ONCE), at=0).ended(at=2)
+    heartbeats.update(Judged(story.state.snapshot(3), story.judge(3), ()))
+    double.wait_for(1)
+    return heartbeats, heartbeat, story
+
+
+def test_a_ping_that_failed_shortly_before_the_process_ends_is_tried_once_more(double):
+    heartbeats, heartbeat, story = scheduled(double, reply(429))
+    until(lambda: heartbeat.outcomes["transient"], "the answer is read")
+    heartbeats.update(Judged(story.state.snapshot(4), story.judge(4), ()))
+    heartbeats.close(Deadline(5.0))
+
+    assert [one.body for one in double.requests] == [b"a: completed"] * 2
+    assert heartbeat.outcomes["delivered"] == 1
+
+
+def test_at_the_end_it_is_tried_once_and_no_more(double):
+    heartbeats, heartbeat, _ = scheduled(double, reply(429), reply(429))
+    until(lambda: heartbeat.outcomes["transient"], "the answer is read")
+    heartbeats.close(Deadline(5.0))
+
+    assert len(double.requests) == 2
+
+
+def test_a_ping_that_arrived_is_not_repeated_at_the_end(double):
+    heartbeats, heartbeat, _ = scheduled(double)
+    until(lambda: heartbeat.outcomes["delivered"], "the answer is read")
+    heartbeats.close(Deadline(5.0))
+
+    assert len(double.requests) == 1
+
+
+def test_a_ping_that_is_under_way_at_the_end_is_not_repeated_once_it_arrives(double):
+    arrives = threading.Event()
+    heartbeats, heartbeat, _ = scheduled(double, held(arrives, reply(200, body=b"OK")))
+    closing = threading.Thread(target=heartbeats.close, args=(Deadline(5.0),))
+    closing.start()
+    until(lambda: heartbeat._next, "the end owes a ping")
+    arrives.set()
+    closing.join()
+
+    assert len(double.requests) == 1
+
+
+def test_what_is_owed_by_a_query_that_failed_since_is_not_said_at_the_end(double):
+    heartbeats, heartbeat, story = scheduled(double, reply(429))
+    until(lambda: heartbeat.outcomes["transient"], "the answer is read")
+    story.started(run=2, at=4).ended(run=2, at=5, exception=CONFLICT)
+    heartbeats.update(Judged(story.state.snapshot(6), story.judge(6), ()))
+    heartbeats.close(Deadline(5.0))
+
+    assert len(double.requests) == 1
 
 
 def test_where_nothing_was_done_nothing_is_said_at_the_end(double):

@@ -7,7 +7,7 @@ be asked is asked first, and one that cannot is sent few, late, and behind all e
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Collection, Iterable
 
 from ..alert import Incident
 from ..finding import Severity
@@ -25,12 +25,16 @@ class Closings:
     """Each is sent once. ``offer`` replaces the whole set: what is offered no more is withdrawn.
 
     A receiver that can be asked is asked twice: what somebody has posted in between belongs to a
-    process that lives, such as another driver of the same app, and is left alone.
+    process that lives, such as another driver of the same app, and is left alone. It is asked once
+    this process has nothing of its own under the key: to Alertmanager, a warning of ours and a
+    critical alert of an earlier process are two alerts.
     """
 
     def __init__(self, *, asks: bool) -> None:
         self._asks = asks
         self._waiting: dict[str, Incident] = {}
+        self._held: dict[str, Incident] = {}
+        """What waits until this process has nothing of its own under the key."""
         self._seen: dict[str, tuple[float, float]] = {}
         """When it was first found open, and when it had been posted by then."""
         self._found: dict[str, Incident] = {}
@@ -60,18 +64,15 @@ class Closings:
         """Of what the receiver has to be asked whether it is open there."""
         return tuple(self._waiting[key] for key in self._unasked())
 
-    def offer(self, closings: Iterable[Incident], held: Container[str] = ()) -> None:
-        """Replace the set of what is over; what can wake somebody goes first.
+    def offer(self, closings: Iterable[Incident] | None, held: Collection[str] = ()) -> None:
+        """Replace the set of what is over, None for as before; what can wake somebody goes first.
 
-        What this process has ``held`` open itself is left out.
+        What this process itself holds under one of the keys ``held`` is left out.
         """
-        critical: dict[str, Incident] = {}
-        others: dict[str, Incident] = {}
-        for one in closings:
-            key = one.key
-            if key not in self._done and key not in held:
-                (critical if one.severity == Severity.CRITICAL.value else others)[key] = one
-        self._waiting = {**critical, **others}
+        if closings is not None:
+            self._replace(closings, held)
+        for key in [key for key in self._held if key not in held]:
+            self._waiting[key] = self._held.pop(key)
 
     def answered(
         self, asked: Iterable[Incident], found: Iterable[LeftOpen] | None, now: float
@@ -81,7 +82,7 @@ class Closings:
             self._ask_at = now + ASK_AGAIN_SECONDS
             return
         known = {one.incident.key: one for one in found}
-        for key in [one.key for one in asked]:
+        for key in [one.key for one in asked if one.key in self._waiting]:
             left = known.get(key)
             if left is None:
                 self.settle(key)
@@ -94,18 +95,43 @@ class Closings:
 
     def settle(self, key: str) -> None:
         """Nothing is to be resolved under this key (any more)."""
-        self._waiting.pop(key, None)
-        self._seen.pop(key, None)
-        self._found.pop(key, None)
+        self._held.pop(key, None)
+        self._withdraw(key)
         self._done[key] = None
         if len(self._done) > MAX_REMEMBERED:
             del self._done[next(iter(self._done))]
 
     def claim(self, key: str) -> Incident | None:
         """What has to be resolved before this process opens an incident under ``key``, if any."""
-        before = None if self._asks else self._waiting.get(key)
-        self.settle(key)
-        return before
+        before = self._waiting.get(key)
+        if not self._asks:
+            self.settle(key)
+            return before
+        self._withdraw(key)
+        if before is not None:
+            self._held[key] = before
+        return None
+
+    def _replace(self, closings: Iterable[Incident], held: Collection[str]) -> None:
+        critical: dict[str, Incident] = {}
+        others: dict[str, Incident] = {}
+        self._held = {}
+        for one in closings:
+            key = one.key
+            if key in self._done:
+                continue
+            if key in held:
+                self._held[key] = one
+            elif one.severity == Severity.CRITICAL.value:
+                critical[key] = one
+            else:
+                others[key] = one
+        self._waiting = {**critical, **others}
+
+    def _withdraw(self, key: str) -> None:
+        self._waiting.pop(key, None)
+        self._seen.pop(key, None)
+        self._found.pop(key, None)
 
     def _unasked(self) -> list[str]:
         return [key for key in self._waiting if key not in self._found] if self._asks else []

@@ -58,7 +58,7 @@ class Dispatch:
             if not is_ours and self._spool is not None:
                 self._spool.offer(name, ())
             for row in held:
-                if not row.is_over and (is_ours or row.is_untold):
+                if not row.is_over and (is_ours or row.is_unnotified):
                     _keep_newest(newest, row.incident)
         return tuple(newest.values())
 

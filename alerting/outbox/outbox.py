@@ -103,8 +103,9 @@ class Outbox:
             if row.incident.key not in newest:
                 self._put(ended(row, wall))
         self.add(newest.values(), wall)
-        if self._reconciles and closings is not None:
-            self.closings.offer(closings, held={row.incident.key for row in self._shelf})
+        if self._reconciles:
+            rows = (row.incident.key for row in self._shelf)
+            self.closings.offer(closings, held={*newest, *rows})
         self._tidy(wall)
 
     def add(self, incidents: Iterable[Incident], wall: float) -> None:
@@ -136,7 +137,7 @@ class Outbox:
         return tuple(
             row.incident
             for row in self._shelf
-            if row.is_untold
+            if row.is_unnotified
             and not row.incident.muted
             and (row.dead or wall - row.queued_at >= after_seconds)
         )

@@ -18,7 +18,7 @@ def refused(row: Row, before: Row, *, may_have_arrived: bool) -> Row:
 def buried(row: Row, before: Row) -> Row:
     """The row after its message was refused for good, unless it has another by now."""
     if before.unended is not None:
-        return replace(row, told=Told.NOTHING, unended=None)
+        return replace(row, told=Told.NOTHING, unended=None, reuses_key=True)
     now, then = row.incident, before.incident
     same = (now.revision, row.is_over) == (then.revision, before.is_over)
     return replace(row, dead=same and now.members <= then.members)

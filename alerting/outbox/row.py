@@ -35,7 +35,8 @@ class Row(msgspec.Struct, frozen=True):
     that this occurrence was told at all. ``dead``: the receiver will not take this message;
     it is not sent again before its revision grows, one more query joins it, or it ends.
     ``unended`` is an occurrence before this one, with its end, which the receiver has to be told
-    first: while that is open, this one would notify nobody.
+    first: while that is open, this one would notify nobody. ``reuses_key``: the receiver refused
+    that end. This one is sent all the same, and counts as not notified until an end is taken.
     """
 
     incident: Incident
@@ -45,6 +46,7 @@ class Row(msgspec.Struct, frozen=True):
     queued_at: float
     dead: bool
     unended: Incident | None = None
+    reuses_key: bool = False
 
     @property
     def is_over(self) -> bool:
@@ -60,6 +62,11 @@ class Row(msgspec.Struct, frozen=True):
     def is_untold(self) -> bool:
         """Whether it is not sure that anybody ever heard of it."""
         return self.told is Told.NOTHING or (self.told is Told.UNSURE and self.told_at is None)
+
+    @property
+    def is_unnotified(self) -> bool:
+        """Whether it is not sure that anybody was notified of it, whatever the receiver took."""
+        return self.is_untold or self.reuses_key
 
 
 class Why(IntEnum):
@@ -193,6 +200,8 @@ def begun(row: Row, sent: Incident) -> Row:
 
 def accepted(row: Row, sent: Incident, wall: float) -> Row:
     """The row after the receiver took ``sent`` at Unix time ``wall``."""
+    if sent.ends_at is not None:
+        row = replace(row, reuses_key=False)
     if row.unended is not None and sent.ends_at is not None:
         return replace(row, told=Told.NOTHING, told_at=None, unended=None)
     revision = min(sent.revision, row.incident.revision)

@@ -190,6 +190,7 @@ def essence(row: Row) -> Essence:
     """What of a row is worth a write: all but its wording, which changes with every look."""
     incident = row.incident
     alerts = tuple((alert.key, alert.starts_at, alert.ends_at) for alert in incident.alerts)
-    knowledge = (row.told, row.told_revision, row.told_at, row.queued_at, row.dead)
+    told = (row.told, row.told_revision, row.told_at, row.queued_at)
+    knowledge = (*told, row.dead, row.reuses_key)
     unended = row.unended is not None
     return (alerts, incident.revision, incident.muted, incident.severity, unended, *knowledge)

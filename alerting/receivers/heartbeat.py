@@ -103,13 +103,23 @@ class Heartbeat:
                 self._next = ping
                 self._changed.notify_all()
 
-    def close(self, timeout: float) -> None:
-        """Say that the watch has stopped, and end after at most ``timeout`` seconds."""
+    def stop(self, owed: Ping | None = None) -> None:
+        """Ask it to end; without a parting word, one that is ``owed`` leaves first, due or not.
+
+        It does not leave if a ping that is under way arrives. Never waits.
+        """
         if os.getpid() != self._pid:
             return  # in a fork of the driver there is no thread, and nothing to say
         self._loop.stop()
         with self._changed:
+            self._next = owed or self._next
             self._changed.notify_all()
+
+    def close(self, timeout: float) -> None:
+        """Say that the watch has stopped, and end after at most ``timeout`` seconds."""
+        if os.getpid() != self._pid:
+            return
+        self.stop()
         self._loop.join(timeout)
         self._guard.attempt(f"close-{NAME}", self._poster.close)
 
@@ -152,6 +162,8 @@ class Heartbeat:
         """Note what became of a ping, and how long to leave the place alone after an error."""
         if error is None:
             self._last, self._problem = ping, ""
+            if self._loop.stopping.is_set():
+                self._next = None
             self.outcomes[Answer.DELIVERED.value] += 1
             return
         soon = error.answer is Answer.TRANSIENT
