@@ -138,7 +138,7 @@ class Sidecar:
         ``querypulse silence`` and the setting ``silences`` outlive it.
 
         Raises:
-            ValueError: it has no end, or ends in the past, or ``until`` has no time zone.
+            ValueError: its end is missing, past or without time zone, or 1,000 are in force.
 
         """
         one = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
