@@ -25,7 +25,7 @@ _SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
 
 
 class Place(NamedTuple):
-    """One frame of a stack; ``owner`` is the class of a method, empty for a function."""
+    """One frame of a stack; ``owner`` is the class of a method, empty where it is not known."""
 
     file: str
     line: int
@@ -67,7 +67,7 @@ def foreach_batch_calls() -> Iterator[tuple[Any, str]]:
     for innermost in current_frames().values():
         stack = list(_outwards(innermost))
         for index, frame in enumerate(stack):
-            if frame.f_code.co_name == "call" and "jdf" in frame.f_code.co_varnames:
+            if _calls_foreach_batch(frame.f_code):
                 yield frame.f_locals.get("jdf"), _user_line(stack[:index])
 
 
@@ -98,11 +98,27 @@ def waits_in(stack: Sequence[Place]) -> str:
     return ""
 
 
+def _calls_foreach_batch(code: CodeType) -> bool:
+    """Whether it is PySpark's own; the locals of no other frame are read.
+
+    Before Python 3.13 ``f_locals`` fills a dict that stays with the frame: it would keep what the
+    job has deleted since.
+    """
+    is_call = code.co_name == "call" and "jdf" in code.co_varnames
+    return is_call and _SPARK.search(code.co_filename) is not None
+
+
 def _place(frame: FrameType) -> Place:
     code = frame.f_code
-    is_method = code.co_argcount > 0 and code.co_varnames[0] == "self"
-    owner = type(frame.f_locals.get("self")).__name__ if is_method else ""
-    return Place(code.co_filename, frame.f_lineno, code.co_name, owner)
+    return Place(code.co_filename, frame.f_lineno, code.co_name, _owner(code))
+
+
+def _owner(code: CodeType) -> str:
+    """The class that a function was defined in; empty in Python 3.10, which does not know it."""
+    if sys.version_info < (3, 11):
+        return ""
+    owner = code.co_qualname.rpartition(".")[0].rpartition(".")[2]
+    return "" if owner == "<locals>" else owner
 
 
 def _outwards(frame: FrameType | None) -> Iterator[FrameType]:

@@ -102,18 +102,18 @@ class Sidecar:
             return False
         return self._parts.flush(Deadline(timeout))
 
-    def expect_stop(self, query: Any) -> None:
+    def expect_stop(self, name: Any) -> None:
         """Announce a planned stop of the present run, before ``query.stop()``; failures still page.
 
-        ``query`` is a name or a ``StreamingQuery``.
+        ``name`` is a query's name, or the ``StreamingQuery``.
 
         Raises:
             ValueError: no such query is known.
 
         """
-        announcing.expect_stop(self._parts, self.flush, query)
+        announcing.expect_stop(self._parts, self.flush, name)
 
-    def forget(self, query: Any) -> None:
+    def forget(self, name: Any) -> None:
         """Drop a query that will not come back: its alerts resolve, its series end.
 
         It is no longer expected. ``"unnamed"`` drops every dead query without a name.
@@ -122,7 +122,7 @@ class Sidecar:
             ValueError: no query of this name is known, or it lives.
 
         """
-        announcing.forget(self._parts, self.flush, query)
+        announcing.forget(self._parts, self.flush, name)
 
     def silence(
         self,
@@ -138,7 +138,7 @@ class Sidecar:
         ``querypulse silence`` and the setting ``silences`` outlive it.
 
         Raises:
-            ValueError: it has no end, or ends in the past, or ``until`` has no time zone.
+            ValueError: its end is missing, past or without time zone, or 1,000 are in force.
 
         """
         one = silence_until(queries, minutes, until, alertname=alertname, reason=reason)

@@ -21,6 +21,8 @@ log = logging.getLogger("querypulse")
 
 READ_EVERY_SECONDS = 2.0
 FIRST_READ_SECONDS = 0.5
+MAX_SILENCES = 1000
+"""So many may be in force by word, of this process and over HTTP."""
 Signature = tuple[int, int, int] | None
 
 
@@ -57,8 +59,10 @@ class Silencing:
     def add(self, silence: SilenceSettings) -> None:
         """Silence from now on; any thread may call it.
 
+        One of the same patterns that ends no later is replaced.
+
         Raises:
-            ValueError: it has ended already.
+            ValueError: it has ended already, or ``MAX_SILENCES`` are in force.
 
         """
         one = silence_of(silence)
@@ -66,7 +70,13 @@ class Silencing:
         if one.until <= now:
             raise ValueError(f"silence of {one.queries!r}: its end, {silence.until}, is past")
         with self._saying:
-            self._said = [*(known for known in self._said if known.until > now), one]
+            said = [known for known in self._said if known.until > now and not _covers(one, known)]
+            if len(said) >= MAX_SILENCES:
+                raise ValueError(
+                    f"silence of {one.queries!r}: {MAX_SILENCES} are in force, and no more are "
+                    "taken; one pattern may cover many queries"
+                )
+            self._said = [*said, one]
 
     def start(self) -> None:
         """Begin to read the file, if there is one: it is known when this returns.
@@ -121,7 +131,8 @@ def until_of(minutes: float | None, until: datetime | None, now: datetime) -> da
     """The end of a silence, given as a duration or as a moment.
 
     Raises:
-        ValueError: neither or both are given, the moment has no time zone, or it is past.
+        ValueError: neither or both are given, the moment has no time zone, is past, or is later
+            than the year 9999 in UTC.
 
     """
     if (minutes is None) == (until is None):
@@ -132,7 +143,12 @@ def until_of(minutes: float | None, until: datetime | None, now: datetime) -> da
         raise ValueError(f"'until' needs a time zone, given {until.isoformat()}")
     if until <= now:
         raise ValueError(f"a silence must end later than now, given {until.isoformat()}")
-    return until.astimezone(timezone.utc)
+    try:
+        return until.astimezone(timezone.utc)
+    except OverflowError:
+        raise ValueError(
+            f"'until' must be before the year 10000 in UTC, given {until.isoformat()}"
+        ) from None
 
 
 def _after(minutes: float, now: datetime) -> datetime:
@@ -140,6 +156,15 @@ def _after(minutes: float, now: datetime) -> datetime:
         return now + timedelta(minutes=minutes)
     except (ValueError, OverflowError, TypeError):
         raise ValueError(f"'minutes' must be a number of minutes, given {minutes!r}") from None
+
+
+def _covers(one: Silence, other: Silence) -> bool:
+    """Whether the other says nothing that ``one`` does not say as long."""
+    return one.until >= other.until and (one.queries, one.alertname, one.app) == (
+        other.queries,
+        other.alertname,
+        other.app,
+    )
 
 
 def silence_of(given: SilenceSettings) -> Silence:

@@ -411,6 +411,16 @@ def test_a_query_may_be_named_by_itself(driver):
         sidecar.expect_stop(None)
 
 
+@pytest.mark.parametrize("call", ["expect_stop", "forget"])
+def test_a_query_may_be_given_as_name_or_by_position(driver, call):
+    sidecar = attach(driver, **QUIET)
+
+    with pytest.raises(ValueError, match="no query is called 'bronse'"):
+        getattr(sidecar, call)(name="bronse")
+    with pytest.raises(ValueError, match="no query is called 'bronse'"):
+        getattr(sidecar, call)(SimpleNamespace(id="7-7", name="bronse"))
+
+
 def test_a_silence_that_matches_nothing_is_logged_with_what_may_be_meant(driver, caplog):
     """B13"""
     sidecar = attach(driver, **QUIET, expected_queries=["billing"])

@@ -98,6 +98,16 @@ def test_the_spark_ui_is_linked_where_there_is_one():
         "https://driver|x",
         "https://[driver",
         "https://u:hidden@driver/",
+        "https://hidden@driver/",
+        "https://hidden@driver/d?a=b@c",
+        "https://@driver/",
+        "https://u:hid/hidden@driver/",
+        "https://u:hid?hidden@driver/",
+        "https://u:hidden@hidden@driver/",
+        "https://u:hidden hidden@driver/",
+        "https://u:hid#hidden@driver/",
+        "https://driver:70000/",
+        "u:hidden@driver",
         "https://driver/{job}",
     ],
 )
@@ -108,6 +118,22 @@ def test_what_is_no_address_to_follow_is_refused_by_its_name(name, url):
     assert f"setting '{name}'" in str(error.value)
     assert "http or https" in str(error.value)
     assert "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["external_url", "dashboard_url"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://driver",
+        "https://driver:9719/a/b",
+        "https://[::1]:9719/",
+        "https://driver/d/%40team",
+        "https://driver/d?owner=a@b",
+        "https://driver/d?to=now#panel",
+    ],
+)
+def test_an_address_to_follow_is_taken_as_it_is(name, url):
+    outfit(Settings(**{name: url}), Guard())
 
 
 def test_only_a_dashboards_address_has_places_to_fill():

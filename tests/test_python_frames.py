@@ -7,6 +7,8 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import weakref
+from functools import partial
 
 import pytest
 from pyspark.sql.utils import ForeachBatchFunction
@@ -179,6 +181,22 @@ def test_pyspark_is_never_the_users_code_wherever_it_lies(running, monkeypatch, 
     assert lines(foreach_batch_calls()) == [f"{JOB}:2 in f"]
 
 
+def test_a_users_function_that_looks_like_pysparks_is_none(running):
+    held = running.held
+
+    def call(jdf):
+        held.wait()
+
+    other = threading.Thread(target=call, args=(Frame(),))
+    other.start()
+    assert held.there.acquire(timeout=PATIENCE_SECONDS)
+    found = list(foreach_batch_calls())
+    held.free.set()
+    other.join(PATIENCE_SECONDS)
+
+    assert found == []
+
+
 def test_a_function_that_happens_to_be_named_call_is_none(running):
     held = running.held
 
@@ -271,7 +289,7 @@ def test_the_main_thread_of_a_job_is_found_from_another_thread(tmp_path):
         "def tell():\n"
         "    for _ in range(1000):\n"
         "        text = main_thread()\n"
-        "        if 'Event.wait' in text: break\n"
+        "        if 'in main' in text: break\n"
         "        done.wait(0.01)\n"
         "    print(text); done.set()\n"
         "threading.Thread(target=tell).start()\n"
@@ -283,7 +301,59 @@ def test_the_main_thread_of_a_job_is_found_from_another_thread(tmp_path):
         [sys.executable, "-I", str(job)], capture_output=True, text=True, timeout=30, check=True
     )
 
-    assert done.stdout == f"waits in Event.wait(), job line {job}:12 in main\n"
+    call = "Event.wait" if sys.version_info >= (3, 11) else "wait"
+    assert done.stdout == f"waits in {call}(), job line {job}:12 in main\n"
+
+
+class Large:
+    """What a job wants to be rid of."""
+
+
+class Job:
+    """Deletes what it holds, with ``between`` called before that."""
+
+    def run(self, between):
+        large = Large()
+        held = weakref.ref(large)
+        between()
+        del large
+        gc.collect()
+        return held() is not None
+
+
+def from_another_thread(function):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(function()))
+    thread.start()
+    thread.join(PATIENCE_SECONDS)
+    return found[0]
+
+
+def test_finding_the_main_thread_keeps_nothing_alive_that_the_job_deletes():
+    assert threading.current_thread() is threading.main_thread()
+    found = []
+
+    assert not Job().run(lambda: found.append(from_another_thread(main_thread)))
+    assert found[0]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 does not know a function's class")
+def test_the_class_of_a_method_is_that_of_its_definition(monkeypatch):
+    monkeypatch.setattr("querypulse.listener.python_frames._OURS", (__file__,))
+
+    def plain(between):
+        return between()
+
+    class Inner:
+        def run(self, between):
+            return between()
+
+    def call(function):
+        job = code(JOB, "return inner()")
+        return job(partial(function, partial(from_another_thread, main_thread)))
+
+    assert call(Inner().run).startswith("waits in Inner.run(), job line /jobs/etl/job.py:2 in f")
+    assert call(plain).startswith("waits in plain(), job line /jobs/etl/job.py:2 in f")
 
 
 def test_a_main_thread_that_has_ended_says_so():

@@ -18,7 +18,7 @@ from querypulse.listener.guard import Guard
 from querypulse.sidecar import cli
 from querypulse.sidecar.posted_silence import post_silence
 from querypulse.sidecar.silence_hints import ALERTS
-from querypulse.sidecar.silencing import Silencing
+from querypulse.sidecar.silencing import Silencing, silence_until
 
 NAMES = ("billing", "bronze")
 HOUR = {"queries": "billing", "minutes": 60}
@@ -109,6 +109,8 @@ BAD = [
     {"queries": 7, "minutes": 60},
     {"queries": "a", "until": "2020-01-01T00:00:00Z"},
     {"queries": "a", "until": "2036-01-01T00:00:00"},
+    {"queries": "a", "until": "9999-12-31T23:59:59-12:00"},
+    {"queries": "a", "until": "0001-01-01T00:00:00+12:00"},
     {"queries": "a", "minutes": 60, "until": "2036-01-01T00:00:00Z"},
     {"query": "a", "minutes": 60},
 ]
@@ -121,6 +123,24 @@ def test_what_is_no_silence_is_answered_400_and_why(driver, silencing, body):
     assert answer.status_code == 400
     assert answer.json()["error"]
     assert quiet(silencing) == []
+
+
+def test_no_more_than_a_thousand_silences_are_taken(driver, silencing):
+    for number in range(1000):
+        silencing.add(silence_until(f"q{number}", 60, None))
+    answer = post(driver, HOUR)
+
+    assert answer.status_code == 400
+    assert "1000 are in force" in answer.json()["error"]
+    assert len(silencing()) == 1000
+
+
+def test_a_silence_that_is_posted_for_longer_takes_no_place_of_its_own(driver, silencing):
+    for number in range(1000):
+        silencing.add(silence_until(f"q{number}", 60, None))
+
+    assert post(driver, {"queries": "q7", "minutes": 120}).status_code == 201
+    assert len(silencing()) == 1000
 
 
 def test_a_body_that_is_too_large_is_not_read(driver, silencing):
@@ -172,17 +192,19 @@ def silence(tmp_path, capsys, clean_environment):
 
 
 def test_the_command_silences_at_every_driver(silence, driver, silencing):
-    url = driver.url
-    code, output, errors = silence(
-        *("bilingg", "--for", "2h", "--url", url, "--url", f"{url}/", "--token-file", "TOKEN")
-    )
+    elsewhere = Silencing((), None, Guard())
+    take = lambda body: post_silence(body, elsewhere, NAMES)
+    with serving(full_board(), token="t0ken", silence=take) as other:
+        code, output, errors = silence(
+            *("bilingg", "--for", "2h", "--url", driver.url, "--url", f"{other.url}/"),
+            *("--token-file", "TOKEN"),
+        )
 
+    note = "silenced: query 'bilingg' matches nothing now; did you mean 'billing'?"
     assert (code, errors) == (0, "")
-    assert (
-        output.splitlines()
-        == [f"{url}: silenced: query 'bilingg' matches nothing now; did you mean 'billing'?"] * 2
-    )
-    assert [one for one, *_ in quiet(silencing)] == ["bilingg", "bilingg"]
+    assert output.splitlines() == [f"{driver.url}: {note}", f"{other.url}: {note}"]
+    assert [one for one, *_ in quiet(silencing)] == ["bilingg"]
+    assert [one for one, *_ in quiet(elsewhere)] == ["bilingg"]
 
 
 def test_a_driver_that_refuses_is_reported_and_the_others_are_silenced(silence, driver, silencing):

@@ -91,6 +91,42 @@ def test_a_silence_that_has_ended_cannot_be_added():
         Room().silencing.add(silence("a", minutes=0))
 
 
+def test_a_thousand_silences_are_in_force_at_most():
+    room = Room()
+    for number in range(1000):
+        room.silencing.add(silence(f"q{number}", minutes=1 + number % 2))
+    with pytest.raises(ValueError, match=r"silence of 'more': 1000 are in force"):
+        room.silencing.add(silence("more"))
+    room.after(60).silencing.add(silence("more"))
+
+    assert len(room.quiet) == 501
+
+
+def test_a_silence_said_again_for_longer_is_one():
+    room = Room(silence("a", minutes=1))
+    for minutes in (2, 3, 3):
+        room.silencing.add(silence("a", minutes=minutes, reason=f"for {minutes}"))
+
+    assert [one.reason for one in room.silencing()] == ["for 3"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        silence("a", minutes=1),
+        silence("b", minutes=3),
+        silence("a", minutes=3, alertname="Query*"),
+        silence("a", minutes=3, app="other"),
+    ],
+    ids=["ends earlier", "other query", "other alert", "other app"],
+)
+def test_a_silence_replaces_none_that_says_something_else(other):
+    room = Room(silence("a", minutes=2))
+    room.silencing.add(other)
+
+    assert len(room.quiet) == 2
+
+
 def test_a_file_that_is_written_later_is_in_force_with_the_next_read(tmp_path):
     room = Room(path=tmp_path / "file")
     assert room.read().quiet == []
@@ -192,6 +228,7 @@ def test_what_is_in_the_file_is_known_once_reading_has_begun(tmp_path):
 # -- the end, which is mandatory ----------------------------------------------------------------
 
 LATER = NOW + timedelta(hours=1)
+END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(
@@ -201,6 +238,7 @@ LATER = NOW + timedelta(hours=1)
         (0.5, None, NOW + timedelta(seconds=30)),
         (None, LATER, LATER),
         (None, LATER.astimezone(timezone(timedelta(hours=5))), LATER),
+        (None, END_OF_TIME, END_OF_TIME),
     ],
 )
 def test_a_silence_ends_after_minutes_or_at_a_moment(minutes, until, end):
@@ -221,6 +259,8 @@ def test_a_silence_ends_after_minutes_or_at_a_moment(minutes, until, end):
         (None, LATER.replace(tzinfo=None), "time zone"),
         (None, NOW, "later than now"),
         (None, NOW - timedelta(days=1), "later than now"),
+        (None, END_OF_TIME.replace(tzinfo=timezone(timedelta(hours=-12))), "year 10000"),
+        (None, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))), "later than now"),
     ],
 )
 def test_a_silence_without_a_sensible_end_is_refused(minutes, until, word):

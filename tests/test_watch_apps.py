@@ -173,3 +173,88 @@ def test_the_bare_name_is_closed_when_all_drivers_of_the_app_are_well():
     for _ in range(6):
         lookout.look(A, after=0.4).look(B, after=0.4)
     assert "etl" in lookout.closings
+
+
+@pytest.mark.parametrize("name", ["etl", "etl@a:9719", "a:9719"])
+@pytest.mark.parametrize("said", [Said.REFUSED, Said.SILENT, Said.BROKEN])
+def test_a_driver_that_is_down_when_the_watcher_starts_again_has_one_page(name, said):
+    lookout = Lookout()
+    lookout.judge.inherit([left_open(name, A)], lookout.now)
+
+    assert lookout.looks(said, 600).ever_told == {name}
+
+
+@pytest.mark.parametrize("name", ["etl", "etl@a:9719", "a:9719"])
+def test_what_was_left_open_of_a_url_ends_when_the_driver_is_back_and_not_by_time(name):
+    lookout = Lookout()
+    lookout.judge.inherit([left_open(name, A)], lookout.now)
+    lookout.looks(Said.REFUSED, 30)
+    lookout.now += 2 * DAY
+    assert lookout.looks(Said.REFUSED, 30).told == [name]
+    assert lookout.look().ended == [name]
+    assert lookout.looks(Said.REFUSED, 17).told == ["etl"]
+
+
+def test_what_was_left_open_is_the_urls_also_when_the_list_comes_later():
+    lookout = Lookout(B)
+    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+    lookout.update().listed(A)
+
+    assert lookout.looks(Said.REFUSED, 600).ever_told == {"etl"}
+
+
+def test_what_was_left_open_and_is_read_late_ends_with_what_was_opened_meanwhile():
+    lookout = Lookout().looks(Said.REFUSED, 90)
+    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+    lookout.now += DAY
+    assert lookout.looks(Said.REFUSED, 30).told == ["a:9719", "etl"]
+    assert lookout.look().ended == ["a:9719", "etl"]
+
+
+def test_what_was_left_open_ends_with_a_driver_that_does_not_say_its_app():
+    lookout = Lookout()
+    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+
+    assert lookout.looks(Said.REFUSED, 5).look(app="").ended == ["etl"]
+
+
+def test_what_was_left_open_of_a_url_that_is_listed_no_more_ends():
+    lookout = Lookout(A, B)
+    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+
+    assert lookout.looks(Said.REFUSED, 5).listed(B).ended == ["etl"]
+
+
+def test_what_was_left_open_is_not_taken_for_another_app_that_is_there_now():
+    lookout = Lookout().look(app="other")
+    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+    assert lookout.looks(Said.WELL, 60, app="other").told == ["etl"]
+    assert lookout.looks(Said.REFUSED, 17).told == ["other", "etl"]
+    assert lookout.look().ended == ["etl"]
+
+
+def test_another_app_at_the_url_ends_what_was_left_open_after_a_day_only():
+    lookout = Lookout()
+    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+    assert lookout.looks(Said.WELL, 60, app="other").told == ["etl"]
+    lookout.now += DAY
+    assert lookout.look(app="other").ended == ["etl"]
+
+
+def test_what_was_left_open_of_a_pod_does_not_end_by_time_while_its_address_is_down():
+    lookout = Lookout(pod(1), pod(2))
+    found = Alert(left_open("etl", A).alerts[0].labels, {"address": pod(1).shown}, WALL)
+    lookout.judge.inherit([Incident((found,))], lookout.now)
+    lookout.look(pod(1), Said.REFUSED)
+    lookout.now += 2 * DAY
+    assert "etl" in lookout.look(pod(1), Said.REFUSED).told
+    assert lookout.listed(pod(2)).ended == ["etl"]
+
+
+def test_what_was_left_open_is_not_closed_as_what_may_have_been_while_it_is_open():
+    lookout = Lookout(resolve_after=30.0)
+    lookout.judge.inherit([left_open("a:9719", A)], lookout.now)
+    lookout.looks(Said.REFUSED, 5).look().looks(Said.WELL, 60, app="other")
+
+    assert lookout.told == ["a:9719"]
+    assert "a:9719" not in lookout.closings

@@ -61,20 +61,22 @@ def _checked(name: str, url: str, places: tuple[str, ...] = ()) -> str:
         allowed = f", and may hold {' and '.join(places)}" if places else ""
         raise SettingsError(
             f"setting {name!r}: it must be an http or https address with a host, without spaces, "
-            f"quotes and password{allowed} (given: {_without_password(url)!r})"
+            f"quotes, user name, password and token{allowed}; an @ in a path is written %40 "
+            f"(given: {_without_user(url)!r})"
         )
     return url
 
 
 def _is_address(url: str) -> bool:
-    if _ALLOWED.fullmatch(url) is None:
+    # A password may hold a slash: whatever has an @ before the query may hold a secret.
+    if _ALLOWED.fullmatch(url) is None or "@" in url.partition("?")[0]:
         return False
     try:
         parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-    return bool(parts.hostname) and parts.password is None
 
 
-def _without_password(url: str) -> str:
-    return re.sub(r"(//[^/@\s]*:)[^/@\s]*@", r"\1********@", url)
+def _without_user(url: str) -> str:
+    return re.sub(r"^(\w+://)?.*@", r"\1********@", url, flags=re.DOTALL)

@@ -18,7 +18,7 @@ from .memory import Subject
 from .roll import Key, Roll
 
 FORGET_SECONDS = 24 * 3600.0
-"""So long is waited for what only DNS, or an earlier watcher, has named."""
+"""So long is waited for what only DNS has named, or an earlier watcher where none is down."""
 EXPIRED = "driver was not seen for 24 hours"
 BACK = "driver answers again"
 STOPPED = "driver was shut down gracefully"
@@ -75,6 +75,7 @@ class Judge:
 
     def update(self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: "") -> Told:
         """Judge everyone on the roll; ``muted`` says why nobody is to be told of an alert now."""
+        self._claim_inherited()
         over = [*self._end_open(now, wall), *self._end_inherited(now, wall)]
         names = self.roll.names()
         for key, subject in self.roll.subjects.items():
@@ -93,6 +94,13 @@ class Judge:
             tuple(self._closings(now, wall)),
             tuple(self._news(names)),
         )
+
+    def _claim_inherited(self) -> None:
+        """What was left open of a listed URL is its driver's, as if it had been opened here."""
+        for incident_key, one in list(self._inherited.items()):
+            key = self.roll.expect(_address(one.alert), one.alert.labels["app"])
+            if key is not None and key not in self._open:
+                self._open[key] = self._inherited.pop(incident_key)
 
     def _end_open(self, now: float, wall: float) -> list[Alert]:
         over = []
@@ -118,7 +126,7 @@ class Judge:
             owners = self._owners(one.alert)
             if any(owner.stopped or self._is_well(owner) for owner in owners):
                 why = BACK
-            elif now - one.fired_at > FORGET_SECONDS:
+            elif now - one.fired_at > FORGET_SECONDS and not self.roll.is_down(_address(one.alert)):
                 why = EXPIRED
             else:
                 continue
@@ -136,7 +144,8 @@ class Judge:
                 guidance = self._terms.guidance
                 found += [story.closing(name, wall - late, guidance) for name in names]
         closings = {alert.key: Incident((alert,)) for alert in found}
-        return [one for key, one in closings.items() if key not in self._inherited]
+        still_open = {*self._inherited, *(one.alert.key for one in self._open.values())}
+        return [one for key, one in closings.items() if key not in still_open]
 
     def _closed_names(self, subject: Subject) -> tuple[str, ...]:
         """All that an earlier watcher may have called it; an app is well where all of it are."""
@@ -155,7 +164,7 @@ class Judge:
     def _standing_of(self, key: Key, name: str) -> str:
         subject = self.roll.subjects[key]
         if key in self._open:
-            return f"DriverGone: {self._open[key].alert.annotations['summary']}"
+            return f"DriverGone: {self._open[key].alert.annotations.get('summary', name)}"
         if subject.stopped:
             return f"{name} has closed in good order"
         if subject.terminated:
@@ -178,13 +187,18 @@ class Judge:
 
     def _owners(self, alert: Alert) -> list[Subject]:
         """Whom an alert of an earlier watcher may be about; at a URL, whom it found there."""
-        called, at = alert.labels["app"], alert.annotations.get(story.ADDRESS, "")
+        called, at = alert.labels["app"], _address(alert)
         return [
             one
             for one in self.roll.subjects.values()
             if called in (one.name, one.full_name, one.address)
             and (one.place.group or at in ("", one.place.shown))
         ]
+
+
+def _address(alert: Alert) -> str:
+    """Where it was found; empty where it does not say."""
+    return alert.annotations.get(story.ADDRESS, "")
 
 
 def _may_expire(subject: Subject) -> bool:

@@ -74,6 +74,31 @@ class Roll:
         del self.subjects[key]
         self._drop_spots()
 
+    def expect(self, shown: str, name: str) -> Key | None:
+        """Who was called ``name`` at the listed URL ``shown`` is known by that app from now on.
+
+        None where no such URL is listed, or another app is known there.
+        """
+        for place in self._listed:
+            subject = self.subjects.get((place.listed_as, ""))
+            if subject is not None and not place.group and place.shown == shown:
+                known = name != subject.address
+                app = name.removesuffix(f"@{subject.address}") if known else subject.app
+                if not subject.app:
+                    subject.app = self._spots[place].app = app
+                return (place.listed_as, "") if subject.app == app else None
+        return None
+
+    def is_down(self, shown: str) -> bool:
+        """Whether nothing answers at the listed place ``shown``, and nobody closed there."""
+        return any(
+            place.shown == shown
+            and (spot := self._spots[place]).look is not None
+            and spot.stopped_at is None
+            and not spot.lives(seen=True)
+            for place in self._listed
+        )
+
     def looked(self, place: Place, look: Look) -> None:
         """Take one look into account."""
         spot = self._spots.get(place)
