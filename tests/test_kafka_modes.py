@@ -82,9 +82,9 @@ def test_each_mode_is_well_or_idle_and_is_told_when_its_work_or_its_log_hangs(
         assert len(diary[name].commits) > 3, name
         is_shown_as_logged(cage, sidecar, name)
 
-    storage = Storage()
+    storage = Storage(cage.spark, log_hung)
     cage.at_close(storage.free.set)
-    log_hung._jsq.streamingQuery().asyncWritesExecutorService().submit(storage)
+    storage.hang()
     far.freeze()
     reasons = {
         name: pages.wait_for("CommitStalled", name, timeout=PATIENCE_SECONDS).annotations["reason"]

@@ -124,10 +124,13 @@ def test_three_hundred_starts_leave_no_thread_and_no_descriptor(what, figure, li
 
 @pytest.mark.parametrize("what", ["one session", "fifty sessions"])
 def test_three_hundred_starts_load_no_classes_of_their_own(what, life):
-    """Spark's generated code is cached, and so is what the JVM makes for reflection."""
+    """Spark's generated code is cached, and so is what the JVM makes for reflection.
+
+    A class for each start would be 300 more; what the JVM happens to load late is less.
+    """
     measured, _ = life
 
-    assert measured[what]["classes"] <= measured["warm"]["classes"] + 100
+    assert measured[what]["classes"] <= measured["warm"]["classes"] + 200
 
 
 def test_every_end_of_six_hundred_is_received(life):

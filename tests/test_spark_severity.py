@@ -48,7 +48,7 @@ def over_time(sidecar, name, ended):
 
 @pytest.fixture
 def throttled(spark):
-    """Lets the store ``throttled:`` take so many seconds for each file that a task writes."""
+    """Whether the store ``throttled:`` lets the tasks that create a file wait."""
     jvm, settings = spark.sparkContext._jvm, spark.sparkContext._jsc.hadoopConfiguration()
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
@@ -58,9 +58,12 @@ def throttled(spark):
     made.set("fs.throttled.impl", THROTTLED.stem)
     # Hadoop keeps it: tasks, which know nothing of the class, find it there.
     system = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("throttled:///"), made)
-    name = "throttled.millis"
-    yield lambda seconds: jvm.System.setProperty(name, str(int(seconds * 1000)))
-    jvm.System.clearProperty(name)
+
+    def throttle(on):
+        jvm.System.setProperty("throttled", "") if on else jvm.System.clearProperty("throttled")
+
+    yield throttle
+    throttle(False)
     system.close()
 
 
@@ -101,12 +104,15 @@ def test_storage_that_is_throttled_is_a_warning(spark, watch, throttled, tmp_pat
     sidecar = watched(watch, query)
 
     def write(batch):
-        throttled(2.2 * FLOOR)
+        throttled(True)
         batch.coalesce(1).write.mode("append").parquet(place)
         written.set()
 
     slow.work = write
-    seen = over_time(sidecar, "throttled", written.is_set)
+    until(lambda: severities(sidecar, "throttled"), "it warns", 40)
+    seen = severities(sidecar, "throttled")
+    throttled(False)
+    seen |= over_time(sidecar, "throttled", written.is_set)
     slow.work = None
 
     assert ("warning", "task_running") in seen

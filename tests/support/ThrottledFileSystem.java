@@ -6,7 +6,7 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
-/** The local disk as a store that lets each new file wait for {@code throttled.millis}. */
+/** The local disk as a store that creates no file while {@code throttled} is set. */
 public class ThrottledFileSystem extends RawLocalFileSystem {
   public URI getUri() {
     return URI.create("throttled:///");
@@ -15,7 +15,9 @@ public class ThrottledFileSystem extends RawLocalFileSystem {
   public FSDataOutputStream create(Path path, FsPermission permission, boolean overwrite,
       int buffer, short replication, long block, Progressable progress) throws IOException {
     try {
-      Thread.sleep(Long.getLong("throttled.millis", 0L).longValue());
+      while (System.getProperty("throttled") != null) {
+        Thread.sleep(50);
+      }
     } catch (InterruptedException error) {
       throw new IOException(error.toString());
     }

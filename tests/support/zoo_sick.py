@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+from pyspark.java_gateway import ensure_callback_server_started
 from support.queries import Boom, until
 from support.sources import Frozen, Hanging, Rewound, staged
 from support.zoo import Cage
@@ -246,18 +247,22 @@ def async_log_stops(cage):
         asyncProgressTrackingEnabled=True,
         asyncProgressTrackingCheckpointIntervalMs=2500,
     )
-    storage = Storage()
+    storage = Storage(cage.spark, query)
     cage.at_close(storage.free.set)
-    writer = query._jsq.streamingQuery().asyncWritesExecutorService()
     told = Told("CommitStalled", name, lambda: newest_batch_at(query), None, "commit_log_behind: ")
-    return Patient(query, lambda: writer.submit(storage), (told,))
+    return Patient(query, storage.hang, (told,))
 
 
 class Storage:
-    """A write that does not end, as Java sees it."""
+    """Where a query with async progress tracking writes its log: one write there does not end."""
 
-    def __init__(self) -> None:
+    def __init__(self, spark, query) -> None:
         self.free = threading.Event()
+        self._writer = query._jsq.streamingQuery().asyncWritesExecutorService()
+        ensure_callback_server_started(spark.sparkContext._gateway)
+
+    def hang(self):
+        self._writer.submit(self)
 
     def run(self):
         self.free.wait()
