@@ -16,14 +16,14 @@ from .incidents import gather
 from .policy import Limits, Policy
 from .rules import (
     ORDER,
-    commit_stalled,
     data_loss_risk,
-    driver_gone,
-    listener_deaf,
-    monitor_blind,
+    driver_down,
+    events_missing,
+    monitoring_degraded,
     query_failed,
     query_flapping,
     query_missing,
+    query_stalled,
 )
 from .window import batch_window, stall_window
 
@@ -92,11 +92,11 @@ def _of_witnesses(
 ) -> list[Finding]:
     """What is wrong with the witnesses, unless a page tells of the silent JVM already."""
     told = {finding.cause for finding in findings}
-    found = [rules.ask(driver_gone.check, snapshot, now, policy)]
+    found = [rules.ask(driver_down.check, snapshot, now, policy)]
     if snapshot.ownership.is_eldest:
-        found.append(rules.ask(listener_deaf.check, snapshot, now, policy))
-        if commit_stalled.SHARED_SILENCE not in told or rules.errors:
-            found.append(monitor_blind.check(snapshot, now, policy, tuple(rules.errors)))
+        found.append(rules.ask(events_missing.check, snapshot, now, policy))
+        if query_stalled.SHARED_SILENCE not in told or rules.errors:
+            found.append(monitoring_degraded.check(snapshot, now, policy, tuple(rules.errors)))
     return [finding for finding in found if finding is not None]
 
 

@@ -29,29 +29,31 @@ class _Words(msgspec.Struct, frozen=True):
 
 _COMMITS = ("commits again", "commit again")
 _WORDS = {
-    "QueryFailed": _Words("failed", *_COMMITS),
-    "QueryGone": _Words("ended and are not back", *_COMMITS),
-    "QueryMissing": _Words("are missing", "is there and commits", "are there and commit"),
-    "CommitStalled": _Words("are stalled", *_COMMITS),
-    "BatchSlow": _Words("are slow", "is no longer slow", "are no longer slow"),
-    "OffsetStalled": _Words("do not advance", "advances again", "advance again"),
-    "OffsetRewound": _Words(
+    "StreamingQueryFailed": _Words("failed", *_COMMITS),
+    "StreamingQueryStopped": _Words("ended and are not back", *_COMMITS),
+    "StreamingQueryMissing": _Words("are missing", "is there and commits", "are there and commit"),
+    "StreamingQueryStalled": _Words("are stalled", *_COMMITS),
+    "StreamingBatchSlow": _Words("are slow", "is no longer slow", "are no longer slow"),
+    "StreamingOffsetsStalled": _Words("do not advance", "advances again", "advance again"),
+    "StreamingOffsetsRewound": _Words(
         "went back", "no longer reads old offsets", "no longer read old offsets"
     ),
-    "QueryLagging": _Words("fall behind", "no longer falls behind", "no longer fall behind"),
+    "StreamingQueryLagging": _Words(
+        "fall behind", "no longer falls behind", "no longer fall behind"
+    ),
     "StreamingInputMissing": _Words("get no data", "reads rows again", "read rows again"),
-    "QueryFlapping": _Words("keep failing", "no longer fails", "no longer fail"),
-    "WatermarkStuck": _Words(
+    "StreamingQueryFlapping": _Words("keep failing", "no longer fails", "no longer fail"),
+    "StreamingWatermarkStuck": _Words(
         "have a stuck watermark", "advances its watermark again", "advance their watermarks again"
     ),
-    "DataLossRisk": _Words(
+    "StreamingDataLossRisk": _Words(
         "may lose data", "is no longer about to lose data", "are no longer about to lose data"
     ),
 }
 _OF_DRIVER = {
-    "DriverGone": "driver is up again",
-    "ListenerDeaf": "querypulse receives Spark's events again",
-    "MonitorBlind": "querypulse sees every query again",
+    "StreamingDriverDown": "driver is up again",
+    "QuerypulseEventsMissing": "querypulse receives Spark's events again",
+    "QuerypulseMonitoringDegraded": "querypulse sees every query again",
 }
 HEALTHY = ("is healthy again", "are healthy again")
 IDLE = ("is healthy again and idle", "are healthy again and idle")

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from ..listener.identity import UNNAMED
 from .finding import WHOLE_DRIVER, Finding, Severity
 from .headline import several_do
-from .rules import driver_gone
-from .rules.commit_stalled import SHARED_SILENCE
+from .rules import driver_down
+from .rules.query_stalled import SHARED_SILENCE
 
 MAX_LISTED = 10
 """So many queries without a name are listed in one alert, the newest first."""
@@ -43,7 +43,7 @@ def gather(
     siblings = {"siblings": _siblings(sick, labels)}
     return tuple(
         finding
-        if finding.alertname == driver_gone.NAME
+        if finding.alertname == driver_down.NAME
         else replace(finding, evidence={**siblings, **finding.evidence})
         for finding in told
     )

@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from .evaluate import Judgement
 from .finding import Finding
-from .rules import commit_stalled, query_failed, query_gone
+from .rules import query_failed, query_stalled, query_stopped
 
-ENDED_OR_STUCK = frozenset({query_failed.NAME, query_gone.NAME, commit_stalled.NAME})
+ENDED_OR_STUCK = frozenset({query_failed.NAME, query_stopped.NAME, query_stalled.NAME})
 EVIDENCE = "main_thread"
 
 

@@ -37,8 +37,8 @@ DROP_REASONS = (
     "undecodable",
     "forged",
 )
-DELIVERY_OUTCOMES = ("delivered", "transient", "config_fault", "poison", "failed")
-LOSS_REASONS = ("evicted", "expired", "obsolete", "poison")
+DELIVERY_OUTCOMES = ("delivered", "transient", "misconfigured", "rejected", "failed")
+LOSS_REASONS = ("evicted", "expired", "obsolete", "rejected")
 
 
 class ShownVerdict(Protocol):
@@ -126,8 +126,8 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """Why undelivered alerts would not outlive this driver, though they should."""
     app_name_problem: str = ""
     """What the name of this app costs, where other drivers may well have the same."""
-    callback_seconds: Buckets = CALLBACK_BUCKETS
-    probe_seconds: Buckets = PROBE_BUCKETS
+    callback_duration_seconds: Buckets = CALLBACK_BUCKETS
+    probe_duration_seconds: Buckets = PROBE_BUCKETS
 
 
 class ShownSuppressed(Protocol):

@@ -22,7 +22,7 @@ def driver_families(app: str, heartbeat: float | None, rows: Sequence[Row]) -> I
     beat.add((app,), heartbeat)
     yield beat
     needed = Family(
-        "querypulse_driver_needed_timestamp_seconds",
+        "querypulse_driver_expected_timestamp_seconds",
         "The same moment, absent unless some query should go on: the driver should not end then.",
         ("app",),
     )

@@ -36,7 +36,7 @@ LAG = (
         lambda row: row.lag_seconds_by_source,
     ),
     Split(
-        "spark_streaming_source_asked_timestamp_seconds",
+        "spark_streaming_source_last_success_timestamp_seconds",
         "source",
         "When the broker of each source last answered.",
         lambda row: {str(index): look.wall for index, look in row.looks.items()},

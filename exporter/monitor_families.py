@@ -62,7 +62,7 @@ COUNTS = (
     ),
     Count(
         "querypulse_internal_errors_total",
-        ("where",),
+        ("component",),
         "Errors of the monitor itself, contained, by where.",
         lambda monitor: _known((), monitor.internal_errors),
     ),
@@ -101,14 +101,14 @@ def monitor_families(monitor: Monitor) -> Iterator[Family]:
             family.add(labels, value)
         yield family
     yield _timing(
-        "querypulse_callback_seconds",
+        "querypulse_callback_duration_seconds",
         "Time taken from Spark's listener thread by each event.",
-        monitor.callback_seconds,
+        monitor.callback_duration_seconds,
     )
     yield _timing(
-        "querypulse_probe_seconds",
+        "querypulse_probe_duration_seconds",
         "Time each look at Spark took.",
-        monitor.probe_seconds,
+        monitor.probe_duration_seconds,
     )
 
 

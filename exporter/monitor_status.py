@@ -38,8 +38,8 @@ class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
     circuits_open: Mapping[str, bool]
     spool_problem: str
     app_name_problem: str
-    callback_seconds: Timing
-    probe_seconds: Timing
+    callback_duration_seconds: Timing
+    probe_duration_seconds: Timing
 
 
 def monitor_status(monitor: Monitor) -> MonitorStatus:
@@ -62,8 +62,8 @@ def monitor_status(monitor: Monitor) -> MonitorStatus:
         circuits_open=monitor.circuits_open,
         spool_problem=monitor.spool_problem,
         app_name_problem=monitor.app_name_problem,
-        callback_seconds=_timing(monitor.callback_seconds),
-        probe_seconds=_timing(monitor.probe_seconds),
+        callback_duration_seconds=_timing(monitor.callback_duration_seconds),
+        probe_duration_seconds=_timing(monitor.probe_duration_seconds),
     )
 
 

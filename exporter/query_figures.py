@@ -59,7 +59,7 @@ FIGURES = (
         lambda row: float(row.query is not None and row.query.alive),
     ),
     Figure(
-        f"{PREFIX}_watched",
+        f"{PREFIX}_alerting_enabled",
         "Whether somebody is to be told of the query: 0 where the settings say ignore.",
         lambda row: float(not row.verdict.ignored),
     ),
@@ -84,7 +84,7 @@ FIGURES = (
         _moment(lambda query: query.last_input_at),
     ),
     Figure(
-        f"{PREFIX}_last_sign_timestamp_seconds",
+        f"{PREFIX}_last_activity_timestamp_seconds",
         "When the present run last committed or was known to be idle; absent before the first.",
         _moment(lambda query: query.last_sign_at if query.first_sign_seen else None),
     ),
@@ -109,10 +109,10 @@ FIGURES = (
         lambda row: row.batch_in_flight_seconds,
     ),
     Figure(
-        f"{PREFIX}_standstill_seconds",
+        f"{PREFIX}_no_progress_seconds",
         "How long no task of the batch in flight has finished, or a source has not answered; "
         "absent while the query waits.",
-        lambda row: row.standstill_seconds,
+        lambda row: row.no_progress_seconds,
     ),
     Figure(
         f"{PREFIX}_stall_window_seconds",

@@ -120,7 +120,7 @@ class Row(msgspec.Struct, frozen=True):
         return self.board.snapshot.at - at <= (STALE_LOOK_SECONDS if window is None else window)
 
     @property
-    def standstill_seconds(self) -> float | None:
+    def no_progress_seconds(self) -> float | None:
         """Seconds in which what the query is doing was not seen to get on; None while it waits.
 
         A batch, of which tasks finish, or a question to a source.

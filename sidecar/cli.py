@@ -22,8 +22,8 @@ from .commands.try_receivers import TestRequest, add_test_arguments, try_receive
 from .configuration.settings import SettingsError
 from .demo.artifacts import ArtifactsError
 from .demo.broker import BrokerError
-from .demo.fates import FATES
 from .demo.pipelines.kinds import FILES, PIPELINES
+from .demo.scenarios import SCENARIOS
 from .demo.script import Script
 from .installed import NotInstalledError, require_spark
 from .replay.command import Request, add_arguments, replay
@@ -106,7 +106,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_demo_arguments(demo: argparse.ArgumentParser) -> None:
     add = demo.add_argument
-    add("--fate", choices=tuple(FATES), default="dies", help="of query 8")
+    add("--scenario", choices=tuple(SCENARIOS), default="failure", help="of query 8")
     add(
         "--pipeline",
         choices=tuple(PIPELINES),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..alerting.evaluate import Judgement, Verdict
 from ..alerting.finding import WHOLE_DRIVER, Severity, State
-from ..alerting.rules import commit_stalled, driver_gone, query_gone
+from ..alerting.rules import driver_down, query_stalled, query_stopped
 from ..listener.probing import Context
 from ..listener.redaction import redact
 from ..listener.snapshot import Snapshot
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     # The command line works without PySpark, which the worker needs.
     from .worker import Judged
 
-CRITICAL_STALL = (commit_stalled.NAME, Severity.CRITICAL.value)
-ENDS = (query_gone.NAME, driver_gone.NAME)
+CRITICAL_STALL = (query_stalled.NAME, Severity.CRITICAL.value)
+ENDS = (query_stopped.NAME, driver_down.NAME)
 """Alerts that mean that a query, or the whole driver, is there no more."""
 
 
@@ -45,7 +45,7 @@ def first_failure(snapshot: Snapshot, judgement: Judgement) -> QueryFailure | No
         if gone is not None and _is_elsewhere(gone, State.MISSING, label, foreign):
             return QueryFailure(label, gone.reason)
     if snapshot.context is Context.JVM_GONE:
-        return QueryFailure(WHOLE_DRIVER, driver_gone.ENDED)
+        return QueryFailure(WHOLE_DRIVER, driver_down.ENDED)
     return None
 
 

@@ -46,8 +46,8 @@ class MonitorFacts:
         self._worker = worker
         self._guard = guard
         self._telling = telling
-        self._callback_seconds = CALLBACK_BUCKETS
-        self._probe_seconds = PROBE_BUCKETS
+        self._callback_duration_seconds = CALLBACK_BUCKETS
+        self._probe_duration_seconds = PROBE_BUCKETS
 
     def board(self, judged: Judged) -> Board:
         """Everything readers may see, frozen."""
@@ -67,8 +67,12 @@ class MonitorFacts:
     def _monitor(self, judged: Judged) -> Monitor:
         report = judged.snapshot.probe
         deliveries = self._telling.deliveries
-        self._callback_seconds = self._callback_seconds.add(_drain(self._listener.callback_seconds))
-        self._probe_seconds = self._probe_seconds.add(_drain(self._prober.probe_seconds))
+        self._callback_duration_seconds = self._callback_duration_seconds.add(
+            _drain(self._listener.callback_duration_seconds)
+        )
+        self._probe_duration_seconds = self._probe_duration_seconds.add(
+            _drain(self._prober.probe_duration_seconds)
+        )
         return Monitor(
             heartbeat_timestamp=time.time(),
             listener_path=self._path.name,
@@ -87,8 +91,8 @@ class MonitorFacts:
             receivers=tuple(one.name for one in deliveries),
             spool_problem=self._telling.spool_problem,
             app_name_problem=problem_of(self._app),
-            callback_seconds=self._callback_seconds,
-            probe_seconds=self._probe_seconds,
+            callback_duration_seconds=self._callback_duration_seconds,
+            probe_duration_seconds=self._probe_duration_seconds,
         )
 
     def _dropped(self) -> dict[str, int]:

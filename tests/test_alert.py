@@ -12,18 +12,29 @@ from querypulse.alerting.lifecycle.wording import alert_of
 
 
 def alert(query: str = "bronze", severity: str = "critical", **fields) -> Alert:
-    labels = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": severity}
+    labels = {
+        "alertname": "StreamingQueryFailed",
+        "app": "etl",
+        "query": query,
+        "severity": severity,
+    }
     return Alert(labels, {}, **{"starts_at": 1000.0, **fields})
 
 
 FINDING = Finding(
-    "QueryFailed", "bronze", Severity.CRITICAL, State.FAILED, "died", "bronze failed: died", {}
+    "StreamingQueryFailed",
+    "bronze",
+    Severity.CRITICAL,
+    State.FAILED,
+    "died",
+    "bronze failed: died",
+    {},
 )
 
 
 def test_the_key_is_readable():
     """Product, application, query, alert."""
-    assert alert("bronze").key == "querypulse/etl/bronze/QueryFailed"
+    assert alert("bronze").key == "querypulse/etl/bronze/StreamingQueryFailed"
 
 
 def test_a_long_key_is_hashed_and_stays_distinct():
@@ -40,8 +51,8 @@ def test_the_longest_plain_key_stays_plain():
     """255 characters are allowed."""
     fits = "q" * (255 - len(alert("").key))
 
-    assert alert(fits).key.endswith(f"/{fits}/QueryFailed")
-    assert not alert(fits + "q").key.endswith("/QueryFailed")
+    assert alert(fits).key.endswith(f"/{fits}/StreamingQueryFailed")
+    assert not alert(fits + "q").key.endswith("/StreamingQueryFailed")
 
 
 def test_labels_are_the_identity_and_nothing_more():
@@ -56,7 +67,9 @@ def test_annotations_are_the_words_and_the_evidence():
     one = alert_of(
         replace(FINDING, evidence={"run_id": "1", "tasks": "none"}),
         "etl",
-        Guidance("https://runbooks/{alertname}.md", next_steps={"QueryFailed": "1. Read it."}),
+        Guidance(
+            "https://runbooks/{alertname}.md", next_steps={"StreamingQueryFailed": "1. Read it."}
+        ),
         wall=1000.0,
     )
 
@@ -64,7 +77,7 @@ def test_annotations_are_the_words_and_the_evidence():
         ("summary", "[etl] bronze failed: died"),
         ("description", "next_steps: 1. Read it.\ntasks: none"),
         ("reason", "died"),
-        ("runbook_url", "https://runbooks/QueryFailed.md"),
+        ("runbook_url", "https://runbooks/StreamingQueryFailed.md"),
         ("next_steps", "1. Read it."),
         ("tasks", "none"),
         ("run_id", "1"),
@@ -78,7 +91,7 @@ def test_annotations_are_the_words_and_the_evidence():
 def test_an_incident_is_known_by_its_first_alert():
     incident = Incident((alert("b"), alert("a", starts_at=900.0)))
 
-    assert (incident.key, incident.name) == (alert("b").key, "QueryFailed")
+    assert (incident.key, incident.name) == (alert("b").key, "StreamingQueryFailed")
     assert incident.starts_at == 900.0
 
 

@@ -77,7 +77,7 @@ def test_several_alerts_are_one_array(double):
 def test_what_is_critical_lapses_after_a_day_and_a_warning_after_four_minutes():
     """A driver that died with its query must not make Alertmanager say that all is well."""
     assert ends_in(ONE) == [24 * 3600]
-    assert ends_in(incident(name="QueryLagging", severity="warning")) == [240]
+    assert ends_in(incident(name="StreamingQueryLagging", severity="warning")) == [240]
 
 
 def test_what_has_ended_says_when():
@@ -145,7 +145,7 @@ def test_when_no_member_listens_the_soonest_second_try_decides():
     """A member that is only down may be up in a second."""
     with HttpDouble(otherwise=reply(401)) as wrong, HttpDouble(otherwise=reply(503)) as down:
         assert refusal(ONE, wrong, down).answer is Answer.TRANSIENT
-        assert refusal(ONE, wrong).answer is Answer.CONFIG_FAULT
+        assert refusal(ONE, wrong).answer is Answer.MISCONFIGURED
 
 
 def test_a_doubt_about_any_member_is_a_doubt():
@@ -171,22 +171,22 @@ def test_one_alert_that_is_refused_does_not_cost_the_others(caplog):
 
         assert len(double.requests) == 1 + len(FIVE)
         assert set(double.queries) == set(FIVE) - {"gold"}
-    assert "QueryFailed of gold is not taken" in caplog.text
+    assert "StreamingQueryFailed of gold is not taken" in caplog.text
 
 
 def test_a_batch_of_which_no_alert_is_taken_is_poison():
     with AlertmanagerDouble(disliked=frozenset(FIVE)) as double:
-        assert refusal(SEVERAL, double).answer is Answer.POISON
+        assert refusal(SEVERAL, double).answer is Answer.REJECTED
 
 
 def test_an_outage_during_the_single_posts_is_an_outage():
     with AlertmanagerDouble(reply(400), reply(200), reply(401)) as double:
-        assert refusal(SEVERAL, double).answer is Answer.CONFIG_FAULT
+        assert refusal(SEVERAL, double).answer is Answer.MISCONFIGURED
 
 
 def test_a_single_alert_that_is_refused_is_poison_at_once():
     with AlertmanagerDouble(disliked=frozenset({"bronze"})) as double:
-        assert refusal(ONE, double).answer is Answer.POISON
+        assert refusal(ONE, double).answer is Answer.REJECTED
         assert len(double.requests) == 1
 
 

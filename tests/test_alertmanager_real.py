@@ -60,7 +60,7 @@ def test_it_shows_what_fires_and_tells_of_its_end(real, receiver):
 def test_a_dead_query_is_not_said_to_be_well_when_the_driver_says_no_more(real, receiver):
     """The driver that died with it sends nothing again: the warning beside it lapses, it stays."""
     long_ago = time.time() - LAPSED_SOON_SECONDS
-    receiver.send(fresh("lags", name="QueryLagging", severity="warning"), long_ago)
+    receiver.send(fresh("lags", name="StreamingQueryLagging", severity="warning"), long_ago)
     receiver.send(fresh("dead"), long_ago)
     real.told.wait_until_said("dead", "firing")
     real.told.wait_until_said("lags", "firing")
@@ -72,10 +72,10 @@ def test_a_dead_query_is_not_said_to_be_well_when_the_driver_says_no_more(real, 
 
 def test_a_warning_told_again_does_not_lapse(real, receiver):
     long_ago = time.time() - LAPSED_SOON_SECONDS
-    lagging = fresh("still_lags", name="QueryLagging", severity="warning")
+    lagging = fresh("still_lags", name="StreamingQueryLagging", severity="warning")
     receiver.send(lagging, long_ago)
     receiver.send(lagging, time.time())
-    lapsing = fresh("lags_no_more", name="QueryLagging", severity="warning")
+    lapsing = fresh("lags_no_more", name="StreamingQueryLagging", severity="warning")
     receiver.send(lapsing, long_ago)
     real.told.wait_until_said("lags_no_more", "resolved")
 

@@ -7,7 +7,7 @@ import pytest
 from querypulse.sidecar import cli, installed
 from querypulse.sidecar.demo.artifacts import ArtifactsError
 from querypulse.sidecar.demo.broker import BrokerError
-from querypulse.sidecar.demo.fates import FATES
+from querypulse.sidecar.demo.scenarios import SCENARIOS
 from querypulse.sidecar.demo.script import Script
 from querypulse.sidecar.installed import NotInstalledError, require_spark
 
@@ -27,7 +27,7 @@ def test_a_demo_is_played_as_the_contract_says_unless_told_otherwise(scripts):
     code = cli.main(["demo"])
 
     assert code == 7
-    assert scripts == [Script(fate="dies", queries=8, after=20.0, duration=None)]
+    assert scripts == [Script(scenario="failure", queries=8, after=20.0, duration=None)]
     assert scripts[0].http_port == 0
     assert (scripts[0].pipeline, scripts[0].supervised, scripts[0].folder) == ("files", False, None)
 
@@ -36,8 +36,8 @@ def test_every_part_of_a_demo_can_be_told(scripts):
     cli.main(
         [
             "demo",
-            "--fate",
-            "hangs",
+            "--scenario",
+            "hang",
             "--queries",
             "2",
             "--after",
@@ -51,7 +51,7 @@ def test_every_part_of_a_demo_can_be_told(scripts):
         ]
     )
 
-    assert scripts == [Script("hangs", 2, 0.0, 1.5, "http://localhost/x", -1)]
+    assert scripts == [Script("hang", 2, 0.0, 1.5, "http://localhost/x", -1)]
 
 
 def test_the_event_log_may_be_kept_in_a_folder_that_is_there_or_not(scripts, tmp_path):
@@ -61,11 +61,11 @@ def test_the_event_log_may_be_kept_in_a_folder_that_is_there_or_not(scripts, tmp
     assert [script.event_log for script in scripts] == [str(tmp_path), str(tmp_path / "new")]
 
 
-@pytest.mark.parametrize("fate", FATES)
-def test_every_fate_can_be_asked_for(scripts, fate):
-    cli.main(["demo", "--fate", fate])
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_scenario_can_be_asked_for(scripts, scenario):
+    cli.main(["demo", "--scenario", scenario])
 
-    assert scripts[0].fate == fate
+    assert scripts[0].scenario == scenario
 
 
 @pytest.mark.parametrize("pipeline", ["files", "delta"])
@@ -78,10 +78,10 @@ def test_every_pipeline_can_be_asked_for(scripts, pipeline):
 WRONG = [
     [],
     ["dance"],
-    ["check", "--fate", "dies"],
-    ["demo", "dies"],
-    ["demo", "--fate", "flies"],
-    ["demo", "--fate"],
+    ["check", "--scenario", "failure"],
+    ["demo", "failure"],
+    ["demo", "--scenario", "flies"],
+    ["demo", "--scenario"],
     ["demo", "--queries", "1"],
     ["demo", "--queries", "-8"],
     ["demo", "--queries", "eight"],

@@ -120,7 +120,7 @@ def test_one_that_the_receiver_does_not_take_is_not_sent_again_and_no_loss():
     desk.send(poison())
 
     assert desk.pass_time(600).offer(closings=MANY[:1]).send_all() == []
-    assert desk.outbox.losses["poison"] == 0
+    assert desk.outbox.losses["rejected"] == 0
 
 
 def test_nobody_waits_for_them():
@@ -268,7 +268,12 @@ POSTED_AT = "2026-11-21T09:03:08.119Z"
 
 def holding(double, *queries, starts_at="2026-11-21T09:02:08.119Z", **labels):
     for query in queries:
-        known = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": "critical"}
+        known = {
+            "alertname": "StreamingQueryFailed",
+            "app": "etl",
+            "query": query,
+            "severity": "critical",
+        }
         times = {"startsAt": starts_at, "updatedAt": POSTED_AT}
         double.open.append({"labels": {**known, **labels}, **times, "x": 1})
 
@@ -299,7 +304,7 @@ def test_a_warning_that_is_open_is_found_by_the_labels_it_has_there(double):
 
 
 @pytest.mark.parametrize(
-    "other", [{"app": "other"}, {"alertname": "QueryGone"}, {"instance": "driver:9719"}]
+    "other", [{"app": "other"}, {"alertname": "StreamingQueryStopped"}, {"instance": "driver:9719"}]
 )
 def test_what_is_not_ours_is_left_alone(double, other):
     holding(double, "a", **other)

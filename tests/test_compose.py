@@ -91,7 +91,7 @@ def script(monkeypatch):
 def test_the_command_of_the_driver_is_one_that_the_demo_takes(monkeypatch):
     asked = script(monkeypatch)
 
-    assert asked.fate == "dies"
+    assert asked.scenario == "failure"
     assert ("driver", asked.http_port) in listening()
 
 

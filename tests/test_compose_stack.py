@@ -91,4 +91,4 @@ def test_the_death_of_a_query_arrives_at_alertmanager(stack):
         alerts = get(f"{ALERTMANAGER}/api/v2/alerts")
         return {(one["labels"]["alertname"], one["labels"]["query"]) for one in alerts}
 
-    until(lambda: ("QueryFailed", "alert_resolution") in told(), 2 * SEEN_WITHIN_SECONDS)
+    until(lambda: ("StreamingQueryFailed", "alert_resolution") in told(), 2 * SEEN_WITHIN_SECONDS)

@@ -15,7 +15,7 @@ from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
 
 ROOT = Path(__file__).parent.parent
 COULD_NOT_BEGIN = 2
-RUNBOOK = "runbooks/QueryFailed.md"
+RUNBOOK = "runbooks/StreamingQueryFailed.md"
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
 
@@ -127,7 +127,7 @@ def test_exported_rules_pass_their_exported_tests_also_with_other_links(
     monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", "https://wiki.example.com/runbooks")
     export(tmp_path)
     folder = tmp_path / "prometheus" / "tests"
-    command = ["promtool", "test", "rules", "QueryFailed.yaml", "Watchdog.yaml"]
+    command = ["promtool", "test", "rules", "StreamingQueryFailed.yaml", "QuerypulseWatchdog.yaml"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -149,16 +149,18 @@ def test_a_folder_may_be_reached_through_a_link(export, tmp_path):
 def changed(export, tmp_path):
     """A folder where two exported files were changed and one removed."""
     export(tmp_path)
-    for name in (RUNBOOK, "runbooks/QueryGone.md"):
+    for name in (RUNBOOK, "runbooks/StreamingQueryStopped.md"):
         (tmp_path / name).write_text("ours\n")
-    (tmp_path / "runbooks" / "BatchSlow.md").unlink()
+    (tmp_path / "runbooks" / "StreamingBatchSlow.md").unlink()
     return tmp_path
 
 
 def test_what_differs_is_not_overwritten_and_nothing_else_is_written(export, changed):
     before = content(changed)
 
-    assert_refused(export(changed), RUNBOOK, "runbooks/QueryGone.md", "--force", "nothing was")
+    assert_refused(
+        export(changed), RUNBOOK, "runbooks/StreamingQueryStopped.md", "--force", "nothing was"
+    )
     assert content(changed) == before
 
 
@@ -181,7 +183,7 @@ def test_of_many_that_differ_the_first_are_named(export, tmp_path):
 
 def in_the_way(folder, name):
     """Puts something where the command wants to write; the answer is the word it is told by."""
-    target = folder / "runbooks" / "QueryFailed.md"
+    target = folder / "runbooks" / "StreamingQueryFailed.md"
     elsewhere = folder.parent / "elsewhere"
     elsewhere.mkdir()
     if name == "a file for the folder":

@@ -11,7 +11,11 @@ from querypulse.alerting.rules.data_loss_risk import span
 
 def danger(story, now, **settings):
     return next(
-        (one for one in story.judge(now, **settings).findings if one.alertname == "DataLossRisk"),
+        (
+            one
+            for one in story.judge(now, **settings).findings
+            if one.alertname == "StreamingDataLossRisk"
+        ),
         None,
     )
 

@@ -146,7 +146,7 @@ def test_a_failed_page_is_tried_again_when_its_time_has_come(deliver):
         booked(delivery)
 
     assert delivery.flush(PATIENCE_SECONDS)
-    assert delivery.outcomes == outcomes(delivered=1, transient=1, config_fault=1)
+    assert delivery.outcomes == outcomes(delivered=1, transient=1, misconfigured=1)
 
 
 def test_an_open_circuit_delays_all_and_drops_nothing(deliver):
@@ -279,7 +279,7 @@ def test_an_error_is_logged_when_it_changes(deliver, caplog):
 
     assert [level for level, _ in logged] == ["ERROR", "ERROR", "WARNING"]
     assert logged[0][1] == (
-        "querypulse: recorder did not take QueryFailed of a: answered 401; "
+        "querypulse: recorder did not take StreamingQueryFailed of a: answered 401; "
         "kept, next attempt in 300 s"
     )
 
@@ -300,7 +300,9 @@ def test_what_is_not_tried_again_soon_is_said_as_an_error(deliver, caplog, error
     (record,) = caplog.records
 
     assert record.levelname == "ERROR"
-    assert record.getMessage().startswith("querypulse: recorder did not take QueryFailed of a, b: ")
+    assert record.getMessage().startswith(
+        "querypulse: recorder did not take StreamingQueryFailed of a, b: "
+    )
     assert record.getMessage().endswith(end)
 
 
@@ -312,7 +314,7 @@ def test_a_receiver_that_answered_410_once_takes_what_comes_later(deliver):
     delivery.offer((incident("a"), incident("b")))
 
     assert recorder.wait_for(3) == [("a", "firing"), ("b", "firing"), ("a", "firing")]
-    assert delivery.outcomes["config_fault"] == 1
+    assert delivery.outcomes["misconfigured"] == 1
 
 
 @pytest.mark.contains_errors
@@ -400,7 +402,7 @@ def test_flush_returns_as_soon_as_everything_was_attempted(deliver):
 
     assert delivery.flush(PATIENCE_SECONDS) is False
     assert time.monotonic() - began < 1.0
-    assert delivery.outcomes["config_fault"] >= 1
+    assert delivery.outcomes["misconfigured"] >= 1
     assert delivery.pending == 2
 
 

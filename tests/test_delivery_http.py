@@ -162,7 +162,7 @@ from querypulse.listener.guard import Guard
 
 delivery = Delivery(Webhook(Secret(sys.argv[1])), Guard())
 delivery.start()
-labels = {"alertname": "QueryFailed", "app": "etl", "query": "a", "severity": "critical"}
+labels = {"alertname": "StreamingQueryFailed", "app": "etl", "query": "a", "severity": "critical"}
 
 @atexit.register
 def tell():

@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.delta]
 
 PATIENCE_SECONDS = 280
 TABLE = "spark_catalog.fleet.alert_resolution"
-DEATH = ("firing", "QueryFailed", "alert_resolution")
+DEATH = ("firing", "StreamingQueryFailed", "alert_resolution")
 ENDED_BY_FAILURE = 3
 
 

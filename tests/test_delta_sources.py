@@ -112,11 +112,13 @@ def test_a_replaced_table_is_told_though_its_query_idles_without_a_word(table, w
     query = start(old.stream(), "replaced")
     until(lambda: lag(sidecar, "replaced") == 0, "all is read", timeout=PATIENCE)
     old.replace_by(new)
-    reason = pages.wait_for("OffsetRewound", "replaced", timeout=PATIENCE).annotations["reason"]
+    reason = pages.wait_for("StreamingOffsetsRewound", "replaced", timeout=PATIENCE).annotations[
+        "reason"
+    ]
 
     assert "ends at 2, but was read up to 5: it was replaced" in reason
     assert query.isActive
-    assert pages.told == [("firing", "OffsetRewound", "replaced")]
+    assert pages.told == [("firing", "StreamingOffsetsRewound", "replaced")]
 
 
 # -- why a query died -------------------------------------------------------------------------
@@ -186,7 +188,7 @@ def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
     kill, error_class, words = death
     watch()
     kill(table(kill.__name__).write(3))
-    page = pages.wait_for("QueryFailed", kill.__name__, timeout=PATIENCE)
+    page = pages.wait_for("StreamingQueryFailed", kill.__name__, timeout=PATIENCE)
 
     assert page.annotations["error_class"] == error_class
     assert words in error_of(page.annotations)

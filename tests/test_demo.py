@@ -1,4 +1,4 @@
-"""The demo, whole: each fate is seen and told, and nothing else is."""
+"""The demo, whole: each scenario is seen and told, and nothing else is."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDED_BY_FAILURE = 3
         (
             ["--after", "5"],
             [
-                "alertname    QueryFailed",
+                "alertname    StreamingQueryFailed",
                 "query        alert_resolution",
                 "ConcurrentAppendException: Files were added",
                 "7 of 8 queries well (alert_resolution failed)",
@@ -34,9 +34,9 @@ ENDED_BY_FAILURE = 3
             ],
         ),
         (
-            ["--fate", "hangs", "--after", "5"],
+            ["--scenario", "hang", "--after", "5"],
             [
-                "alertname    CommitStalled",
+                "alertname    StreamingQueryStalled",
                 "query        alert_resolution",
                 "(batch_hung)",
                 "writer_lock.py:",
@@ -45,21 +45,21 @@ ENDED_BY_FAILURE = 3
             ],
         ),
         (
-            ["--fate", "stops", "--after", "2", "--queries", "3"],
+            ["--scenario", "stop", "--after", "2", "--queries", "3"],
             [
-                "alertname    QueryGone",
+                "alertname    StreamingQueryStopped",
                 "query        alert_resolution",
                 "verdict            as it should be",
             ],
         ),
         (
-            ["--fate", "healthy", "--after", "2", "--duration", "25"],
+            ["--scenario", "healthy", "--after", "2", "--duration", "25"],
             ["page               none", "verdict            as it should be"],
         ),
     ],
-    ids=["dies", "hangs", "stops", "healthy"],
+    ids=["failure", "hang", "stop", "healthy"],
 )
-def test_each_fate_is_seen_and_told(arguments, said):
+def test_each_scenario_is_seen_and_told(arguments, said):
     result = demo(*arguments)
 
     assert result.returncode == 0, result.stdout + result.stderr
@@ -75,21 +75,21 @@ def test_supervised_a_death_ends_the_job_and_the_next_start_takes_the_page_back(
     first = demo("--supervised", "--after", "0", *stays)
 
     assert first.returncode == ENDED_BY_FAILURE, first.stdout + first.stderr
-    assert pages.told == [("firing", "QueryFailed", "alert_resolution")]
+    assert pages.told == [("firing", "StreamingQueryFailed", "alert_resolution")]
     assert "await_any_failure() raises QueryFailure" in first.stdout
 
-    again = ["--supervised", "--fate", "healthy", "--after", "0", "--duration", "20"]
+    again = ["--supervised", "--scenario", "healthy", "--after", "0", "--duration", "20"]
     second = demo(*again, *stays, QUERYPULSE_RESOLVE_AFTER_SECONDS="1")
 
     assert second.returncode == 0, second.stdout + second.stderr
-    assert pages.told[1:] == [("resolved", "QueryFailed", "alert_resolution")]
+    assert pages.told[1:] == [("resolved", "StreamingQueryFailed", "alert_resolution")]
 
 
 def test_pages_go_to_a_webhook_of_ones_own(pages):
     result = demo("--after", "1", "--queries", "2", "--webhook-url", pages.url)
 
     assert result.returncode == 0, result.stdout + result.stderr
-    assert pages.told == [("firing", "QueryFailed", "alert_resolution")]
+    assert pages.told == [("firing", "StreamingQueryFailed", "alert_resolution")]
     assert "death to webhook" in result.stdout
 
 
@@ -98,7 +98,7 @@ def test_through_an_outage_of_its_receiver_exactly_one_page_arrives():
         result = demo("--after", "1", "--queries", "2", "--webhook-url", receiver.url)
 
     assert result.returncode == 0, result.stdout + result.stderr
-    assert receiver.taken == [("firing", "QueryFailed", "alert_resolution")]
+    assert receiver.taken == [("firing", "StreamingQueryFailed", "alert_resolution")]
     assert receiver.refused > 1
     assert receiver.waited >= PATIENCE_ASKED_FOR
 
@@ -140,7 +140,7 @@ def test_a_browser_sees_the_incident_while_it_happens(playing, windows):
         "text=1 of 2 queries is well; alert_resolution has failed.", timeout=60_000
     )
     assert "ConcurrentAppendException" in page.inner_text(".query[data-state=failed] .reason")
-    page.wait_for_selector("#alerts h3:has-text('QueryFailed of alert_resolution')")
+    page.wait_for_selector("#alerts h3:has-text('StreamingQueryFailed of alert_resolution')")
     page.wait_for_selector("text=The monitor was closed in good order", timeout=60_000)
 
 

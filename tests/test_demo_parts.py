@@ -145,7 +145,12 @@ def receiver():
 
 
 def alert(query, *, ends_at=None):
-    labels = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": "critical"}
+    labels = {
+        "alertname": "StreamingQueryFailed",
+        "app": "etl",
+        "query": query,
+        "severity": "critical",
+    }
     return Alert(labels, {"summary": f"{query} is dead", "reason": "boom"}, 1000.0, ends_at)
 
 
@@ -235,7 +240,12 @@ def test_of_many_in_one_state_the_number_is_told(capsys):
 
 
 def page(**annotations):
-    labels = {"alertname": "QueryFailed", "query": "a", "severity": "critical", "app": "etl"}
+    labels = {
+        "alertname": "StreamingQueryFailed",
+        "query": "a",
+        "severity": "critical",
+        "app": "etl",
+    }
     return Page(0.0, "firing", labels, annotations)
 
 
@@ -243,14 +253,14 @@ def test_a_page_shows_what_the_one_on_call_needs(capsys):
     Narrator().page(page(summary="[etl] a failed", reason="boom", query_id="1", window=""), 0.123)
     told = capsys.readouterr().out
 
-    for text in ("0.12 s later", "QueryFailed", "critical", "[etl] a failed", "boom"):
+    for text in ("0.12 s later", "StreamingQueryFailed", "critical", "[etl] a failed", "boom"):
         assert text in told
     assert "query_id" not in told
     assert "window" not in told
 
 
 def test_a_page_that_is_taken_back_is_one_line(capsys):
-    labels = {"alertname": "QueryFailed", "query": "a", "severity": "critical"}
+    labels = {"alertname": "StreamingQueryFailed", "query": "a", "severity": "critical"}
     headline = "Resolved: [etl] a commits again after 4 min"
     Narrator().page(Page(0.0, "resolved", labels, {"summary": headline, "reason": "boom"}), 5)
 
@@ -275,15 +285,15 @@ def test_a_long_reason_is_folded_not_cut(capsys):
 def test_a_page_without_words_is_a_page(capsys):
     Narrator().page(page(), 0)
 
-    assert "QueryFailed" in capsys.readouterr().out
+    assert "StreamingQueryFailed" in capsys.readouterr().out
 
 
 def test_the_facts_come_in_the_order_given(capsys):
-    Narrator().facts({"fate": "dies", "page": "none"})
+    Narrator().facts({"scenario": "failure", "page": "none"})
     lines = capsys.readouterr().out.split("\n")
 
     assert [line.split() for line in lines if line] == [
         ["The", "facts"],
-        ["fate", "dies"],
+        ["scenario", "failure"],
         ["page", "none"],
     ]

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support.queries import until
 
-from querypulse.sidecar.demo.fates import FATES, NONE
 from querypulse.sidecar.demo.pipelines import pipeline as pipeline_module
 from querypulse.sidecar.demo.pipelines.alert_table import AlertTable, ConcurrentAppendException
 from querypulse.sidecar.demo.pipelines.file_pipeline import FilePipeline
 from querypulse.sidecar.demo.pipelines.pipeline import ALERTS
 from querypulse.sidecar.demo.pipelines.writer_lock import WriterLock
+from querypulse.sidecar.demo.scenarios import NONE, SCENARIOS
 
 RUNBOOKS = Path(__file__).parent.parent / "dashboards" / "runbooks"
 PATIENCE_SECONDS = 10.0
@@ -104,29 +104,29 @@ def test_giving_a_lock_back_twice_does_no_harm(lock):
     lock.wait()
 
 
-# -- fates ------------------------------------------------------------------------------------
+# -- scenarios ------------------------------------------------------------------------------------
 
 
-def test_the_fates_are_those_of_the_contract():
-    assert list(FATES) == ["dies", "hangs", "stops", "healthy"]
+def test_the_scenarios_are_those_of_the_contract():
+    assert list(SCENARIOS) == ["failure", "hang", "stop", "healthy"]
 
 
-@pytest.mark.parametrize("fate", FATES.values())
-def test_a_fate_is_told_by_an_alert_that_has_a_runbook(fate):
-    assert (fate.alertname is None) == (fate.name == NONE)
-    if fate.alertname is not None:
-        assert (RUNBOOKS / f"{fate.alertname}.md").is_file()
-        assert fate.within_seconds > 0
+@pytest.mark.parametrize("scenario", SCENARIOS.values())
+def test_a_scenario_is_told_by_an_alert_that_has_a_runbook(scenario):
+    assert (scenario.alertname is None) == (scenario.name == NONE)
+    if scenario.alertname is not None:
+        assert (RUNBOOKS / f"{scenario.alertname}.md").is_file()
+        assert scenario.within_seconds > 0
 
 
 def test_supervision_ends_a_job_for_those_that_are_gone_and_for_no_others():
-    ending = {name for name, fate in FATES.items() if fate.ends_supervised}
+    ending = {name for name, scenario in SCENARIOS.items() if scenario.ends_supervised}
 
-    assert ending == {"dies", "stops"}
+    assert ending == {"failure", "stop"}
 
 
 class Batch:
-    """What the fated query gets, without Spark."""
+    """What the chosen query gets, without Spark."""
 
     def select(self, *_):
         return self
@@ -136,7 +136,7 @@ class Batch:
 
 
 class Query:
-    """Merges until it dies, as the fated query does."""
+    """Merges until it dies, as the chosen query does."""
 
     def __init__(self, pipeline):
         self.status = {"isTriggerActive": False}
@@ -162,7 +162,7 @@ class Query:
 
 @pytest.fixture
 def pipeline(tmp_path):
-    """A job on files whose fated query runs, without Spark."""
+    """A job on files whose chosen query runs, without Spark."""
     pipeline = FilePipeline(tmp_path, 2, lambda _: None)
     pipeline.table.merge({"a": "open"})
     pipeline.queries[ALERTS] = Query(pipeline)
@@ -173,7 +173,7 @@ def pipeline(tmp_path):
 
 def test_who_dies_dies_of_a_second_writer_once_and_its_rows_stay(pipeline):
     before = time.time()
-    died_at = FATES["dies"].strike(pipeline)
+    died_at = SCENARIOS["failure"].strike(pipeline)
     pipeline.queries[ALERTS].join()
 
     assert before <= died_at <= time.time()
@@ -186,11 +186,11 @@ def test_a_second_writer_that_finds_nobody_gives_up(pipeline, monkeypatch):
     pipeline.stop_query(ALERTS)
     pipeline.queries[ALERTS].join()
     with pytest.raises(TimeoutError, match="found nobody to conflict with"):
-        FATES["dies"].strike(pipeline)
+        SCENARIOS["failure"].strike(pipeline)
 
 
 def test_who_hangs_hangs_in_a_lock_nobody_gives_back(pipeline):
-    FATES["hangs"].strike(pipeline)
+    SCENARIOS["hang"].strike(pipeline)
     time.sleep(0.05)
     stands_at, _ = pipeline.table.read()
     time.sleep(0.05)
@@ -201,14 +201,14 @@ def test_who_hangs_hangs_in_a_lock_nobody_gives_back(pipeline):
 
 
 def test_who_stops_is_stopped(pipeline):
-    FATES["stops"].strike(pipeline)
+    SCENARIOS["stop"].strike(pipeline)
 
     assert pipeline.queries[ALERTS].stopped.is_set()
 
 
 def test_who_is_healthy_is_left_alone(pipeline):
     stands_at, _ = pipeline.table.read()
-    FATES[NONE].strike(pipeline)
+    SCENARIOS[NONE].strike(pipeline)
     until(lambda: pipeline.table.read()[0] > stands_at, "it goes on")
 
     assert pipeline.queries[ALERTS].deaths == []

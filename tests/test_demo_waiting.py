@@ -68,8 +68,10 @@ def test_a_failure_ends_the_wait_of_a_supervised_job():
 
 
 @pytest.mark.parametrize(
-    ("as_fated", "failed", "code"),
+    ("as_expected", "failed", "code"),
     [(True, False, 0), (True, True, 3), (False, False, 1), (False, True, 1)],
 )
-def test_the_exit_code_says_whether_it_was_told_and_whether_the_job_failed(as_fated, failed, code):
-    assert _exit_code(as_fated, failed=failed) == code
+def test_the_exit_code_says_whether_it_was_told_and_whether_the_job_failed(
+    as_expected, failed, code
+):
+    assert _exit_code(as_expected, failed=failed) == code

@@ -6,7 +6,7 @@ import pytest
 from support.story import CONFLICT, Story, policy, run
 
 from querypulse.alerting.finding import WHOLE_DRIVER, Severity, State
-from querypulse.alerting.rules import driver_gone
+from querypulse.alerting.rules import driver_down
 from querypulse.listener.probing import Context
 
 
@@ -17,14 +17,14 @@ def running(*queries):
 def finding(story, *, context=Context.JVM_GONE, now=102, **settings):
     """What the rule finds after one more poll of the probe."""
     story.probe(at=101, context=context)
-    return driver_gone.check(story.state.snapshot(now), now, policy(**settings))
+    return driver_down.check(story.state.snapshot(now), now, policy(**settings))
 
 
 def test_it_names_the_living_queries_and_is_critical_at_once():
     found = finding(running("c", "a", "b"), now=101)
 
     assert (found.alertname, found.query, found.severity, found.state) == (
-        driver_gone.NAME,
+        driver_down.NAME,
         WHOLE_DRIVER,
         Severity.CRITICAL,
         State.MISSING,
@@ -52,7 +52,7 @@ def test_it_does_not_count_what_ended_before_or_is_ignored():
 
 
 def test_it_names_no_more_than_a_page_can_hold():
-    names = [f"q{number:03}" for number in range(driver_gone.MAX_NAMED + 5)]
+    names = [f"q{number:03}" for number in range(driver_down.MAX_NAMED + 5)]
     found = finding(running(*names))
 
     assert "and 25 streaming queries with it: q000, q001" in found.reason
@@ -66,7 +66,7 @@ def test_it_is_silent_while_the_jvm_exists_however_its_context_ended(context, no
 
 
 def test_it_is_silent_before_the_probe_has_reported_anything():
-    assert driver_gone.check(Story().state.snapshot(900), 900, policy()) is None
+    assert driver_down.check(Story().state.snapshot(900), 900, policy()) is None
 
 
 def test_what_the_queries_were_when_the_jvm_ended_is_kept():

@@ -14,7 +14,7 @@ BEAT = {("shop",): WALL - 0.5}
 
 
 def needed(story=None, **changes):
-    return values(board(story, **changes), "querypulse_driver_needed_timestamp_seconds")
+    return values(board(story, **changes), "querypulse_driver_expected_timestamp_seconds")
 
 
 def committing() -> Story:
@@ -68,13 +68,13 @@ def test_a_query_that_is_ignored_is_not_watched_and_needs_no_driver():
     shown = board(committing(), overrides=(("a", {"ignore": True}),))
 
     assert of_query(shown, "a", "watched") == {(): 0}
-    assert values(shown, "querypulse_driver_needed_timestamp_seconds") == {}
+    assert values(shown, "querypulse_driver_expected_timestamp_seconds") == {}
 
 
 def test_idleness_is_a_sign_of_life_though_nothing_is_committed():
     shown = board(committing().idle(at=95))
 
-    assert of_query(shown, "a", "last_sign_timestamp_seconds") == {(): WALL - 5}
+    assert of_query(shown, "a", "last_activity_timestamp_seconds") == {(): WALL - 5}
     assert of_query(shown, "a", "last_commit_timestamp_seconds") == {(): WALL - 10}
 
 
@@ -83,12 +83,12 @@ def test_a_batch_whose_tasks_finish_does_not_stand_still():
     story.probe(processing(batch=2, tasks=2), at=97)
     shown = board(story)
 
-    assert of_query(shown, "a", "standstill_seconds") == {(): 3}
+    assert of_query(shown, "a", "no_progress_seconds") == {(): 3}
     assert of_query(shown, "a", "batch_in_flight_seconds") == {(): 8}
 
 
 def test_a_query_that_waits_or_has_ended_does_not_stand_still():
     story = committing().probe(processing(batch=2), at=92)
 
-    assert of_query(board(story.ended(at=95)), "a", "standstill_seconds") == {}
-    assert of_query(board(committing()), "a", "standstill_seconds") == {}
+    assert of_query(board(story.ended(at=95)), "a", "no_progress_seconds") == {}
+    assert of_query(board(committing()), "a", "no_progress_seconds") == {}

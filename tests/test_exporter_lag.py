@@ -114,7 +114,7 @@ def test_what_a_silent_broker_said_long_ago_is_no_figure_and_sparks_is_none_eith
     assert values(shown, SECONDS, app="shop", query="a") == {}
     assert values(shown, "spark_streaming_topic_lag_offsets", app="shop", query="a") == {}
     asked_at = values(
-        shown, "spark_streaming_source_asked_timestamp_seconds", app="shop", query="a"
+        shown, "spark_streaming_source_last_success_timestamp_seconds", app="shop", query="a"
     )
     assert asked_at == {("0",): WALL - NOW + 20}
 

@@ -24,16 +24,16 @@ QUERY_METRICS = {
     "input_rows_total", "output_rows_total", "input_rows_per_second", "processed_rows_per_second",
     "watermark_timestamp_seconds", "state_rows", "state_memory_bytes", "late_rows_dropped_total",
     "terminations_total", "restarts_total", "failure_info", "alert",
-    "watched", "last_sign_timestamp_seconds", "standstill_seconds", "trigger_interval_seconds",
+    "alerting_enabled", "last_activity_timestamp_seconds", "no_progress_seconds", "trigger_interval_seconds",
     "lag_allowed_offsets", "restart_budget",
 }  # fmt: skip
 MONITOR_METRICS = {
     "build_info", "heartbeat_timestamp_seconds", "events_total", "events_dropped_total",
-    "mailbox_depth", "callback_seconds_bucket", "callback_seconds_sum", "callback_seconds_count",
-    "probe_seconds_bucket", "probe_seconds_sum", "probe_seconds_count", "alerts_firing",
+    "mailbox_depth", "callback_duration_seconds_bucket", "callback_duration_seconds_sum", "callback_duration_seconds_count",
+    "probe_duration_seconds_bucket", "probe_duration_seconds_sum", "probe_duration_seconds_count", "alerts_firing",
     "deliveries_total", "outbox_pending", "alerts_lost_total", "receiver_circuit_open",
     "internal_errors_total", "driver_heartbeat_timestamp_seconds",
-    "driver_needed_timestamp_seconds",
+    "driver_expected_timestamp_seconds",
 }  # fmt: skip
 SOURCE_METRICS = {
     "lag_offsets", "lag_reported_offsets", "lag_seconds", "asked_timestamp_seconds",
@@ -70,11 +70,11 @@ def test_all_streaming_metrics_carry_app_and_query_and_no_other_metric_does():
         ("last_event_timestamp_seconds", WALL - 30),
         ("last_input_timestamp_seconds", WALL - 30),
         ("last_commit_timestamp_seconds", WALL - 30),
-        ("last_sign_timestamp_seconds", WALL - 30),
-        ("watched", 1),
+        ("last_activity_timestamp_seconds", WALL - 30),
+        ("alerting_enabled", 1),
         ("lag_allowed_offsets", 1000),
         ("restart_budget", 3),
-        ("standstill_seconds", 20),
+        ("no_progress_seconds", 20),
         ("last_commit_batch_id", 7),
         ("commits_total", 1),
         ("batch_in_flight_seconds", 20),
@@ -183,15 +183,15 @@ def test_moments_and_figures_are_absent_until_they_exist():
     for absent in (
         "spark_streaming_query_last_commit_timestamp_seconds",
         "spark_streaming_query_last_commit_batch_id",
-        "spark_streaming_query_last_sign_timestamp_seconds",
+        "spark_streaming_query_last_activity_timestamp_seconds",
         "spark_streaming_query_batch_in_flight_seconds",
-        "spark_streaming_query_standstill_seconds",
+        "spark_streaming_query_no_progress_seconds",
         "spark_streaming_query_watermark_timestamp_seconds",
         "spark_streaming_query_state_rows",
         "spark_streaming_query_input_rows_per_second",
         "querypulse_heartbeat_timestamp_seconds",
         "querypulse_driver_heartbeat_timestamp_seconds",
-        "querypulse_driver_needed_timestamp_seconds",
+        "querypulse_driver_expected_timestamp_seconds",
     ):
         assert absent not in names
 

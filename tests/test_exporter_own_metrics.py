@@ -25,15 +25,15 @@ def test_the_monitor_counts_known_kinds_from_0():
         ("failed_in_jvm",): 0, ("connection_lost",): 0, ("undecodable",): 0, ("forged",): 0,
     }  # fmt: skip
     assert values(shown, "querypulse_deliveries_total", receiver="webhook") == {
-        ("delivered",): 0, ("transient",): 0, ("config_fault",): 0,
-        ("poison",): 0, ("failed",): 0,
+        ("delivered",): 0, ("transient",): 0, ("misconfigured",): 0,
+        ("rejected",): 0, ("failed",): 0,
     }  # fmt: skip
     assert values(shown, "querypulse_alerts_lost_total", receiver="webhook") == {
-        ("evicted",): 0, ("expired",): 0, ("obsolete",): 0, ("poison",): 0,
+        ("evicted",): 0, ("expired",): 0, ("obsolete",): 0, ("rejected",): 0,
     }  # fmt: skip
     assert values(shown, "querypulse_receiver_circuit_open") == {("webhook",): 0}
     assert values(shown, "querypulse_outbox_pending") == {("webhook",): 0}
-    assert values(shown, "querypulse_probe_seconds_count") == {(): 0}
+    assert values(shown, "querypulse_probe_duration_seconds_count") == {(): 0}
 
 
 def test_the_monitor_shows_what_it_counted():
@@ -46,14 +46,14 @@ def test_the_monitor_shows_what_it_counted():
     assert values(shown, "querypulse_deliveries_total", outcome="transient") == {
         ("webhook",): 2, ("pagerduty",): 0,
     }  # fmt: skip
-    assert values(shown, "querypulse_alerts_lost_total", reason="poison") == {
+    assert values(shown, "querypulse_alerts_lost_total", reason="rejected") == {
         ("webhook",): 0, ("pagerduty",): 1,
     }  # fmt: skip
     assert values(shown, "querypulse_receiver_circuit_open") == {
         ("webhook",): 1, ("pagerduty",): 0,
     }  # fmt: skip
-    assert values(shown, "querypulse_alerts_firing") == {("QueryFailed", "critical"): 1}
-    assert values(shown, "querypulse_callback_seconds_bucket", le="1e-05") == {(): 2}
+    assert values(shown, "querypulse_alerts_firing") == {("StreamingQueryFailed", "critical"): 1}
+    assert values(shown, "querypulse_callback_duration_seconds_bucket", le="1e-05") == {(): 2}
 
 
 def test_pings_of_the_heartbeat_are_counted_beside_receivers():
@@ -68,7 +68,7 @@ def test_alerts_of_one_name_are_counted_together():
     story = Story().started("a", at=0).started("b", at=0)
     story.ended("a", at=10, exception=CONFLICT).ended("b", at=10, exception=CONFLICT)
     firing = values(board(story), "querypulse_alerts_firing")
-    assert firing == {("QueryFailed", "critical"): 2}
+    assert firing == {("StreamingQueryFailed", "critical"): 2}
 
 
 def test_each_open_alert_has_a_series_with_the_labels_it_is_told_with():
@@ -82,11 +82,11 @@ def test_each_open_alert_has_a_series_with_the_labels_it_is_told_with():
 
 
 def test_an_alert_of_the_whole_driver_has_a_star_for_its_query():
-    deaf = alert("*", name="ListenerDeaf", severity="warning")
+    deaf = alert("*", name="QuerypulseEventsMissing", severity="warning")
     shown = replace(board(), alerts=(deaf,))
 
     assert values(shown, "spark_streaming_query_alert") == {
-        ("ListenerDeaf", "etl", "*", "warning"): 1
+        ("QuerypulseEventsMissing", "etl", "*", "warning"): 1
     }
 
 

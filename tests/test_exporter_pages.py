@@ -133,9 +133,11 @@ def test_the_server_header_tells_no_version():
 
 
 def test_a_runbook_is_open_to_whoever_follows_a_link_in_a_message():
-    with serving(HEALTHY, token="s3cret", runbook={"QueryFailed": "# QueryFailed"}.get) as server:
-        assert get(server, "/runbooks/QueryFailed").text == "# QueryFailed"
-        assert get(server, "/runbooks/QueryFailed/../../status").status_code in (401, 404)
+    with serving(
+        HEALTHY, token="s3cret", runbook={"StreamingQueryFailed": "# StreamingQueryFailed"}.get
+    ) as server:
+        assert get(server, "/runbooks/StreamingQueryFailed").text == "# StreamingQueryFailed"
+        assert get(server, "/runbooks/StreamingQueryFailed/../../status").status_code in (401, 404)
         assert get(server, "/status").status_code == 401
 
 

@@ -195,7 +195,7 @@ def test_an_unnamed_query_goes_by_its_short_id():
 def test_alerts_tell_when_they_began_in_iso_8601():
     (alert,) = as_json(full_board())["alerts"]
     assert alert["labels"] == {
-        "alertname": "QueryFailed", "app": "shop", "query": "dead", "severity": "critical",
+        "alertname": "StreamingQueryFailed", "app": "shop", "query": "dead", "severity": "critical",
     }  # fmt: skip
     assert alert["annotations"]["summary"]
     assert alert["starts_at"] == "2023-11-14T22:13:20.000+00:00"
@@ -207,12 +207,16 @@ def test_the_monitor_shows_all_its_facts():
     assert (shown["listener_path"], shown["listener_registered"]) == ("bus_queue", True)
     assert shown["heartbeat_timestamp"] == WALL - 0.5
     assert shown["deliveries"] == {"webhook": {"delivered": 5, "transient": 2}, "pagerduty": {}}
-    assert shown["alerts_lost"] == {"webhook": {}, "pagerduty": {"poison": 1}}
+    assert shown["alerts_lost"] == {"webhook": {}, "pagerduty": {"rejected": 1}}
     assert shown["circuits_open"] == {"webhook": True, "pagerduty": False}
     assert shown["spool_problem"] == "/spool: no space left on device"
     assert shown["app_name_problem"] == "the app is called 'pyspark-shell'"
-    assert shown["probe_seconds"] == {"count": 2, "total_seconds": 0.32, "p99_seconds": 0.5}
-    assert shown["callback_seconds"]["p99_seconds"] == 1.0
+    assert shown["probe_duration_seconds"] == {
+        "count": 2,
+        "total_seconds": 0.32,
+        "p99_seconds": 0.5,
+    }
+    assert shown["callback_duration_seconds"]["p99_seconds"] == 1.0
 
 
 def test_an_empty_board_has_a_status():
@@ -284,11 +288,12 @@ def test_what_is_suppressed_names_what_suppresses_it():
         return SimpleNamespace(labels=labels, annotations={"reason": reason}, starts_at=0.0)
 
     pair = SimpleNamespace(
-        alert=alert("BatchSlow", "a", "slow"), by=alert("CommitStalled", "*", "silent")
+        alert=alert("StreamingBatchSlow", "a", "slow"),
+        by=alert("StreamingQueryStalled", "*", "silent"),
     )
     (shown,) = as_json(replace(full_board(), suppressed=(pair,)))["suppressed"]
 
     assert shown == {
-        "alertname": "BatchSlow", "query": "a", "reason": "slow",
-        "by_alertname": "CommitStalled", "by_query": "*",
+        "alertname": "StreamingBatchSlow", "query": "a", "reason": "slow",
+        "by_alertname": "StreamingQueryStalled", "by_query": "*",
     }  # fmt: skip

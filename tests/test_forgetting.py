@@ -36,7 +36,7 @@ def test_the_alerts_of_a_forgotten_query_resolve_and_its_series_end():
         desk.step()
 
     (last,) = [one for offer in desk.offers for one in offer][-1:]
-    assert (last.name, last.ends_at is not None) == ("QueryFailed", True)
+    assert (last.name, last.ends_at is not None) == ("StreamingQueryFailed", True)
     assert desk.worker.judged.alerts == ()
 
 

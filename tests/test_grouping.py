@@ -17,7 +17,7 @@ def members(ward):
     return ["".join(one.labels["query"] for one in inc.alerts) for inc in ward.incidents]
 
 
-def sick(at, queries, name="QueryFailed"):
+def sick(at, queries, name="StreamingQueryFailed"):
     return all_of(at, name, queries)
 
 
@@ -25,10 +25,10 @@ ALONE = [
     ("two at once", sick(10, "ab"), ["a", "b"]),
     ("three within more than the window", [*sick(10, "a"), *sick(15, "b"), *sick(21, "c")], ["a", "b", "c"]),
     ("two and two, a minute apart", [*sick(10, "ab"), *sick(70, "cd")], ["a", "b", "c", "d"]),
-    ("three names of one query each", [*sick(10, "a"), *sick(10, "b", "QueryGone"), *sick(10, "c", "CommitStalled")], ["a", "b", "c"]),
-    ("one query that is sick of two things", sick(10, "a", "QueryFailed+QueryFlapping"), ["a", "a"]),
-    ("three ills of the whole driver", sick(10, "*", "MonitorBlind+ListenerDeaf+QueryGone"), ["*"]),
-    ("the driver and two queries", [*sick(10, "ab", "BatchSlow"), *sick(10, "*", "BatchSlow")], ["*", "a", "b"]),
+    ("three names of one query each", [*sick(10, "a"), *sick(10, "b", "StreamingQueryStopped"), *sick(10, "c", "StreamingQueryStalled")], ["a", "b", "c"]),
+    ("one query that is sick of two things", sick(10, "a", "StreamingQueryFailed+StreamingQueryFlapping"), ["a", "a"]),
+    ("three ills of the whole driver", sick(10, "*", "QuerypulseMonitoringDegraded+QuerypulseEventsMissing+StreamingQueryStopped"), ["*"]),
+    ("the driver and two queries", [*sick(10, "ab", "StreamingBatchSlow"), *sick(10, "*", "StreamingBatchSlow")], ["*", "a", "b"]),
     ("five, one after the other", [entry for n, query in enumerate("abcde") for entry in sick(10 + n, query)], ["a", "b", "c", "d", "e"]),
 ]  # fmt: skip
 TOGETHER = [
@@ -39,8 +39,8 @@ TOGETHER = [
     ("a fourth after a group", [*sick(10, "abc"), *sick(15, "d")], ["abc", "d"]),
     ("three, and three more in the window: one group of a name at a time", [*sick(10, "abc"), *sick(20, "def")], ["abc", "d", "e", "f"]),
     ("three, and three more after the window", [*sick(10, "abc"), *sick(21, "def")], ["abc", "d", "e", "f"]),
-    ("three of each of two names", [*sick(10, "abc"), *sick(10, "def", "QueryGone")], ["abc", "def"]),
-    ("three stalls are told at the second look", sick(10, "abc", "CommitStalled"), ["abc"]),
+    ("three of each of two names", [*sick(10, "abc"), *sick(10, "def", "StreamingQueryStopped")], ["abc", "def"]),
+    ("three stalls are told at the second look", sick(10, "abc", "StreamingQueryStalled"), ["abc"]),
 ]  # fmt: skip
 
 
@@ -70,18 +70,18 @@ def test_how_many_and_how_soon_are_settings():
 def test_a_group_has_a_key_of_its_own_so_that_those_of_its_members_stay_free():
     ward = Ward().play([*sick(10, "cab"), *sick(18, "d")], 90)
 
-    assert keys(ward) == ["*/QueryFailed", "d/QueryFailed"]
+    assert keys(ward) == ["*/StreamingQueryFailed", "d/StreamingQueryFailed"]
     assert [alert.key for alert in ward.incidents[0].alerts] == [
-        f"querypulse/etl/{query}/QueryFailed" for query in "cab"
+        f"querypulse/etl/{query}/StreamingQueryFailed" for query in "cab"
     ]
 
 
 def test_a_group_of_what_has_become_critical_has_a_key_of_its_own():
-    ward = Ward().play(sick(10, "abc", "BatchSlow"), 20)
+    ward = Ward().play(sick(10, "abc", "StreamingBatchSlow"), 20)
     ward.warnings = frozenset()
     ward.play([], 21)
 
-    assert keys(ward) == ["*/BatchSlow", "*/BatchSlow/critical"]
+    assert keys(ward) == ["*/StreamingBatchSlow", "*/StreamingBatchSlow/critical"]
     assert [one.ends_at is None for one in ward.incidents] == [False, True]
     assert all(
         one.is_escalated == key.endswith("critical")
@@ -90,27 +90,35 @@ def test_a_group_of_what_has_become_critical_has_a_key_of_its_own():
 
 
 def test_the_whole_driver_that_falls_sick_as_a_group_did_has_a_key_of_its_own():
-    ward = Ward().play([*sick(10, "abc", "CommitStalled"), *sick(60, "*", "CommitStalled")], 90)
+    ward = Ward().play(
+        [*sick(10, "abc", "StreamingQueryStalled"), *sick(60, "*", "StreamingQueryStalled")], 90
+    )
 
-    assert keys(ward) == ["*/CommitStalled", "*/CommitStalled/driver"]
+    assert keys(ward) == ["*/StreamingQueryStalled", "*/StreamingQueryStalled/driver"]
 
 
 def test_while_the_whole_driver_has_the_key_of_a_group_each_is_told_by_itself():
     story = [
-        *sick(10, "*", "CommitStalled"),
+        *sick(10, "*", "StreamingQueryStalled"),
         *sick(20, "*", "well"),
-        *sick(20, "abc", "CommitStalled"),
+        *sick(20, "abc", "StreamingQueryStalled"),
     ]
     ward = Ward().play(story, 60)
 
-    assert keys(ward) == ["a/CommitStalled", "b/CommitStalled", "c/CommitStalled"]
+    assert keys(ward) == [
+        "a/StreamingQueryStalled",
+        "b/StreamingQueryStalled",
+        "c/StreamingQueryStalled",
+    ]
 
 
 def test_one_of_a_group_of_warnings_that_becomes_critical_is_told_by_itself():
-    ward = Ward().play([*sick(10, "abc", "DataLossRisk"), (50, "b", "DataLossRisk!")], 60)
+    ward = Ward().play(
+        [*sick(10, "abc", "StreamingDataLossRisk"), (50, "b", "StreamingDataLossRisk!")], 60
+    )
 
-    assert ward.told == ["11 + DataLossRisk a,b,c", "50 + DataLossRisk b"]
-    assert keys(ward) == ["*/DataLossRisk", "b/DataLossRisk/critical"]
+    assert ward.told == ["11 + StreamingDataLossRisk a,b,c", "50 + StreamingDataLossRisk b"]
+    assert keys(ward) == ["*/StreamingDataLossRisk", "b/StreamingDataLossRisk/critical"]
 
 
 def test_after_a_group_is_over_its_key_is_free_again():
@@ -118,11 +126,11 @@ def test_after_a_group_is_over_its_key_is_free_again():
     ward = Ward().play(story, 100)
 
     assert ward.told == [
-        "10 + QueryFailed a,b,c",
-        "50 - QueryFailed a,b,c",
-        "90 + QueryFailed b,c,d",
+        "10 + StreamingQueryFailed a,b,c",
+        "50 - StreamingQueryFailed a,b,c",
+        "90 + StreamingQueryFailed b,c,d",
     ]
-    assert keys(ward) == ["*/QueryFailed"]
+    assert keys(ward) == ["*/StreamingQueryFailed"]
 
 
 def test_who_is_well_stays_listed_with_an_end():
@@ -135,20 +143,26 @@ def test_who_is_well_stays_listed_with_an_end():
 
 def test_who_fails_again_after_it_recovered_has_an_incident_of_its_own():
     """And leaves the group: two messages that say different things of one query help nobody."""
-    ward = Ward().play([*sick(10, "abc"), (20, "b", "idle"), (90, "b", "QueryFailed")], 100)
+    ward = Ward().play(
+        [*sick(10, "abc"), (20, "b", "idle"), (90, "b", "StreamingQueryFailed")], 100
+    )
     group, own = ward.incidents
 
-    assert keys(ward) == ["*/QueryFailed", "b/QueryFailed"]
+    assert keys(ward) == ["*/StreamingQueryFailed", "b/StreamingQueryFailed"]
     assert members(ward) == ["ac", "b"]
     assert (own.starts_at, own.ends_at) == (WALL + 90, None)
     assert (group.revision, own.revision) == (0, 0)
 
 
 def test_who_fails_again_and_recovers_again_ends_its_own_incident_only():
-    cycle = [(20, "b", "idle"), (90, "b", "QueryFailed"), (100, "b", "idle")]
+    cycle = [(20, "b", "idle"), (90, "b", "StreamingQueryFailed"), (100, "b", "idle")]
     ward = Ward().play([*sick(10, "abc"), *cycle], 140)
 
-    assert ward.told == ["10 + QueryFailed a,b,c", "90 + QueryFailed b", "130 - QueryFailed b"]
+    assert ward.told == [
+        "10 + StreamingQueryFailed a,b,c",
+        "90 + StreamingQueryFailed b",
+        "130 - StreamingQueryFailed b",
+    ]
     assert members(ward) == ["ac"]
 
 
@@ -164,27 +178,34 @@ def test_it_is_over_when_the_last_is_well():
 
 def test_one_that_fails_in_the_moment_the_last_recovers_is_told_by_itself():
     ward = Ward().play([*sick(10, "abc"), *all_of(20, "idle", "ab"), (40, "c", "idle")], 69)
-    ward.play([(70, "a", "QueryFailed")], 70)
+    ward.play([(70, "a", "StreamingQueryFailed")], 70)
 
-    assert ward.told == ["10 + QueryFailed a,b,c", "70 + QueryFailed a", "70 - QueryFailed b,c"]
+    assert ward.told == [
+        "10 + StreamingQueryFailed a,b,c",
+        "70 + StreamingQueryFailed a",
+        "70 - StreamingQueryFailed b,c",
+    ]
 
 
 def test_a_member_that_dies_leaves_the_stalled_and_is_told_as_dead():
-    ward = Ward().play([*sick(10, "abc", "CommitStalled"), *sick(30, "b")], 60)
+    ward = Ward().play([*sick(10, "abc", "StreamingQueryStalled"), *sick(30, "b")], 60)
     stalled, dead = ward.incidents
 
     assert [one.ends_at for one in stalled.alerts] == [None, WALL + 30, None]
-    assert stalled.alerts[1].annotations["superseded_by"] == "QueryFailed"
-    assert (keys(ward), dead.ends_at) == (["*/CommitStalled", "b/QueryFailed"], None)
+    assert stalled.alerts[1].annotations["superseded_by"] == "StreamingQueryFailed"
+    assert (keys(ward), dead.ends_at) == (
+        ["*/StreamingQueryStalled", "b/StreamingQueryFailed"],
+        None,
+    )
 
 
 def test_a_group_that_all_die_is_one_page_of_each_kind():
-    ward = Ward().play([*sick(10, EIGHT, "CommitStalled"), *sick(30, EIGHT)], 60)
+    ward = Ward().play([*sick(10, EIGHT, "StreamingQueryStalled"), *sick(30, EIGHT)], 60)
 
     assert ward.told == [
-        "11 + CommitStalled a,b,c,d,e,f,g,h",
-        "30 + QueryFailed a,b,c,d,e,f,g,h",
-        "30 - CommitStalled a,b,c,d,e,f,g,h",
+        "11 + StreamingQueryStalled a,b,c,d,e,f,g,h",
+        "30 + StreamingQueryFailed a,b,c,d,e,f,g,h",
+        "30 - StreamingQueryStalled a,b,c,d,e,f,g,h",
     ]
 
 
@@ -192,4 +213,4 @@ def test_a_reminder_speaks_of_the_whole_while_any_is_sick():
     ward = Ward(repeat_interval_seconds=100.0)
     ward.play([*sick(10, "abc"), *all_of(20, "idle", "ab")], 250)
 
-    assert ward.told[1:] == ["110 ^ QueryFailed a,b,c", "210 ^ QueryFailed a,b,c"]
+    assert ward.told[1:] == ["110 ^ StreamingQueryFailed a,b,c", "210 ^ StreamingQueryFailed a,b,c"]

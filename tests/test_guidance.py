@@ -30,7 +30,9 @@ BOARD = "https://grafana.example/d/q?var-app={app}&var-query={query}"
 
 
 def annotations(guide: Guidance, *, app="orders", query="billing") -> dict[str, str]:
-    found = Finding("QueryFailed", query, Severity.CRITICAL, State.FAILED, "why", "a failed", {})
+    found = Finding(
+        "StreamingQueryFailed", query, Severity.CRITICAL, State.FAILED, "why", "a failed", {}
+    )
     return alert_of(found, app, guide, 0.0).annotations
 
 
@@ -40,26 +42,29 @@ def annotations(guide: Guidance, *, app="orders", query="billing") -> dict[str, 
 def test_without_settings_an_alert_leads_to_the_published_runbook_alone():
     shown = annotations(guidance(Settings()))
 
-    assert shown["runbook_url"] == f"{DEFAULT_RUNBOOKS}/QueryFailed.md"
+    assert shown["runbook_url"] == f"{DEFAULT_RUNBOOKS}/StreamingQueryFailed.md"
     assert not {"dashboard_url", "spark_ui_url"} & set(shown)
 
 
 def test_with_an_external_url_the_driver_has_the_runbook_itself():
     shown = annotations(guidance(Settings(external_url=f"{HOME}/")))
 
-    assert shown["runbook_url"] == f"{HOME}/runbooks/QueryFailed"
+    assert shown["runbook_url"] == f"{HOME}/runbooks/StreamingQueryFailed"
 
 
 def test_runbooks_of_ones_own_stay_where_they_are():
     own = Settings(external_url=HOME, runbook_base_url="https://wiki.example/pulse/")
 
-    assert annotations(guidance(own))["runbook_url"] == "https://wiki.example/pulse/QueryFailed.md"
+    assert (
+        annotations(guidance(own))["runbook_url"]
+        == "https://wiki.example/pulse/StreamingQueryFailed.md"
+    )
 
 
 def test_a_driver_that_is_down_is_not_asked_for_its_runbook():
     shown = annotations(guidance_from_outside(Settings(external_url=HOME, dashboard_url=BOARD)))
 
-    assert shown["runbook_url"] == f"{DEFAULT_RUNBOOKS}/QueryFailed.md"
+    assert shown["runbook_url"] == f"{DEFAULT_RUNBOOKS}/StreamingQueryFailed.md"
     assert shown["dashboard_url"].startswith("https://grafana.example")
 
 
@@ -202,7 +207,9 @@ def test_pagerduty_leads_to_the_status_page_and_everywhere_else():
         receiver.close()
 
     assert double.events[0]["client_url"] == HOME
-    assert double.events[0]["links"] == [{"href": "https://x/QueryFailed.md", "text": "Runbook"}]
+    assert double.events[0]["links"] == [
+        {"href": "https://x/StreamingQueryFailed.md", "text": "Runbook"}
+    ]
 
 
 # -- runbooks ---------------------------------------------------------------------------------------
@@ -219,12 +226,15 @@ def test_the_driver_serves_every_runbook(name):
 
 def test_a_link_from_one_runbook_to_another_can_be_followed():
     with serving(full_board(), runbook=runbook) as server:
-        assert get(server, "/runbooks/QueryFailed.md").text == runbooks()["QueryFailed"]
+        assert (
+            get(server, "/runbooks/StreamingQueryFailed.md").text
+            == runbooks()["StreamingQueryFailed"]
+        )
 
 
 @pytest.mark.parametrize(
     "path", ["/runbooks", "/runbooks/", "/runbooks/NoSuchAlert", "/runbooks/README",
-             "/runbooks/../prometheus/rules.yaml", "/runbooks/QueryFailed.md/x"]
+             "/runbooks/../prometheus/rules.yaml", "/runbooks/StreamingQueryFailed.md/x"]
 )  # fmt: skip
 def test_nothing_else_is_served_as_a_runbook(path):
     with serving(full_board(), runbook=runbook) as server:
@@ -235,7 +245,7 @@ def test_an_alert_brings_the_next_steps_of_its_runbook():
     steps = annotations(guidance(Settings()))["next_steps"]
 
     assert steps.splitlines()[0].startswith("1. ")
-    assert steps in runbooks()["QueryFailed"]
+    assert steps in runbooks()["StreamingQueryFailed"]
 
 
 def test_an_alert_without_a_runbook_brings_no_steps():

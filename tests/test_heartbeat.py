@@ -21,7 +21,7 @@ from querypulse.listener.guard import Guard
 
 WELL = Ping("", "well")
 FAIL = Ping("/fail", "bronze failed")
-WARNING = incident(name="QueryLagging", severity="warning")
+WARNING = incident(name="StreamingQueryLagging", severity="warning")
 NOW = 1_800_000_000.0
 
 
@@ -178,16 +178,16 @@ def test_a_check_that_is_unknown_is_tried_once_an_interval(heartbeat, double, cl
         beaten(heartbeat, clock, 1.0)
 
     assert len(double.requests) == 4
-    assert heartbeat.outcomes["config_fault"] == 2
+    assert heartbeat.outcomes["misconfigured"] == 2
 
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
     [
         (202, "delivered"),
-        (301, "config_fault"),
-        (400, "poison"),
-        (410, "config_fault"),
+        (301, "misconfigured"),
+        (400, "rejected"),
+        (410, "misconfigured"),
         (429, "transient"),
     ],
 )

@@ -15,7 +15,7 @@ from querypulse.alerting.receivers.heartbeat_ping import (
 
 WELL = Ping("", "well")
 FAIL = Ping("/fail", "bronze failed")
-WARNING = incident(name="QueryLagging", severity="warning")
+WARNING = incident(name="StreamingQueryLagging", severity="warning")
 NOW = 1_800_000_000.0
 
 

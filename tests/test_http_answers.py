@@ -40,8 +40,8 @@ def meaning(status):
     if status in {408, 425, 429} or status >= 500:
         return Answer.TRANSIENT
     if status in {400, 406, 411, 413, 414, 415, 422, 431}:
-        return Answer.POISON
-    return Answer.CONFIG_FAULT
+        return Answer.REJECTED
+    return Answer.MISCONFIGURED
 
 
 def answer_of(receiver, told):

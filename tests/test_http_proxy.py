@@ -85,10 +85,10 @@ def test_plain_http_asks_the_proxy_for_the_whole_url(authority):
 @pytest.mark.parametrize(
     ("status", "answer"),
     [
-        (407, Answer.CONFIG_FAULT),
-        (403, Answer.CONFIG_FAULT),
-        (400, Answer.CONFIG_FAULT),
-        (410, Answer.CONFIG_FAULT),
+        (407, Answer.MISCONFIGURED),
+        (403, Answer.MISCONFIGURED),
+        (400, Answer.MISCONFIGURED),
+        (410, Answer.MISCONFIGURED),
         (502, Answer.TRANSIENT),
         (503, Answer.TRANSIENT),
         (504, Answer.TRANSIENT),
@@ -124,7 +124,7 @@ def test_a_dripping_proxy_cannot_hold_a_post(authority):
 def test_the_place_behind_a_proxy_must_be_trusted_too(authority, proxy, tmp_path):
     error = refusal(Authority(tmp_path), proxy)
 
-    assert error.answer is Answer.CONFIG_FAULT
+    assert error.answer is Answer.MISCONFIGURED
     assert "https://hook.test is not trusted" in str(error)
 
 
@@ -156,7 +156,7 @@ def test_a_proxy_of_the_environment_that_cannot_be_used_is_a_fault(authority, mo
     with pytest.raises(HttpError) as caught:
         poster(authority, proxy_from_environment=True).post(b"{}", NOW)
 
-    assert caught.value.answer is Answer.CONFIG_FAULT
+    assert caught.value.answer is Answer.MISCONFIGURED
 
 
 def test_without_the_setting_the_environment_has_no_say(monkeypatch):

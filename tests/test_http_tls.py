@@ -51,7 +51,7 @@ def test_an_unknown_authority_is_a_fault_of_the_configuration(authority):
     with HttpDouble(tls=authority.server()) as double:
         error = refusal(double.url)
 
-        assert error.answer is Answer.CONFIG_FAULT
+        assert error.answer is Answer.MISCONFIGURED
         assert not error.may_have_arrived
         assert "is not trusted: SSLCertVerificationError (unable to get local" in str(error)
         assert double.requests == []
@@ -61,7 +61,7 @@ def test_a_certificate_for_another_name_is_not_trusted(authority):
     with HttpDouble(tls=authority.server("hook.test")) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
-    assert error.answer is Answer.CONFIG_FAULT
+    assert error.answer is Answer.MISCONFIGURED
     assert re.search("is not trusted: .*(is not valid for|is for another name)", str(error))
 
 
@@ -84,7 +84,7 @@ def test_a_missing_client_certificate_is_a_fault_of_the_configuration(authority)
     with HttpDouble(tls=context) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
-        assert error.answer is Answer.CONFIG_FAULT
+        assert error.answer is Answer.MISCONFIGURED
         assert double.requests == []
 
 
@@ -93,7 +93,7 @@ def test_a_missing_client_certificate_is_never_taken_for_a_delivery(authority):
     with HttpDouble(tls=authority.server(client_needed=True)) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
-        assert error.answer in {Answer.CONFIG_FAULT, Answer.TRANSIENT}
+        assert error.answer in {Answer.MISCONFIGURED, Answer.TRANSIENT}
         assert double.requests == []
 
 
@@ -101,7 +101,7 @@ def test_a_place_that_speaks_no_tls_is_a_fault_of_the_configuration():
     with HttpDouble() as double:
         error = refusal(double.url.replace("http:", "https:"))
 
-    assert error.answer is Answer.CONFIG_FAULT
+    assert error.answer is Answer.MISCONFIGURED
 
 
 def test_a_handshake_that_breaks_off_may_succeed_later(authority):
@@ -180,7 +180,7 @@ def test_a_file_that_vanished_later_is_a_fault_of_the_configuration(authority, t
         bundle.write_text(Path(authority.ca_file).read_text())
         poster.post(b"{}", NOW)
 
-        assert missing.value.answer is garbage.value.answer is Answer.CONFIG_FAULT
+        assert missing.value.answer is garbage.value.answer is Answer.MISCONFIGURED
         assert len(double.requests) == 1
 
 

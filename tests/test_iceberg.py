@@ -60,13 +60,13 @@ def test_an_append_whose_commit_is_stuck_is_told_and_its_end_too(
     # The very next commit may have its lock already.
     for ahead in (1, 2, 3):
         lock(facts.commit_file(ahead))
-    told = pages.wait_for("CommitStalled", "facts", timeout=PATIENCE).annotations
+    told = pages.wait_for("StreamingQueryStalled", "facts", timeout=PATIENCE).annotations
 
     assert "batch_hung" in told["reason"]
     assert "LockManager" in told["stream_thread"]
     assert query.isActive
     lock.free()
-    pages.wait_for("CommitStalled", "facts", status="resolved", timeout=PATIENCE)
+    pages.wait_for("StreamingQueryStalled", "facts", status="resolved", timeout=PATIENCE)
     assert shown(sidecar, "facts").state == "running"
     rows = facts.rows()
     until(lambda: facts.rows() > rows, "it appends again", timeout=PATIENCE)
@@ -94,7 +94,7 @@ def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
     query = start(read.stream(), change.__name__)
     query.processAllAvailable()
     change(read)
-    page = pages.wait_for("QueryFailed", change.__name__, timeout=PATIENCE)
+    page = pages.wait_for("StreamingQueryFailed", change.__name__, timeout=PATIENCE)
 
     assert page.annotations["error_class"] == error_class
     assert words in error_of(page.annotations)
@@ -112,7 +112,7 @@ def test_a_query_whose_snapshots_have_expired_is_told_why(spark, table, watch, p
         " older_than => TIMESTAMP '2100-01-01 00:00:00')"
     )
     start(read.stream(), "expired", checkpoint=checkpoint)
-    page = pages.wait_for("QueryFailed", "expired", timeout=PATIENCE)
+    page = pages.wait_for("StreamingQueryFailed", "expired", timeout=PATIENCE)
 
     assert "the snapshot was expired or removed" in error_of(page.annotations)
 

@@ -232,7 +232,7 @@ def test_after_an_announced_stop_a_new_checkpoint_pages_nobody(order, memory):
 def test_the_late_failure_of_a_replaced_query_stands_until_its_successor_shows_life():
     story = IdStory().start("old", "r1", at=0, session="s1")
     story.start("new", "r2", at=1, session="s1").fails("old", "r1", at=2)
-    assert story.found(3) == [("QueryFailed", "q")]
+    assert story.found(3) == [("StreamingQueryFailed", "q")]
 
     story.commits("new", "r2", at=4, batch=0)
     assert story.found(5) == []
@@ -255,7 +255,7 @@ def test_living_namesakes_in_two_sessions_never_merge_and_keep_their_labels():
     }  # fmt: skip
 
     story.fails("11111111-a", "r1", at=2).commits("22222222-b", "r2", at=3, batch=0)
-    assert story.found(4) == [("QueryFailed", "q")]
+    assert story.found(4) == [("StreamingQueryFailed", "q")]
 
 
 def test_the_restart_of_one_namesake_takes_nothing_from_the_other():
@@ -265,7 +265,7 @@ def test_the_restart_of_one_namesake_takes_nothing_from_the_other():
 
     labels = {label: one.query_id for label, one in story.shown().items()}
     assert labels == {"q": "11111111-a", "q-22222222": "33333333-c"}
-    assert story.found(5) == [("QueryFailed", "q")]
+    assert story.found(5) == [("StreamingQueryFailed", "q")]
 
 
 def test_a_label_does_not_move_when_its_first_bearer_is_forgotten():
@@ -310,7 +310,7 @@ def test_what_nothing_decides_is_a_query_of_its_own_after_a_while():
     story.fails("22222222-b", "r2", at=2)
 
     assert list(story.shown(1 + UNDECIDED_SECONDS)) == ["q"]
-    assert story.found(1.1 + UNDECIDED_SECONDS) == [("QueryFailed", "q-22222222")]
+    assert story.found(1.1 + UNDECIDED_SECONDS) == [("StreamingQueryFailed", "q-22222222")]
 
 
 def test_a_flood_of_undecided_events_is_decided_at_once():
@@ -345,7 +345,7 @@ def test_a_crash_loop_without_a_fixed_checkpoint_is_one_query(restart, session):
         found |= set(story.found(number * 2.0 + 1.5))
 
     assert set(story.shown()) == {"q"}
-    assert found <= {("QueryFailed", "q"), ("QueryFlapping", "q")}
+    assert found <= {("StreamingQueryFailed", "q"), ("StreamingQueryFlapping", "q")}
     assert story.shown()["q"].totals.restarts == 29
 
 
@@ -379,14 +379,14 @@ def test_a_pattern_matches_the_full_name_of_a_query_with_a_short_label():
     story = IdStory().start("id", "r", name, at=0).fails("id", "r", at=1)
 
     assert story.found(2, overrides=[("*-nightly", {"ignore": True})]) == []
-    assert story.found(2) == [("QueryFailed", base_label(name))]
+    assert story.found(2) == [("StreamingQueryFailed", base_label(name))]
 
 
 def test_an_expected_name_of_any_length_is_missing_under_its_label():
     """L24"""
     name = "n" * 10_000
 
-    assert IdStory().found(500, expected=[name]) == [("QueryMissing", base_label(name))]
+    assert IdStory().found(500, expected=[name]) == [("StreamingQueryMissing", base_label(name))]
     story = IdStory().start("id", "r", name, at=0).commits("id", "r", name, at=1, batch=0)
     assert story.found(2, expected=[name]) == []
 
@@ -467,7 +467,7 @@ def test_an_available_now_loop_whose_first_run_failed_pages_once():
     """A2: the probe remembers the failed run long after the query has recovered."""
     ended = polled("id", "run-0", active=False, exception=CONFLICT)
     story = IdStory().start("id", "run-0", at=0).fails("id", "run-0", at=1)
-    assert story.found(2) == [("QueryFailed", "q")]
+    assert story.found(2) == [("StreamingQueryFailed", "q")]
     for number in range(1, 60):
         at = number * 60.0
         completed(story, number, at=at).probe(ended, at=at + 30)
@@ -486,7 +486,7 @@ def test_an_expected_query_is_never_forgotten():
     story.state.forget(1e6)
 
     assert "q" in story.shown()
-    assert ("QueryMissing", "q") not in story.found(1e6, expected=["q"])
+    assert ("StreamingQueryMissing", "q") not in story.found(1e6, expected=["q"])
 
 
 # -- a run that completes recovers (A3) -----------------------------------------------------------

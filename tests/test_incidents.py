@@ -47,8 +47,8 @@ def test_a_jvm_that_does_not_answer_is_one_incident_once_two_queries_are_stalled
     (first,) = story.judge(170, **patient).findings
     (later,) = story.judge(500, **patient).findings
 
-    assert (first.alertname, first.query) == ("CommitStalled", "a")
-    assert (later.alertname, later.query) == ("CommitStalled", "*")
+    assert (first.alertname, first.query) == ("StreamingQueryStalled", "a")
+    assert (later.alertname, later.query) == ("StreamingQueryStalled", "*")
     assert later.reason == "the JVM does not answer: a, b"
 
 
@@ -59,7 +59,7 @@ def test_a_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incide
 
     names = {(one.alertname, one.query) for one in story.judge(178, **WATCHED).findings}
 
-    assert names == {("CommitStalled", "a"), ("MonitorBlind", "*")}
+    assert names == {("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")}
 
 
 def test_a_driver_of_one_query_names_it():
@@ -67,7 +67,7 @@ def test_a_driver_of_one_query_names_it():
 
     (finding,) = story.judge(170, **WATCHED).findings
 
-    assert (finding.alertname, finding.query) == ("CommitStalled", "a")
+    assert (finding.alertname, finding.query) == ("StreamingQueryStalled", "a")
 
 
 def test_queries_that_are_sick_for_reasons_of_their_own_are_told_one_by_one():
@@ -163,7 +163,7 @@ def test_a_poison_batch_is_named_with_its_error():
 
     failed, flapping = story.judge(1001).findings
 
-    assert failed.alertname == "QueryFailed"
+    assert failed.alertname == "StreamingQueryFailed"
     assert flapping.reason == (
         "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"
     )

@@ -123,13 +123,13 @@ def dangers(pages, query, severity="critical"):
     return [
         page.annotations["reason"]
         for page in pages.pages
-        if page.what == ("DataLossRisk", query) and page.labels["severity"] == severity
+        if page.what == ("StreamingDataLossRisk", query) and page.labels["severity"] == severity
     ]
 
 
 def reasons(sidecar, query):
     """Why data is in danger now."""
-    told = [one for one in sidecar.alerts() if one.name == "DataLossRisk"]
+    told = [one for one in sidecar.alerts() if one.name == "StreamingDataLossRisk"]
     return [one.annotations["reason"] for one in told if one.labels["query"] == query]
 
 
@@ -141,8 +141,8 @@ def test_a_danger_is_told_before_the_first_record_is_lost(hasty, play, pages):
             stage.begin(name)
         stage.traps["hung"].hold.set()
         stage.traps["dead"].die.set()
-        pages.wait_for("QueryFailed", "dead")
-        pages.wait_for("CommitStalled", "hung")
+        pages.wait_for("StreamingQueryFailed", "dead")
+        pages.wait_for("StreamingQueryStalled", "hung")
         # It starts from the edge and outruns it.
         stage.begin("catching up", maxOffsetsPerTrigger=6)
         for name in ("hung", "dead"):
@@ -152,13 +152,13 @@ def test_a_danger_is_told_before_the_first_record_is_lost(hasty, play, pages):
         until(lambda: first_kept(hasty, topic) > stage.committed("hung"), "records are deleted")
         until(lambda: "were deleted before they" in reasons(stage.sidecar, "hung")[0], "it is told")
         stage.let_go("hung")
-        pages.wait_for("DataLossRisk", "hung", status="resolved")
+        pages.wait_for("StreamingDataLossRisk", "hung", status="resolved")
     assert dangers(pages, "dead", "warning"), "a warning comes first"
     assert {page.what for page in pages.pages} == {
-        ("QueryFailed", "dead"),
-        ("CommitStalled", "hung"),
-        ("DataLossRisk", "hung"),
-        ("DataLossRisk", "dead"),
+        ("StreamingQueryFailed", "dead"),
+        ("StreamingQueryStalled", "hung"),
+        ("StreamingDataLossRisk", "hung"),
+        ("StreamingDataLossRisk", "dead"),
     }
 
 
@@ -171,16 +171,16 @@ def test_a_topic_that_keeps_no_time_is_judged_by_what_goes(hasty, play, pages):
     until(lambda: stage.committed("held") == 100, "all is read")
     stage.traps["held"].hold.set()
     hasty.produce(topic, ["x"] * 100)
-    pages.wait_for("CommitStalled", "held")
+    pages.wait_for("StreamingQueryStalled", "held")
     assert dangers(pages, "held", "warning") == []
     for edge in (10, 20):
         hasty.forget(topic, edge)
         used = pytest.approx(100 / (200 - edge))
         until(lambda used=used: stage.used_ratio("held") == used, "the edge is seen to move")
-    pages.wait_for("DataLossRisk", "held")
+    pages.wait_for("StreamingDataLossRisk", "held")
     assert "of all that is kept waits" in reasons(stage.sidecar, "held")[0]
     hasty.forget(topic, 130)
     until(lambda: "30 offsets were deleted" in reasons(stage.sidecar, "held")[0], "it is told")
     stage.let_go("held")
     hasty.produce(topic, ["x"])
-    pages.wait_for("DataLossRisk", "held", status="resolved")
+    pages.wait_for("StreamingDataLossRisk", "held", status="resolved")

@@ -423,7 +423,7 @@ def test_after_its_death_lag_grows_as_the_brokers_own_figure(spark, kafka, watch
     trap = Trap()
     query = start(kafka.stream(spark, topic), "dead", trap)
     query.processAllAvailable()
-    asked = "spark_streaming_source_asked_timestamp_seconds", "0"
+    asked = "spark_streaming_source_last_success_timestamp_seconds", "0"
     until(lambda: asked in metrics(sidecar, "dead"), "its broker is asked")
     until(lambda: shown(sidecar, "dead").lag_offsets == 0, "nothing waits")
     trap.die.set()
@@ -490,7 +490,7 @@ def test_a_query_is_not_asked_about_where_the_settings_say_never(spark, kafka, w
     query.processAllAvailable()
 
     assert not admins(spark)
-    assert ("spark_streaming_source_asked_timestamp_seconds", "0") not in metrics(
+    assert ("spark_streaming_source_last_success_timestamp_seconds", "0") not in metrics(
         sidecar, "unasked"
     )
     assert not [

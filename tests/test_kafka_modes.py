@@ -87,16 +87,18 @@ def test_each_mode_is_well_or_idle_and_is_told_when_its_work_or_its_log_hangs(
     storage.hang()
     far.freeze()
     reasons = {
-        name: pages.wait_for("CommitStalled", name, timeout=PATIENCE_SECONDS).annotations["reason"]
+        name: pages.wait_for("StreamingQueryStalled", name, timeout=PATIENCE_SECONDS).annotations[
+            "reason"
+        ]
         for name in HUNG
     }
     far.thaw()
     storage.free.set()
     for name in HUNG:
-        pages.wait_for("CommitStalled", name, status="resolved", timeout=PATIENCE_SECONDS)
+        pages.wait_for("StreamingQueryStalled", name, status="resolved", timeout=PATIENCE_SECONDS)
 
     assert {n: why for n, why in reasons.items() if not why.startswith(HUNG[n])} == {}
-    assert {page.what for page in pages.pages} == {("CommitStalled", name) for name in HUNG}
+    assert {page.what for page in pages.pages} == {("StreamingQueryStalled", name) for name in HUNG}
     assert {"0", "1"} == set(ends_of(cage, "continuous_grown"))
 
 
@@ -112,11 +114,11 @@ def test_a_death_in_each_mode_is_told_with_its_cause(cage, watch, pages):
 
     cage.kafka.produce(topic, [POISON])
     for name in names:
-        page = pages.wait_for("QueryFailed", name, timeout=PATIENCE_SECONDS)
+        page = pages.wait_for("StreamingQueryFailed", name, timeout=PATIENCE_SECONDS)
         assert "boom" in page.annotations["reason"]
         assert page.annotations["error_class"] == "USER_RAISED_EXCEPTION"
 
-    assert {page.what for page in pages.pages} == {("QueryFailed", name) for name in names}
+    assert {page.what for page in pages.pages} == {("StreamingQueryFailed", name) for name in names}
 
 
 def is_shown_as_logged(cage, sidecar, name):

@@ -47,8 +47,8 @@ def test_an_outage_stalls_one_query_kills_another_and_is_over(
 
     mortal.broker.kill()
     killed_at = time.monotonic()
-    dead = pages.wait_for("QueryFailed", "impatient", timeout=40)
-    stalled = pages.wait_for("CommitStalled", "patient", timeout=40)
+    dead = pages.wait_for("StreamingQueryFailed", "impatient", timeout=40)
+    stalled = pages.wait_for("StreamingQueryStalled", "patient", timeout=40)
     assert stalled.annotations["reason"].startswith("source_hung: ")
     assert "Timeout" in dead.annotations["reason"]
     assert stalled.at - killed_at < 30
@@ -56,12 +56,12 @@ def test_an_outage_stalls_one_query_kills_another_and_is_over(
 
     mortal.broker.start()
     start(impatient, "impatient", checkpoint=tmp_path / "impatient")
-    for name in ("CommitStalled", "patient"), ("QueryFailed", "impatient"):
+    for name in ("StreamingQueryStalled", "patient"), ("StreamingQueryFailed", "impatient"):
         pages.wait_for(*name, status="resolved", timeout=60)
     mortal.produce(topic, ["b"])
     until(lambda: shown(sidecar, "patient").state in {"running", "idle"}, "it is well")
     until(lambda: shown(sidecar, "patient").lag_offsets == 0, "the broker is asked again")
     assert {page.what for page in pages.pages} == {
-        ("CommitStalled", "patient"),
-        ("QueryFailed", "impatient"),
+        ("StreamingQueryStalled", "patient"),
+        ("StreamingQueryFailed", "impatient"),
     }

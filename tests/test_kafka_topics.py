@@ -35,13 +35,16 @@ def test_a_query_that_dies_of_its_topic_is_told_with_the_cause(spark, kafka, wat
         commits(sidecar, name)
     kafka.delete(deleted)
     replace(anew)
-    told = {name: pages.wait_for("QueryFailed", name, timeout=60) for name in ("deleted", "anew")}
+    told = {
+        name: pages.wait_for("StreamingQueryFailed", name, timeout=60)
+        for name in ("deleted", "anew")
+    }
 
     assert "KAFKA_DATA_LOSS" in told["anew"].annotations["reason"]
     # Or the same, where Spark's own tasks ask for the topic and so make it anew.
     causes = ("UnknownTopicOrPartitionException", "KAFKA_DATA_LOSS")
     assert any(cause in told["deleted"].annotations["reason"] for cause in causes)
-    assert {what for what, _ in (page.what for page in pages.pages)} == {"QueryFailed"}
+    assert {what for what, _ in (page.what for page in pages.pages)} == {"StreamingQueryFailed"}
 
 
 def test_where_losses_are_allowed_a_topic_made_anew_is_told_until_it_has_come_as_far(
@@ -55,9 +58,9 @@ def test_where_losses_are_allowed_a_topic_made_anew_is_told_until_it_has_come_as
     commits(sidecar, "anew")
     replace(topic)
 
-    page = pages.wait_for("OffsetRewound", "anew", timeout=60)
+    page = pages.wait_for("StreamingOffsetsRewound", "anew", timeout=60)
     assert f"{topic}/0: from 10 back to 1" in page.annotations["reason"]
     assert query.isActive
     kafka.produce(topic, ["more"] * 20)
-    pages.wait_for("OffsetRewound", "anew", status="resolved", timeout=60)
-    assert {page.what for page in pages.pages} == {("OffsetRewound", "anew")}
+    pages.wait_for("StreamingOffsetsRewound", "anew", status="resolved", timeout=60)
+    assert {page.what for page in pages.pages} == {("StreamingOffsetsRewound", "anew")}

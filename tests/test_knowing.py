@@ -126,7 +126,7 @@ def test_a_query_that_is_gone_is_not_forgotten_so_its_alert_never_resolves_by_it
     before = story.judge(WEEK, expected=["a"]).findings
     story.state.forget(WEEK)
 
-    assert [finding.alertname for finding in before] == ["QueryGone"]
+    assert [finding.alertname for finding in before] == ["StreamingQueryStopped"]
     assert story.judge(WEEK, expected=["a"]).findings == before
 
 

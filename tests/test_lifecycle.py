@@ -44,13 +44,13 @@ def test_more_stories_stay_silent_than_tell():
 
 
 def test_an_alert_begins_when_its_finding_first_held():
-    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 30)
+    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 30)
 
     assert ward.incidents[0].starts_at == WALL + 10
 
 
 def test_the_words_are_the_newest_and_stay_while_it_recovers():
-    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 29)
+    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 29)
     ward.reason = "found anew"
     ward.play([(35, "a", "starts")], 60)
     (alert,) = ward.incidents[0].alerts
@@ -59,13 +59,13 @@ def test_the_words_are_the_newest_and_stay_while_it_recovers():
 
 
 def test_new_words_alone_are_no_reason_to_tell_again():
-    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 3600)
+    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 3600)
 
     assert ward.incidents[0].revision == 0
 
 
 def test_what_is_over_is_returned_once_with_its_end():
-    ward = Ward().play([WELL, (10, "a", "QueryFailed"), (20, "a", "idle")], 50)
+    ward = Ward().play([WELL, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 50)
 
     assert ward.incidents[0].ends_at == WALL + 50
     assert ward.lifecycle.alerts == ()
@@ -73,7 +73,7 @@ def test_what_is_over_is_returned_once_with_its_end():
 
 
 def test_an_end_is_never_before_the_beginning_though_the_wall_clock_goes_back():
-    ward = Ward(resolve_after_seconds=0.0).play([WELL, (10, "a", "QueryFailed")], 10)
+    ward = Ward(resolve_after_seconds=0.0).play([WELL, (10, "a", "StreamingQueryFailed")], 10)
     ward.wall_jump = -3600.0
     ward.play([(11, "a", "idle")], 12)
 
@@ -81,63 +81,72 @@ def test_an_end_is_never_before_the_beginning_though_the_wall_clock_goes_back():
 
 
 def test_what_was_superseded_says_by_what():
-    ward = Ward().play([WELL, (10, "a", "CommitStalled"), (20, "a", "QueryFailed")], 20)
+    ward = Ward().play(
+        [WELL, (10, "a", "StreamingQueryStalled"), (20, "a", "StreamingQueryFailed")], 20
+    )
     over = [one for one in ward.incidents if one.ends_at is not None]
 
-    assert [one.alerts[0].annotations["superseded_by"] for one in over] == ["QueryFailed"]
+    assert [one.alerts[0].annotations["superseded_by"] for one in over] == ["StreamingQueryFailed"]
 
 
 def test_a_flapping_alert_says_that_it_is_held():
-    ward = Ward().play(cycles("QueryFailed", 0, 100), 110)
+    ward = Ward().play(cycles("StreamingQueryFailed", 0, 100), 110)
     assert "flapping" not in ward.incidents[0].alerts[0].annotations
-    ward.play([(200, "a", "QueryFailed"), (205, "a", "idle")], 300)
+    ward.play([(200, "a", "StreamingQueryFailed"), (205, "a", "idle")], 300)
 
     assert "15 min of calm" in ward.incidents[0].alerts[0].annotations["flapping"]
 
 
 def test_all_that_is_open_is_shown_as_firing_and_nothing_else():
-    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 10)
+    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 10)
     assert ward.lifecycle.alerts == ()
     ward.tick()
-    assert [alert.name for alert in ward.lifecycle.alerts] == ["CommitStalled"]
-    ward.play([(20, "a", "BatchSlow")], 30)
+    assert [alert.name for alert in ward.lifecycle.alerts] == ["StreamingQueryStalled"]
+    ward.play([(20, "a", "StreamingBatchSlow")], 30)
 
-    assert [alert.name for alert in ward.lifecycle.alerts] == ["CommitStalled"]
+    assert [alert.name for alert in ward.lifecycle.alerts] == ["StreamingQueryStalled"]
 
 
 def test_an_alert_does_not_get_milder_while_it_is_open():
-    ward = Ward().play([(0, "a", "DataLossRisk!"), (10, "a", "DataLossRisk")], 60)
+    ward = Ward().play([(0, "a", "StreamingDataLossRisk!"), (10, "a", "StreamingDataLossRisk")], 60)
 
     assert ward.incidents[0].severity == "critical"
     assert [alert.labels["severity"] for alert in ward.lifecycle.alerts] == ["critical"]
 
 
 def test_an_alert_that_is_not_told_yet_has_the_newest_severity():
-    ward = Ward().play([(0, "a", "DataLossRisk!"), (1, "a", "DataLossRisk")], 60)
+    ward = Ward().play([(0, "a", "StreamingDataLossRisk!"), (1, "a", "StreamingDataLossRisk")], 60)
 
     assert ward.incidents[0].severity == "warning"
 
 
 def test_a_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
     """Under a key of its own: a trigger on the warning's open key would notify nobody."""
-    ward = Ward().play([WELL, (10, "a", "BatchSlow")], 20)
+    ward = Ward().play([WELL, (10, "a", "StreamingBatchSlow")], 20)
     ward.warnings = frozenset()
     ward.play([], 21)
     warning, critical = ward.incidents
 
-    assert ward.told == ["11 + BatchSlow a", "21 + BatchSlow a", "21 - BatchSlow a"]
-    assert warning.alerts[0].annotations["superseded_by"] == "BatchSlow, critical"
-    assert (warning.severity, warning.key) == ("warning", "querypulse/etl/a/BatchSlow")
-    assert (critical.severity, critical.key) == ("critical", "querypulse/etl/a/BatchSlow/critical")
+    assert ward.told == [
+        "11 + StreamingBatchSlow a",
+        "21 + StreamingBatchSlow a",
+        "21 - StreamingBatchSlow a",
+    ]
+    assert warning.alerts[0].annotations["superseded_by"] == "StreamingBatchSlow, critical"
+    assert (warning.severity, warning.key) == ("warning", "querypulse/etl/a/StreamingBatchSlow")
+    assert (critical.severity, critical.key) == (
+        "critical",
+        "querypulse/etl/a/StreamingBatchSlow/critical",
+    )
     assert critical.starts_at == warning.starts_at
     assert critical.is_escalated
     assert not warning.is_escalated
 
 
 def test_what_was_critical_from_the_start_has_the_usual_key():
-    ward = Ward().play([WELL, (10, "a", "CommitStalled")], 60)
+    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 60)
 
-    assert [one.key for one in ward.incidents] == ["querypulse/etl/a/CommitStalled"]
+    assert [one.key for one in ward.incidents] == ["querypulse/etl/a/StreamingQueryStalled"]
 
 
 def test_from_the_third_firing_within_a_day_it_is_held_as_long_as_these_took():
@@ -152,7 +161,7 @@ def test_from_the_third_firing_within_a_day_it_is_held_as_long_as_these_took():
 
 
 def test_time_in_which_we_were_frozen_is_no_health():
-    ward = Ward().play([WELL, (10, "a", "QueryFailed"), (20, "a", "idle")], 25)
+    ward = Ward().play([WELL, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 25)
     ward.now = 625.0
     ward.pauses = (Pause(at=625.0, seconds=598.0),)
     ward.tick()
@@ -166,7 +175,9 @@ def test_time_in_which_we_were_frozen_is_no_health():
 # -- what an earlier driver left open ---------------------------------------------------------
 
 
-def left(query="a", name="QueryFailed", *, revision=2, severity="critical", **fields) -> Incident:
+def left(
+    query="a", name="StreamingQueryFailed", *, revision=2, severity="critical", **fields
+) -> Incident:
     labels = {"alertname": name, "app": "etl", "query": query, "severity": severity}
     return Incident((Alert(labels, {"reason": "before"}, WALL - 500, **fields),), revision)
 
@@ -186,7 +197,10 @@ def test_an_inherited_alert_fires_from_the_start_with_its_own_words_and_beginnin
 def test_an_inherited_alert_ends_once_its_query_is_well():
     ward = heir(left()).play([(10, "a", "starts"), (20, "a", "commits")], 100)
 
-    assert (ward.told, ward.incidents) == (["0 + QueryFailed a", "50 - QueryFailed a"], ())
+    assert (ward.told, ward.incidents) == (
+        ["0 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"],
+        (),
+    )
 
 
 def test_an_inherited_alert_outlasts_a_query_that_is_not_seen():
@@ -198,51 +212,57 @@ def test_an_inherited_alert_outlasts_a_query_that_is_not_seen():
 def test_an_inherited_alert_of_the_whole_driver_waits_for_a_query():
     ward = heir(left("*")).play([(100, "b", "starts")], 131)
 
-    assert ward.told == ["0 + QueryFailed *", "130 - QueryFailed *"]
+    assert ward.told == ["0 + StreamingQueryFailed *", "130 - StreamingQueryFailed *"]
 
 
 def test_an_inherited_alert_holds_nothing_back_that_is_worse_or_of_others():
-    ward = heir(left("*", "CommitStalled"), left("b", "BatchSlow", severity="warning"))
-    ward.play([(5, "a", "QueryFailed"), (5, "b", "CommitStalled")], 6)
+    ward = heir(
+        left("*", "StreamingQueryStalled"), left("b", "StreamingBatchSlow", severity="warning")
+    )
+    ward.play([(5, "a", "StreamingQueryFailed"), (5, "b", "StreamingQueryStalled")], 6)
 
-    assert ward.told[2:] == ["5 + QueryFailed a", "6 + CommitStalled b", "6 - BatchSlow b"]
+    assert ward.told[2:] == [
+        "5 + StreamingQueryFailed a",
+        "6 + StreamingQueryStalled b",
+        "6 - StreamingBatchSlow b",
+    ]
 
 
 def test_an_inherited_alert_that_is_found_again_has_new_words_and_is_not_told_anew():
-    ward = heir(left()).play([(10, "a", "QueryFailed")], 20)
+    ward = heir(left()).play([(10, "a", "StreamingQueryFailed")], 20)
     (alert,) = ward.incidents[0].alerts
 
-    assert ward.told == ["0 + QueryFailed a"]
+    assert ward.told == ["0 + StreamingQueryFailed a"]
     assert (alert.annotations["reason"], alert.starts_at) == ("as found", WALL - 500)
 
 
 def test_an_inherited_alert_is_superseded_by_what_is_found_of_its_query():
-    ward = heir(left()).play([(0, "a", "expected"), (120, "a", "QueryMissing")], 121)
+    ward = heir(left()).play([(0, "a", "expected"), (120, "a", "StreamingQueryMissing")], 121)
 
-    assert ward.told[1:] == ["121 + QueryMissing a", "121 - QueryFailed a"]
+    assert ward.told[1:] == ["121 + StreamingQueryMissing a", "121 - StreamingQueryFailed a"]
 
 
 def test_an_inherited_alert_that_is_found_without_its_query_being_seen_still_waits_for_it():
-    ward = heir(left(name="QueryMissing"))
-    ward.play([(10, "a", "QueryMissing"), (20, "a", "forgotten")], 3600)
-    assert ward.told == ["0 + QueryMissing a"]
+    ward = heir(left(name="StreamingQueryMissing"))
+    ward.play([(10, "a", "StreamingQueryMissing"), (20, "a", "forgotten")], 3600)
+    assert ward.told == ["0 + StreamingQueryMissing a"]
     ward.play([], DAY + 60, every=60)
 
     assert "expired" in ward.ended[-1].alerts[0].annotations
 
 
 def test_an_inherited_alert_that_is_found_for_more_than_a_day_does_not_expire():
-    ward = heir(left(name="QueryMissing"), repeat_interval_seconds=1e9)
-    ward.play([(0, "a", "QueryMissing")], 2 * DAY, every=60)
+    ward = heir(left(name="StreamingQueryMissing"), repeat_interval_seconds=1e9)
+    ward.play([(0, "a", "StreamingQueryMissing")], 2 * DAY, every=60)
 
-    assert ward.told == ["0 + QueryMissing a"]
+    assert ward.told == ["0 + StreamingQueryMissing a"]
 
 
 def test_an_inherited_alert_whose_query_never_comes_expires_after_a_day():
     ward = heir(left()).play([], DAY, every=60)
     ended = ward.incidents[0]
 
-    assert ward.told[-1] == "86400 - QueryFailed a"
+    assert ward.told[-1] == "86400 - StreamingQueryFailed a"
     assert "expired" in ended.alerts[0].annotations
     assert ward.tick() == ()
 
@@ -250,7 +270,7 @@ def test_an_inherited_alert_whose_query_never_comes_expires_after_a_day():
 def test_an_inherited_alert_is_told_again_when_a_reminder_is_due():
     ward = heir(left(), repeat_interval_seconds=100.0).play([], 150)
 
-    assert ward.told == ["0 + QueryFailed a", "100 ^ QueryFailed a"]
+    assert ward.told == ["0 + StreamingQueryFailed a", "100 ^ StreamingQueryFailed a"]
     assert ward.incidents[0].revision == 3
 
 
@@ -271,7 +291,7 @@ def test_a_group_is_inherited_with_those_that_are_over():
     assert ward.incidents == (group,)
     ward.play([], 31)
 
-    assert ward.told == ["0 + QueryFailed b,a", "30 - QueryFailed b,a"]
+    assert ward.told == ["0 + StreamingQueryFailed b,a", "30 - StreamingQueryFailed b,a"]
 
 
 def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():
@@ -283,18 +303,31 @@ def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():
 
 # -- what an earlier driver without a spool may have left open --------------------------------
 
-CRITICAL = ["QueryFailed", "CommitStalled", "QueryGone", "QueryMissing", "QueryFlapping", "OffsetStalled", "DataLossRisk"]  # fmt: skip
+CRITICAL = ["StreamingQueryFailed", "StreamingQueryStalled", "StreamingQueryStopped", "StreamingQueryMissing", "StreamingQueryFlapping", "StreamingOffsetsStalled", "StreamingDataLossRisk"]  # fmt: skip
 ESCALATED = [
-    "CommitStalled/critical",
-    "BatchSlow/critical",
-    "DataLossRisk/critical",
-    "QueryLagging/critical",
+    "StreamingQueryStalled/critical",
+    "StreamingBatchSlow/critical",
+    "StreamingDataLossRisk/critical",
+    "StreamingQueryLagging/critical",
 ]
-WARNED = ["BatchSlow", "QueryLagging", "OffsetRewound", "WatermarkStuck", "StreamingInputMissing"]
+WARNED = [
+    "StreamingBatchSlow",
+    "StreamingQueryLagging",
+    "StreamingOffsetsRewound",
+    "StreamingWatermarkStuck",
+    "StreamingInputMissing",
+]
 NAMES = [*CRITICAL, *ESCALATED, *WARNED]
 CLOSED = {f"a/{name}" for name in NAMES}
-DRIVER_CLOSED = {"*/DriverGone", "*/ListenerDeaf", "*/MonitorBlind"}
-GROUPS_CLOSED = {f"*/{name}" for name in NAMES} | {"*/CommitStalled/driver", "*/QueryGone/driver"}
+DRIVER_CLOSED = {
+    "*/StreamingDriverDown",
+    "*/QuerypulseEventsMissing",
+    "*/QuerypulseMonitoringDegraded",
+}
+GROUPS_CLOSED = {f"*/{name}" for name in NAMES} | {
+    "*/StreamingQueryStalled/driver",
+    "*/StreamingQueryStopped/driver",
+}
 
 
 def closed(ward):
@@ -329,7 +362,9 @@ def test_a_group_is_closed_when_all_queries_are_healthy():
 
 
 def test_the_likeliest_is_closed_first():
-    assert Ward().play([(0, "a", "idle")], 30).closed[0] == "30 querypulse/etl/a/QueryFailed"
+    assert (
+        Ward().play([(0, "a", "idle")], 30).closed[0] == "30 querypulse/etl/a/StreamingQueryFailed"
+    )
 
 
 @pytest.mark.parametrize("app", ["pyspark-shell", "Databricks Shell"])
@@ -364,14 +399,17 @@ def test_a_closing_is_over_and_as_loud_as_what_it_closes():
     assert (closing.ends_at, closing.severity, closing.muted) == (WALL + 30, "critical", "")
 
 
-@pytest.mark.parametrize("what", ["starts", "ends", "QueryFailed", "BatchSlow", "QueryFlapping"])
+@pytest.mark.parametrize(
+    "what",
+    ["starts", "ends", "StreamingQueryFailed", "StreamingBatchSlow", "StreamingQueryFlapping"],
+)
 def test_a_query_that_was_not_seen_to_be_well_is_not_closed(what):
     assert Ward().play([(0, "a", what)], 600).closed == []
 
 
 def test_a_query_that_had_another_alert_is_closed_when_it_is_healthy():
     """What this process opened itself is left out by the outbox, key by key."""
-    ward = Ward().play([(0, "a", "CommitStalled"), (10, "a", "idle")], 600)
+    ward = Ward().play([(0, "a", "StreamingQueryStalled"), (10, "a", "idle")], 600)
 
     assert closed(ward)[40] >= CLOSED
 
@@ -382,8 +420,8 @@ def test_a_query_that_needs_long_to_begin_is_closed_when_it_has_been_well_long_e
     assert closed(ward) == {130: CLOSED | DRIVER_CLOSED}
 
 
-@pytest.mark.parametrize("glitch", ["CommitStalled", "BatchSlow"])
+@pytest.mark.parametrize("glitch", ["StreamingQueryStalled", "StreamingBatchSlow"])
 def test_a_query_with_a_glitch_is_closed_when_it_has_been_well_long_enough(glitch):
     story = [(0, "a", "idle"), (20, "a", glitch), (21, "a", "idle")]
 
-    assert Ward().play(story, 600).closed[0] == "51 querypulse/etl/a/QueryFailed"
+    assert Ward().play(story, 600).closed[0] == "51 querypulse/etl/a/StreamingQueryFailed"

@@ -91,7 +91,9 @@ def test_slack_and_pagerduty_take_every_message(title):
 
 
 def finding(summary: str, query: str = "billing") -> Finding:
-    return Finding("QueryFailed", query, Severity.CRITICAL, State.FAILED, "why", summary, {})
+    return Finding(
+        "StreamingQueryFailed", query, Severity.CRITICAL, State.FAILED, "why", summary, {}
+    )
 
 
 def test_a_headline_names_job_and_cause():
@@ -119,8 +121,8 @@ def over(**notes: str):
         ({"outcome": IDLE[0]}, "Resolved: [orders] billing is healthy again and idle after 4 min"),
         ({"outcome": COMPLETED[0]}, "Resolved: [orders] billing has completed after 4 min"),
         (
-            {"superseded_by": "QueryFlapping"},
-            "Replaced by QueryFlapping: [orders] billing after 4 min",
+            {"superseded_by": "StreamingQueryFlapping"},
+            "Replaced by StreamingQueryFlapping: [orders] billing after 4 min",
         ),
     ],
 )
@@ -131,11 +133,11 @@ def test_a_resolve_says_what_became_of_the_query(notes, text):
 @pytest.mark.parametrize(
     ("name", "query", "notes", "text"),
     [
-        ("DriverGone", "*", {}, "driver is up again"),
-        ("DriverGone", "*", {"outcome": "driver was shut down"}, "driver was shut down"),
-        ("ListenerDeaf", "*", {}, "querypulse receives Spark's events again"),
-        ("CommitStalled", "*", {}, "all queries are healthy again"),
-        ("QueryFailed", "unnamed", {}, "queries without a name are healthy again"),
+        ("StreamingDriverDown", "*", {}, "driver is up again"),
+        ("StreamingDriverDown", "*", {"outcome": "driver was shut down"}, "driver was shut down"),
+        ("QuerypulseEventsMissing", "*", {}, "querypulse receives Spark's events again"),
+        ("StreamingQueryStalled", "*", {}, "all queries are healthy again"),
+        ("StreamingQueryFailed", "unnamed", {}, "queries without a name are healthy again"),
         ("QuerypulseTest", "*", {"outcome": "test alert has ended"}, "test alert has ended"),
         ("SomeOtherAlert", "a", {}, "a is healthy again"),
     ],
@@ -150,7 +152,7 @@ def test_a_group_that_ended_in_different_ways_claims_nothing_of_all():
     one, two = over(), over(outcome=COMPLETED[0])
 
     assert headline_of(Incident((one, replace(two, labels={**two.labels, "query": "b"})))) == (
-        "Resolved: [orders] QueryFailed of 2 queries is over after 4 min (billing, b)"
+        "Resolved: [orders] StreamingQueryFailed of 2 queries is over after 4 min (billing, b)"
     )
 
 

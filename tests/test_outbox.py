@@ -349,7 +349,7 @@ def test_a_message_that_is_not_taken_is_not_sent_again():
     desk.send(poison())
 
     assert desk.at(9e4).offer(incident(summary="other words")).send() is None
-    assert desk.losses == {"poison": 1}
+    assert desk.losses == {"rejected": 1}
     assert desk.outbox.pending(desk.wall) == 0
 
 
@@ -363,7 +363,7 @@ def test_a_message_that_was_not_taken_is_tried_once_more_when_it_is_another():
     assert desk.send(poison()) == ("a", "firing")
 
     assert desk.send() is None
-    assert desk.losses == {"poison": 3}
+    assert desk.losses == {"rejected": 3}
     assert [one.key for one in desk.outbox.overdue(desk.wall, 1e9)] == [incident().key]
 
 
@@ -403,7 +403,7 @@ def test_a_failure_is_sent_though_the_resolve_before_it_is_refused_for_good():
     assert desk.send(poison()) == ("a", "resolved")
 
     assert desk.send_all() == [("a", "firing")]
-    assert desk.losses == {"poison": 1}
+    assert desk.losses == {"rejected": 1}
 
 
 def refused_resolve():

@@ -169,7 +169,7 @@ class Wire(RuleBasedStateMachine):
         assert self.open == set(self.fires)
         assert self.must_hear == set()
         assert self.outbox.pending(self.wall) == 0
-        assert not any(self.outbox.losses[why] for why in ("evicted", "poison"))
+        assert not any(self.outbox.losses[why] for why in ("evicted", "rejected"))
 
 
 class TestOneReceiver(Wire.TestCase):

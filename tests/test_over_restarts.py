@@ -44,25 +44,25 @@ PLANNED_42_MIN = "batch 41 was planned 42 min ago and never committed, over rest
 DEAD = "ConcurrentAppendException: Files were added"
 
 SAYS_SO = [
-    ("fails once more", fails(resumed()), 31, "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+    ("fails once more", fails(resumed()), 31, "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("fails before a poll shows it in its batch",
-     resumed().probe(run(message="Initializing sources"), at=2).ended(at=3, exception=CONFLICT), 4, "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+     resumed().probe(run(message="Initializing sources"), at=2).ended(at=3, exception=CONFLICT), 4, "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("failed, and was started again by its supervisor in this process",
      fails(resumed()).started(run=2, at=40), 41,
-     "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+     "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("the same, met by a poll before its start was heard",
      fails(resumed()).probe(processing(number=2, batch=41), at=40), 41,
-     "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+     "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("the same, and its checkpoint was read anew",
      fails(resumed()).started(run=2, at=40).began(run=2, at=41, unfinished=(41, FORTY_MINUTES)), 42,
-     "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+     "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("fails, and the storage does not say when batch 40 was committed",
-     fails(resumed(committed=False)), 31, "QueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
-    ("hangs for longer than the window of this run", hangs(resumed(), until=170), 170, "CommitStalled",
+     fails(resumed(committed=False)), 31, "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+    ("hangs for longer than the window of this run", hangs(resumed(), until=170), 170, "StreamingQueryStalled",
      f"batch_hung: batch 41 in flight for 168 s, no task of its own finished for 168 s; {PLANNED_42_MIN}"),
-    ("its tasks finish, and each process is killed before the batch is done", gets_on(resumed(), until=170), 170, "BatchSlow",
+    ("its tasks finish, and each process is killed before the batch is done", gets_on(resumed(), until=170), 170, "StreamingBatchSlow",
      f"not_committed: batch 41 in flight for 168 s, its tasks still finish, {PLANNED_42_MIN}"),
-    ("takes three times as long as its batches do", gets_on(resumed(usual=100.0), until=320), 320, "BatchSlow",
+    ("takes three times as long as its batches do", gets_on(resumed(usual=100.0), until=320), 320, "StreamingBatchSlow",
      "not_committed: batch 41 in flight for 318 s, its tasks still finish, batch 41 was planned 45 min ago and never committed, over restarts"),
 ]  # fmt: skip
 
@@ -124,18 +124,18 @@ def test_the_age_of_a_checkpoint_alone_raises_no_alert(story, now, settings):
 
 
 SAYS_NOTHING_OF_IT = [
-    ("fails in the process that planned the batch", fails(resumed(planned=2.0)), 400, "QueryFailed"),
-    ("fails soon after a graceful stop", fails(resumed(planned=-60.0)), 31, "QueryFailed"),
-    ("fails in a later batch", fails(resumed().commit(batch=41, at=5)), 31, "QueryFailed"),
+    ("fails in the process that planned the batch", fails(resumed(planned=2.0)), 400, "StreamingQueryFailed"),
+    ("fails soon after a graceful stop", fails(resumed(planned=-60.0)), 31, "StreamingQueryFailed"),
+    ("fails in a later batch", fails(resumed().commit(batch=41, at=5)), 31, "StreamingQueryFailed"),
     ("fails in a batch of its own: the last run ended well",
-     fails(Story().started(at=1).began(at=1.5, committed=(40, -86_400.0))), 31, "QueryFailed"),
+     fails(Story().started(at=1).began(at=1.5, committed=(40, -86_400.0))), 31, "StreamingQueryFailed"),
     ("fails, and it was running when the monitor came",
-     fails(resumed(story=Story().probe(run(batch=41), at=1))), 31, "QueryFailed"),
-    ("hangs in the process that planned the batch", hangs(resumed(planned=2.0), until=170), 170, "CommitStalled"),
-    ("fails in a later run", resumed().commit(batch=41, at=5).ended(at=6).started(run=2, at=7).ended(run=2, at=8, exception=CONFLICT), 9, "QueryFailed"),
-    ("fails with a new checkpoint", fails(resumed()).started_anew(at=40), 41, "QueryFailed"),
-    ("hangs in the next batch", watched(resumed().commit(batch=41, at=5), (6, 170, processing(batch=42, tasks=0))), 170, "CommitStalled"),
-    ("hangs, and the storage does not say when it was planned", hangs(resumed(planned=None, committed=False), until=170), 170, "CommitStalled"),
+     fails(resumed(story=Story().probe(run(batch=41), at=1))), 31, "StreamingQueryFailed"),
+    ("hangs in the process that planned the batch", hangs(resumed(planned=2.0), until=170), 170, "StreamingQueryStalled"),
+    ("fails in a later run", resumed().commit(batch=41, at=5).ended(at=6).started(run=2, at=7).ended(run=2, at=8, exception=CONFLICT), 9, "StreamingQueryFailed"),
+    ("fails with a new checkpoint", fails(resumed()).started_anew(at=40), 41, "StreamingQueryFailed"),
+    ("hangs in the next batch", watched(resumed().commit(batch=41, at=5), (6, 170, processing(batch=42, tasks=0))), 170, "StreamingQueryStalled"),
+    ("hangs, and the storage does not say when it was planned", hangs(resumed(planned=None, committed=False), until=170), 170, "StreamingQueryStalled"),
 ]  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def test_a_stall_over_restarts_stays_open_when_the_query_fails():
     story.ended(at=171, exception=CONFLICT)
     incidents = desk.update(story, 171) + desk.update(story, 173)
 
-    assert {one.name for one in incidents} == {"CommitStalled", "QueryFailed"}
+    assert {one.name for one in incidents} == {"StreamingQueryStalled", "StreamingQueryFailed"}
     assert all(one.ends_at is None for one in incidents)
 
 
@@ -214,8 +214,8 @@ def test_a_stall_that_began_in_this_process_ends_when_the_query_fails():
     story.ended(at=171, exception=CONFLICT)
 
     assert {one.name: one.ends_at is None for one in desk.update(story, 171)} == {
-        "CommitStalled": False,
-        "QueryFailed": True,
+        "StreamingQueryStalled": False,
+        "StreamingQueryFailed": True,
     }
 
 
@@ -229,6 +229,6 @@ def test_a_failure_is_sent_once_more_when_the_age_of_its_batch_is_read_late():
     (after,) = desk.update(story, 4)
     (later,) = desk.update(story, 30)
 
-    assert (before.key, before.revision) == ("querypulse/etl/a/QueryFailed", 0)
+    assert (before.key, before.revision) == ("querypulse/etl/a/StreamingQueryFailed", 0)
     assert (after.key, after.revision, later.revision) == (before.key, 1, 1)
     assert PLANNED_40_MIN in after.alerts[0].annotations["summary"]

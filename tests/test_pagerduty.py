@@ -27,7 +27,7 @@ def test_an_alert_becomes_an_incident_with_its_story(double):
         {
             "routing_key": ROUTING_KEY,
             "event_action": "trigger",
-            "dedup_key": "querypulse/etl/bronze/QueryFailed",
+            "dedup_key": "querypulse/etl/bronze/StreamingQueryFailed",
             "payload": {
                 "summary": "bronze failed",
                 "source": "driver-1",
@@ -35,11 +35,11 @@ def test_an_alert_becomes_an_incident_with_its_story(double):
                 "timestamp": "2026-11-21T09:02:08.119Z",
                 "component": "bronze",
                 "group": "etl",
-                "class": "QueryFailed",
+                "class": "StreamingQueryFailed",
                 "custom_details": {"reason": "ConcurrentAppendException"},
             },
             "client": "querypulse",
-            "links": [{"href": "https://x/QueryFailed.md", "text": "Runbook"}],
+            "links": [{"href": "https://x/StreamingQueryFailed.md", "text": "Runbook"}],
         }
     ]
 
@@ -123,7 +123,7 @@ def test_the_whole_driver_is_not_a_star(double):
     pagerduty(double).send(incident("*"), time.time())
 
     assert double.events[0]["payload"]["component"] == "all queries"
-    assert double.events[0]["dedup_key"] == "querypulse/etl/*/QueryFailed"
+    assert double.events[0]["dedup_key"] == "querypulse/etl/*/StreamingQueryFailed"
 
 
 def test_a_query_that_is_well_again_is_named(double):
@@ -135,7 +135,7 @@ def test_a_query_that_is_well_again_is_named(double):
         "[etl] 2 queries failed: ConcurrentAppendException (a, b); recovered: a"
     )
     assert payload["custom_details"]["a"]["status"] == "resolved"
-    assert double.open == {"querypulse/etl/a/QueryFailed"}
+    assert double.open == {"querypulse/etl/a/StreamingQueryFailed"}
 
 
 def test_too_many_long_stories_leave_a_line_for_each_query(double):

@@ -44,17 +44,24 @@ def pager() -> Iterator[Pager]:
 
 
 def test_a_member_of_a_group_that_fails_again_is_paged(pager):
-    pager.play([*all_of(1, "QueryFailed", "abc"), (2, "a", "idle"), (60, "a", "QueryFailed")], 61)
+    pager.play(
+        [
+            *all_of(1, "StreamingQueryFailed", "abc"),
+            (2, "a", "idle"),
+            (60, "a", "StreamingQueryFailed"),
+        ],
+        61,
+    )
 
     assert pager.double.notified == [
         "[etl] 3 queries failed: as found (a, b, c)",
         "[etl] a is sick",
     ]
-    assert pager.keys == ["*/QueryFailed", "a/QueryFailed"]
+    assert pager.keys == ["*/StreamingQueryFailed", "a/StreamingQueryFailed"]
 
 
 def test_one_more_that_fails_after_a_group_is_paged(pager):
-    pager.play([*all_of(1, "QueryFailed", "abc"), (4, "d", "QueryFailed")], 5)
+    pager.play([*all_of(1, "StreamingQueryFailed", "abc"), (4, "d", "StreamingQueryFailed")], 5)
 
     assert pager.double.notified == [
         "[etl] 3 queries failed: as found (a, b, c)",
@@ -63,23 +70,27 @@ def test_one_more_that_fails_after_a_group_is_paged(pager):
 
 
 def test_a_warning_that_becomes_critical_is_paged_and_the_warning_resolved(pager):
-    pager.play([(0, "a", "commits"), (1, "a", "DataLossRisk")], 5)
-    assert pager.keys == ["a/DataLossRisk"]
-    pager.play([(6, "a", "DataLossRisk!")], 7)
+    pager.play([(0, "a", "commits"), (1, "a", "StreamingDataLossRisk")], 5)
+    assert pager.keys == ["a/StreamingDataLossRisk"]
+    pager.play([(6, "a", "StreamingDataLossRisk!")], 7)
 
     assert len(pager.double.notified) == 2
-    assert pager.keys == ["a/DataLossRisk/critical"]
+    assert pager.keys == ["a/StreamingDataLossRisk/critical"]
 
 
 def test_the_whole_driver_that_stalls_after_a_group_of_stalls_is_paged(pager):
-    pager.play([*all_of(1, "CommitStalled", "abc"), (9, "*", "CommitStalled")], 11)
+    pager.play([*all_of(1, "StreamingQueryStalled", "abc"), (9, "*", "StreamingQueryStalled")], 11)
 
-    assert pager.keys == ["*/CommitStalled", "*/CommitStalled/driver"]
+    assert pager.keys == ["*/StreamingQueryStalled", "*/StreamingQueryStalled/driver"]
     assert len(pager.double.notified) == 2
 
 
 def test_when_all_are_healthy_nothing_is_open_and_no_resolve_was_in_vain(pager):
-    story = [*all_of(1, "QueryFailed", "abc"), (2, "a", "idle"), (60, "a", "QueryFailed")]
+    story = [
+        *all_of(1, "StreamingQueryFailed", "abc"),
+        (2, "a", "idle"),
+        (60, "a", "StreamingQueryFailed"),
+    ]
     pager.play([*story, *all_of(70, "idle", "abc")], 101)
 
     assert pager.keys == []
@@ -88,13 +99,13 @@ def test_when_all_are_healthy_nothing_is_open_and_no_resolve_was_in_vain(pager):
 
 def test_a_failure_that_comes_back_before_its_resolve_was_taken_is_paged(pager):
     """During an outage it ended and came back: first the resolve leaves, then the trigger."""
-    pager.play([(1, "a", "QueryFailed"), (2, "a", "idle")], 31)
+    pager.play([(1, "a", "StreamingQueryFailed"), (2, "a", "idle")], 31)
     taken = pager.double.otherwise
     pager.double.otherwise = lambda handler: handler.send_error(503)
     pager.ward.play([], 32)
     pager.delivery.offer(pager.ward.incidents)
     assert not pager.delivery.flush(PATIENCE_SECONDS)
-    pager.ward.play([(40, "a", "QueryFailed")], 40)
+    pager.ward.play([(40, "a", "StreamingQueryFailed")], 40)
     pager.delivery.offer(pager.ward.incidents)
     pager.double.otherwise = taken
     assert pager.delivery.flush(PATIENCE_SECONDS)

@@ -17,8 +17,12 @@ pytestmark = pytest.mark.alertmanager
 
 CONFIG = yaml.safe_load(ALERTMANAGER.read_text())
 SEVERITIES = {alert: rule["labels"]["severity"] for alert, rule in shipped().items()}
-SEVERITIES |= {"DataLossRisk": "warning", "BatchSlow": "warning", "CommitStalled": "critical"}
-SEVERITIES |= {"QueryLagging": "warning"}
+SEVERITIES |= {
+    "StreamingDataLossRisk": "warning",
+    "StreamingBatchSlow": "warning",
+    "StreamingQueryStalled": "critical",
+}
+SEVERITIES |= {"StreamingQueryLagging": "warning"}
 """These are reported as either: as most often."""
 RECEIVERS = {"critical": "pager", "warning": "chat", "none": "watchdog"}
 
@@ -85,8 +89,8 @@ def has_heard(real, name, app):
 def told_about(real, *apps):
     """What people were told of these apps, once all that was sent before is through."""
     mark = f"mark-{time.monotonic()}"
-    send(real, alert("OffsetRewound", app=mark))
-    until(lambda: has_heard(real, "OffsetRewound", mark), "it is told")
+    send(real, alert("StreamingOffsetsRewound", app=mark))
+    until(lambda: has_heard(real, "StreamingOffsetsRewound", mark), "it is told")
     # What joined a group that was there already waits for its next flush.
     flushed = time.monotonic() + 2 * GROUP_INTERVAL_SECONDS
     until(lambda: time.monotonic() > flushed, "two flushes more")
@@ -95,13 +99,13 @@ def told_about(real, *apps):
 
 
 SPOKEN_FOR = [
-    ("gone", ("DriverGone", "*"), [("QueryFailed", "orders"), ("QueryLagging", "bills"), ("MonitorBlind", "*")]),
-    ("all_stopped", ("QueryGone", "*"), [("QueryGone", "orders"), ("CommitStalled", "bills")]),
-    ("silent", ("CommitStalled", "*"), [("CommitStalled", "orders"), ("CommitStalled", "bills"), ("MonitorBlind", "*")]),
-    ("dead", ("QueryFailed", "orders"), [("CommitStalled", "orders"), ("QueryLagging", "orders")]),
-    ("missing", ("QueryMissing", "orders"), [("CommitStalled", "orders"), ("OffsetStalled", "orders")]),
-    ("stalled", ("CommitStalled", "orders"), [("QueryLagging", "orders"), ("BatchSlow", "orders"), ("OffsetRewound", "orders")]),
-    ("flapping", ("QueryFlapping", "orders"), [("QueryLagging", "orders")]),
+    ("gone", ("StreamingDriverDown", "*"), [("StreamingQueryFailed", "orders"), ("StreamingQueryLagging", "bills"), ("QuerypulseMonitoringDegraded", "*")]),
+    ("all_stopped", ("StreamingQueryStopped", "*"), [("StreamingQueryStopped", "orders"), ("StreamingQueryStalled", "bills")]),
+    ("silent", ("StreamingQueryStalled", "*"), [("StreamingQueryStalled", "orders"), ("StreamingQueryStalled", "bills"), ("QuerypulseMonitoringDegraded", "*")]),
+    ("dead", ("StreamingQueryFailed", "orders"), [("StreamingQueryStalled", "orders"), ("StreamingQueryLagging", "orders")]),
+    ("missing", ("StreamingQueryMissing", "orders"), [("StreamingQueryStalled", "orders"), ("StreamingOffsetsStalled", "orders")]),
+    ("stalled", ("StreamingQueryStalled", "orders"), [("StreamingQueryLagging", "orders"), ("StreamingBatchSlow", "orders"), ("StreamingOffsetsRewound", "orders")]),
+    ("flapping", ("StreamingQueryFlapping", "orders"), [("StreamingQueryLagging", "orders")]),
 ]  # fmt: skip
 
 
@@ -116,15 +120,15 @@ def test_the_worst_speaks_for_what_follows_from_it(real, app, source, targets):
 
 
 BESIDE = [
-    ("another_app", [("DriverGone", "*")], "yet_another", [("QueryFailed", "orders")]),
-    ("sisters", [("QueryFailed", "orders")], "sisters", [("CommitStalled", "bills")]),
-    ("warned", [("QueryFailed", "orders")], "warned", [("QueryLagging", "bills")]),
-    ("flaps", [("QueryFailed", "orders")], "flaps", [("QueryFlapping", "orders")]),
-    ("in_danger", [("CommitStalled", "orders")], "in_danger", [("DataLossRisk", "orders")]),
-    ("warnings", [("BatchSlow", "orders")], "warnings", [("QueryLagging", "orders"), ("WatermarkStuck", "orders")]),
-    ("one_query", [("CommitStalled", "orders")], "one_query", [("MonitorBlind", "*"), ("PagesNotDelivered", "*")]),
-    ("deaths", [("CommitStalled", "*")], "deaths", [("QueryFailed", "orders")]),
-    ("two_gone", [("DriverGone", "*")], "gone_too", [("DriverGone", "*")]),
+    ("another_app", [("StreamingDriverDown", "*")], "yet_another", [("StreamingQueryFailed", "orders")]),
+    ("sisters", [("StreamingQueryFailed", "orders")], "sisters", [("StreamingQueryStalled", "bills")]),
+    ("warned", [("StreamingQueryFailed", "orders")], "warned", [("StreamingQueryLagging", "bills")]),
+    ("flaps", [("StreamingQueryFailed", "orders")], "flaps", [("StreamingQueryFlapping", "orders")]),
+    ("in_danger", [("StreamingQueryStalled", "orders")], "in_danger", [("StreamingDataLossRisk", "orders")]),
+    ("warnings", [("StreamingBatchSlow", "orders")], "warnings", [("StreamingQueryLagging", "orders"), ("StreamingWatermarkStuck", "orders")]),
+    ("one_query", [("StreamingQueryStalled", "orders")], "one_query", [("QuerypulseMonitoringDegraded", "*"), ("QuerypulseDeliveryFailing", "*")]),
+    ("deaths", [("StreamingQueryStalled", "*")], "deaths", [("StreamingQueryFailed", "orders")]),
+    ("two_gone", [("StreamingDriverDown", "*")], "gone_too", [("StreamingDriverDown", "*")]),
 ]  # fmt: skip
 
 
@@ -142,12 +146,12 @@ def test_what_does_not_follow_is_told_beside_it(real, app, first, other, second)
 
 @pytest.mark.slow
 def test_a_danger_that_has_become_acute_is_no_warning_any_more(real):
-    acute = alert("DataLossRisk", app="acute") | {"severity": "critical"}
+    acute = alert("StreamingDataLossRisk", app="acute") | {"severity": "critical"}
     send(real, acute)
-    until(lambda: has_heard(real, "DataLossRisk", "acute"), "it is told")
-    send(real, alert("DataLossRisk", app="acute"))
+    until(lambda: has_heard(real, "StreamingDataLossRisk", "acute"), "it is told")
+    send(real, alert("StreamingDataLossRisk", app="acute"))
 
-    assert told_about(real, "acute") == {("DataLossRisk", "orders")}
+    assert told_about(real, "acute") == {("StreamingDataLossRisk", "orders")}
     told = [one["labels"] for one in real.told.told if one["labels"].get("app") == "acute"]
     assert {one["severity"] for one in told} == {"critical"}
 
@@ -155,8 +159,8 @@ def test_a_danger_that_has_become_acute_is_no_warning_any_more(real):
 @pytest.mark.slow
 def test_alerts_of_others_without_our_labels_are_left_alone(real):
     """Two labels that are both missing count as equal."""
-    send(real, {"alertname": "DriverGone", "severity": "critical", "query": "*"})
-    send(real, {"alertname": "QueryFailed", "severity": "critical", "query": "*"})
+    send(real, {"alertname": "StreamingDriverDown", "severity": "critical", "query": "*"})
+    send(real, {"alertname": "StreamingQueryFailed", "severity": "critical", "query": "*"})
     foreign = {"alertname": "DiskFull", "severity": "warning", "query": "*"}
     send(real, foreign)
 
@@ -165,9 +169,9 @@ def test_alerts_of_others_without_our_labels_are_left_alone(real):
 
 @pytest.mark.slow
 def test_the_watchdog_is_told_whatever_else_is_wrong(real):
-    send(real, alert("DriverGone", "*", "w"), alert("Watchdog", "*", "*"))
+    send(real, alert("StreamingDriverDown", "*", "w"), alert("QuerypulseWatchdog", "*", "*"))
 
-    assert ("Watchdog", "*") in told_about(real, "*")
+    assert ("QuerypulseWatchdog", "*") in told_about(real, "*")
 
 
 def groups_of(real, app):
@@ -178,10 +182,14 @@ def groups_of(real, app):
 
 @pytest.mark.slow
 def test_one_notification_tells_of_all_queries_with_the_same_warning(real):
-    send(real, alert("QueryLagging", "a", "group"), alert("QueryLagging", "b", "group"))
+    send(
+        real,
+        alert("StreamingQueryLagging", "a", "group"),
+        alert("StreamingQueryLagging", "b", "group"),
+    )
     told_about(real, "group")
 
-    group = {"app": "group", "alertname": "QueryLagging"}
+    group = {"app": "group", "alertname": "StreamingQueryLagging"}
     assert groups_of(real, "group") == [("a", group), ("b", group)]
 
 
@@ -189,9 +197,9 @@ def test_one_notification_tells_of_all_queries_with_the_same_warning(real):
 @pytest.mark.parametrize(
     ("app", "first", "second"),
     [
-        ("fails_later", ("QueryFailed", "a"), ("QueryFailed", "b")),
-        ("stalls_later", ("CommitStalled", "a"), ("CommitStalled", "b")),
-        ("another_alert", ("QueryFailed", "a"), ("QueryFlapping", "a")),
+        ("fails_later", ("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "b")),
+        ("stalls_later", ("StreamingQueryStalled", "a"), ("StreamingQueryStalled", "b")),
+        ("another_alert", ("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")),
     ],
 )
 def test_what_is_critical_and_begins_later_joins_no_open_group(real, app, first, second):
@@ -208,9 +216,9 @@ def test_what_is_critical_and_begins_later_joins_no_open_group(real, app, first,
 
 @pytest.mark.slow
 def test_a_driver_that_is_gone_later_joins_no_open_group(real):
-    send(real, alert("DriverGone", "*", "gone_first"))
-    until(lambda: has_heard(real, "DriverGone", "gone_first"), "the first is told")
-    send(real, alert("DriverGone", "*", "gone_later"))
+    send(real, alert("StreamingDriverDown", "*", "gone_first"))
+    until(lambda: has_heard(real, "StreamingDriverDown", "gone_first"), "the first is told")
+    send(real, alert("StreamingDriverDown", "*", "gone_later"))
     told_about(real, "gone_later")
 
     assert groups_of(real, "gone_first")[0][1] != groups_of(real, "gone_later")[0][1]

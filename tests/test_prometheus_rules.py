@@ -21,13 +21,13 @@ from support.rule_files import (
 
 from querypulse.alerting import rules as our_rules
 from querypulse.alerting.finding import Severity
-from querypulse.alerting.rules import listener_deaf, monitor_blind
+from querypulse.alerting.rules import events_missing, monitoring_degraded
 from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
 
 pytestmark = pytest.mark.prometheus
 
 ALERTS = shipped()
-OUTSIDE = {"DriverGone", "PagesNotDelivered", "Watchdog"}
+OUTSIDE = {"StreamingDriverDown", "QuerypulseDeliveryFailing", "QuerypulseWatchdog"}
 """Alerts that no driver can tell of itself."""
 
 
@@ -49,7 +49,7 @@ def test_promtool_finds_the_rule_to_fire_and_to_be_silent_as_its_tests_say(alert
 
 
 def test_the_tests_find_the_rules_from_where_they_lie():
-    done = promtool("test", "rules", str(TESTS / "Watchdog.yaml"))
+    done = promtool("test", "rules", str(TESTS / "QuerypulseWatchdog.yaml"))
 
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -64,7 +64,7 @@ def test_every_test_belongs_to_a_rule():
     assert {path.stem for path in TESTS.iterdir()} == set(ALERTS)
 
 
-@pytest.mark.parametrize("alert", sorted(set(ALERTS) - {"Watchdog"}))
+@pytest.mark.parametrize("alert", sorted(set(ALERTS) - {"QuerypulseWatchdog"}))
 def test_each_alert_is_tested_to_be_silent_more_often_than_to_fire(alert):
     told = [any(expected(case)) for case in cases(alert)]
     moments = [bool(alerts) for case in cases(alert) for alerts in expected(case)]
@@ -74,7 +74,7 @@ def test_each_alert_is_tested_to_be_silent_more_often_than_to_fire(alert):
     assert moments.count(False) > moments.count(True)
 
 
-@pytest.mark.parametrize("alert", sorted(set(ALERTS) - {"Watchdog"}))
+@pytest.mark.parametrize("alert", sorted(set(ALERTS) - {"QuerypulseWatchdog"}))
 def test_each_alert_is_tested_one_step_too_early_and_when_it_is_over(alert):
     stories = [
         ["told" if alerts else "silent" for alerts in expected(case)] for case in cases(alert)
@@ -107,13 +107,13 @@ def test_every_verdict_of_ours_has_its_rule():
         re.sub(r"(?:^|_)(\w)", lambda m: m[1].upper(), one.rpartition(".")[2]) for one in modules
     }
 
-    assert names | {listener_deaf.NAME, monitor_blind.NAME} | OUTSIDE == set(ALERTS)
+    assert names | {events_missing.NAME, monitoring_degraded.NAME} | OUTSIDE == set(ALERTS)
 
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_has_the_labels_and_links_of_ours(alert):
     rule = ALERTS[alert]
-    fixed = {"Watchdog": {"app", "query"}}.get(alert, {"query"} & rule["labels"].keys())
+    fixed = {"QuerypulseWatchdog": {"app", "query"}}.get(alert, {"query"} & rule["labels"].keys())
 
     assert rule["labels"].keys() == {"severity", *fixed}
     as_told = {"{{ $labels.severity }}"} if "query, severity)" in rule["expr"] else set()
@@ -141,7 +141,7 @@ def without_wait(text):
     return re.sub(r"\n +for: \w+", "", text)
 
 
-WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_watched == 1)"
+WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_alerting_enabled == 1)"
 HEART = "offset 5m"
 LAST_SCRAPE = ">= on (app) group_left ()"
 MUTANTS = [
@@ -158,46 +158,46 @@ MUTANTS = [
       for alert, rule in ALERTS.items() if "}[5m]" in rule["expr"]),
     *((alert, "what had resolved", replaced(LAST_SCRAPE, f"{LAST_SCRAPE} 0 *"))
       for alert, rule in ALERTS.items() if LAST_SCRAPE in rule["expr"]),
-    ("QueryFailed", "what was measured", replaced("failure_info)", "failure_info > 1)")),
-    ("CommitStalled", "the window", replaced("> on (app, query)", "> on (app, query) 2 *")),
-    ("CommitStalled", "life", replaced("query_active == 1", "query_active >= 0")),
-    ("CommitStalled", "tasks that finish", replaced("standstill_seconds)\n", "standstill_seconds) + 1e6\n")),
-    ("CommitStalled", "missing", replaced('state="missing"', 'state="none"')),
-    ("CommitStalled", "continuous", replaced("Continuous.*", "None")),
-    ("CommitStalled", "one cause", replaced('", query="*"}', '", query="none"}')),
-    ("CommitStalled", "the first batch", replaced("or spark_streaming_query_start_timestamp_seconds")),
-    ("CommitStalled", "the clock", replaced("max by (app) (querypulse_driver_heartbeat_timestamp_seconds)", "vector(time())")),
-    ("BatchSlow", "the window", replaced("> on (app, query)", "> on (app, query) 5 *")),
-    ("BatchSlow", "tasks that finish", replaced("standstill_seconds)\n", "standstill_seconds) * 0\n")),
-    ("BatchSlow", "the first batch", replaced("last_commit_timestamp_seconds", "watched")),
-    ("QueryLagging", "the allowance", replaced("> on (app, query)", "> on (app, query) 0 *")),
-    ("QueryLagging", "falling", replaced("max_over_time(", "0 * max_over_time(")),
-    ("QueryLagging", "rising", replaced(" > spark_streaming_source_lag_offsets offset", " >= spark_streaming_source_lag_offsets offset")),
-    ("QueryLagging", "commits", replaced(">= 3", ">= 0")),
-    ("QueryLagging", "worse", replaced("stalled|")),
-    ("QueryLagging", "its severity", replaced(" by (app, query, severity)", " by (app, query)")),
-    ("QueryLagging", "querypulse knows more", replaced('severity!="warning"', 'severity="none"')),
-    ("DataLossRisk", "its severity", replaced("query, severity)", "query)")),
-    ("QueryFlapping", "the budget", replaced(">= on (app, query)", ">= on (app, query) 0.6 *")),
-    ("QueryFlapping", "the outcome", replaced('{outcome="failed"}', "", 2)),
-    ("QueryFlapping", "the time", replaced("[10m]", "[1h]")),
-    ("DriverGone", "need", replaced("driver_needed_", "driver_heartbeat_")),
-    ("DriverGone", "the newest", replaced(">= on (app)", ">= on (app) 0 *")),
-    ("DriverGone", "a heart that stands", replaced("offset 2m", "offset 1d")),
-    ("DriverGone", "the day", replaced("[1d]", "[2d]", 2)),
-    ("ListenerDeaf", "late events", replaced("> 120", "> 60")),
-    ("ListenerDeaf", "life", replaced("query_active == 1", "query_active >= 0")),
-    ("ListenerDeaf", "continuous", replaced("Continuous.*", "None")),
-    ("MonitorBlind", "no probe", replaced("count > 0", "count >= 0")),
-    ("MonitorBlind", "a long look", replaced("offset 3m", "offset 1m")),
-    ("MonitorBlind", "the JVM", replaced("CommitStalled|")),
-    ("MonitorBlind", "the SparkContext", replaced("|QueryGone")),
-    ("MonitorBlind", "the driver it is about", replaced("on (job, instance)", "on (job)")),
-    ("PagesNotDelivered", "what is pending", replaced("pending > 0", "pending > 9")),
-    ("PagesNotDelivered", "what was over", replaced('reason!="obsolete"', 'reason!="none"', 2)),
-    ("PagesNotDelivered", "long ago", replaced("[1h]", "[1d]")),
-    ("PagesNotDelivered", "the time it is kept", replaced("keep_firing_for: 10m", "keep_firing_for: 1m")),
-    ("Watchdog", "that it always fires", replaced("vector(1)", "up")),
+    ("StreamingQueryFailed", "what was measured", replaced("failure_info)", "failure_info > 1)")),
+    ("StreamingQueryStalled", "the window", replaced("> on (app, query)", "> on (app, query) 2 *")),
+    ("StreamingQueryStalled", "life", replaced("query_active == 1", "query_active >= 0")),
+    ("StreamingQueryStalled", "tasks that finish", replaced("no_progress_seconds)\n", "no_progress_seconds) + 1e6\n")),
+    ("StreamingQueryStalled", "missing", replaced('state="missing"', 'state="none"')),
+    ("StreamingQueryStalled", "continuous", replaced("Continuous.*", "None")),
+    ("StreamingQueryStalled", "one cause", replaced('", query="*"}', '", query="none"}')),
+    ("StreamingQueryStalled", "the first batch", replaced("or spark_streaming_query_start_timestamp_seconds")),
+    ("StreamingQueryStalled", "the clock", replaced("max by (app) (querypulse_driver_heartbeat_timestamp_seconds)", "vector(time())")),
+    ("StreamingBatchSlow", "the window", replaced("> on (app, query)", "> on (app, query) 5 *")),
+    ("StreamingBatchSlow", "tasks that finish", replaced("no_progress_seconds)\n", "no_progress_seconds) * 0\n")),
+    ("StreamingBatchSlow", "the first batch", replaced("last_commit_timestamp_seconds", "watched")),
+    ("StreamingQueryLagging", "the allowance", replaced("> on (app, query)", "> on (app, query) 0 *")),
+    ("StreamingQueryLagging", "falling", replaced("max_over_time(", "0 * max_over_time(")),
+    ("StreamingQueryLagging", "rising", replaced(" > spark_streaming_source_lag_offsets offset", " >= spark_streaming_source_lag_offsets offset")),
+    ("StreamingQueryLagging", "commits", replaced(">= 3", ">= 0")),
+    ("StreamingQueryLagging", "worse", replaced("stalled|")),
+    ("StreamingQueryLagging", "its severity", replaced(" by (app, query, severity)", " by (app, query)")),
+    ("StreamingQueryLagging", "querypulse knows more", replaced('severity!="warning"', 'severity="none"')),
+    ("StreamingDataLossRisk", "its severity", replaced("query, severity)", "query)")),
+    ("StreamingQueryFlapping", "the budget", replaced(">= on (app, query)", ">= on (app, query) 0.6 *")),
+    ("StreamingQueryFlapping", "the outcome", replaced('{outcome="failed"}', "", 2)),
+    ("StreamingQueryFlapping", "the time", replaced("[10m]", "[1h]")),
+    ("StreamingDriverDown", "need", replaced("driver_needed_", "driver_heartbeat_")),
+    ("StreamingDriverDown", "the newest", replaced(">= on (app)", ">= on (app) 0 *")),
+    ("StreamingDriverDown", "a heart that stands", replaced("offset 2m", "offset 1d")),
+    ("StreamingDriverDown", "the day", replaced("[1d]", "[2d]", 2)),
+    ("QuerypulseEventsMissing", "late events", replaced("> 120", "> 60")),
+    ("QuerypulseEventsMissing", "life", replaced("query_active == 1", "query_active >= 0")),
+    ("QuerypulseEventsMissing", "continuous", replaced("Continuous.*", "None")),
+    ("QuerypulseMonitoringDegraded", "no probe", replaced("count > 0", "count >= 0")),
+    ("QuerypulseMonitoringDegraded", "a long look", replaced("offset 3m", "offset 1m")),
+    ("QuerypulseMonitoringDegraded", "the JVM", replaced("StreamingQueryStalled|")),
+    ("QuerypulseMonitoringDegraded", "the SparkContext", replaced("|StreamingQueryStopped")),
+    ("QuerypulseMonitoringDegraded", "the driver it is about", replaced("on (job, instance)", "on (job)")),
+    ("QuerypulseDeliveryFailing", "what is pending", replaced("pending > 0", "pending > 9")),
+    ("QuerypulseDeliveryFailing", "what was over", replaced('reason!="obsolete"', 'reason!="none"', 2)),
+    ("QuerypulseDeliveryFailing", "long ago", replaced("[1h]", "[1d]")),
+    ("QuerypulseDeliveryFailing", "the time it is kept", replaced("keep_firing_for: 10m", "keep_firing_for: 1m")),
+    ("QuerypulseWatchdog", "that it always fires", replaced("vector(1)", "up")),
 ]  # fmt: skip
 
 

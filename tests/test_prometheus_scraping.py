@@ -68,7 +68,7 @@ class Scraped(HttpDouble):
 
     def __init__(self):
         super().__init__()
-        self.open = {"QueryGone", "OffsetStalled"}
+        self.open = {"StreamingQueryStopped", "StreamingOffsetsStalled"}
 
     def handle(self, request, handler):
         alerts = (
@@ -93,7 +93,7 @@ def test_of_a_driver_that_dies_what_was_open_stays_and_what_had_resolved_does_no
         try:
             prometheus.wait_until_ready()
             until(lambda: firing(prometheus) == driver.open, "both fire", 60)
-            driver.open = {"OffsetStalled"}
+            driver.open = {"StreamingOffsetsStalled"}
             until(lambda: firing(prometheus) == driver.open, "one resolves", 60)
             driver.__exit__()
             until(lambda: not prometheus.query("up == 1"), "it is not scraped any more")
@@ -101,7 +101,7 @@ def test_of_a_driver_that_dies_what_was_open_stays_and_what_had_resolved_does_no
         finally:
             prometheus.stop()
 
-    assert seen == [{"OffsetStalled"}] * len(seen)
+    assert seen == [{"StreamingOffsetsStalled"}] * len(seen)
 
 
 def every_half_second(*, until_seconds):
@@ -112,10 +112,10 @@ def every_half_second(*, until_seconds):
 
 
 def known(prometheus):
-    """What is pending or fires, but for Watchdog."""
-    return {one["labels"]["alertname"] for one in prometheus.alerts()} - {"Watchdog"}
+    """What is pending or fires, but for QuerypulseWatchdog."""
+    return {one["labels"]["alertname"] for one in prometheus.alerts()} - {"QuerypulseWatchdog"}
 
 
 def firing(prometheus):
     fires = [one for one in prometheus.alerts() if one["state"] == "firing"]
-    return {one["labels"]["alertname"] for one in fires} - {"Watchdog"}
+    return {one["labels"]["alertname"] for one in fires} - {"QuerypulseWatchdog"}

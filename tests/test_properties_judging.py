@@ -66,11 +66,11 @@ def _look(number, end, flying, over, at):
 TRUTH = {
     "commits": (set(), "running"),
     "idles": (set(), "idle"),
-    "hangs": ({"CommitStalled"}, "stalled"),
-    "dies": ({"QueryFailed"}, "failed"),
-    "stops": ({"QueryGone"}, "missing"),
+    "hangs": ({"StreamingQueryStalled"}, "stalled"),
+    "dies": ({"StreamingQueryFailed"}, "failed"),
+    "stops": ({"StreamingQueryStopped"}, "missing"),
 }
-ABOUT_US = {"ListenerDeaf", "MonitorBlind"}
+ABOUT_US = {"QuerypulseEventsMissing", "QuerypulseMonitoringDegraded"}
 
 
 @st.composite
@@ -137,7 +137,7 @@ def test_the_order_of_events_within_a_tick_does_not_matter(order):
 
     judgement = judged(state, 10.5)
 
-    assert [(f.alertname, f.query) for f in judgement.findings] == [("QueryFailed", "a")]
+    assert [(f.alertname, f.query) for f in judgement.findings] == [("StreamingQueryFailed", "a")]
     assert judgement.verdicts["b"].state.value == "running"
 
 
@@ -203,5 +203,7 @@ def test_a_wall_clock_that_jumps_changes_no_verdict_and_no_beginning(jumps):
         for now in (2, 3, 4, 5, 6)
     ]
 
-    assert [[incident.name for incident in round_] for round_ in told] == [["QueryFailed"]] * 5
+    assert [[incident.name for incident in round_] for round_ in told] == [
+        ["StreamingQueryFailed"]
+    ] * 5
     assert len({incident.starts_at for round_ in told for incident in round_}) == 1

@@ -14,20 +14,35 @@ from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.snapshot import Pause
 
 QUERIES = ("a", "b", "c", "d")
-DRIVER_NAMES = ("CommitStalled", "QueryGone", "MonitorBlind", "ListenerDeaf")
-OWN_NAMES = tuple(sorted(set(STATES) - {"ListenerDeaf", "MonitorBlind"} - BESIDES))
+DRIVER_NAMES = (
+    "StreamingQueryStalled",
+    "StreamingQueryStopped",
+    "QuerypulseMonitoringDegraded",
+    "QuerypulseEventsMissing",
+)
+OWN_NAMES = tuple(
+    sorted(set(STATES) - {"QuerypulseEventsMissing", "QuerypulseMonitoringDegraded"} - BESIDES)
+)
 CONDITIONS = (
     *OWN_NAMES,
-    *(f"{name}+QueryFlapping" for name in ("QueryFailed", "CommitStalled")),
-    *("DataLossRisk", "DataLossRisk!", "CommitStalled+DataLossRisk", "QueryFailed+DataLossRisk!"),
-    *("QueryFlapping", "commits", "commits", "idle", "idle", "starts", "ends", "stopped"),
+    *(
+        f"{name}+StreamingQueryFlapping"
+        for name in ("StreamingQueryFailed", "StreamingQueryStalled")
+    ),
+    *(
+        "StreamingDataLossRisk",
+        "StreamingDataLossRisk!",
+        "StreamingQueryStalled+StreamingDataLossRisk",
+        "StreamingQueryFailed+StreamingDataLossRisk!",
+    ),
+    *("StreamingQueryFlapping", "commits", "commits", "idle", "idle", "starts", "ends", "stopped"),
     *("completed", "forgotten", "expected"),
 )
 SILENCES = (
     (),
     (Silence("*", WALL + 1e9),),
     (Silence("[ab]", WALL + 300),),
-    (Silence("*", WALL + 900, "QueryFailed"),),
+    (Silence("*", WALL + 900, "StreamingQueryFailed"),),
 )
 
 falls = st.one_of(
@@ -40,7 +55,7 @@ steps = st.lists(st.tuples(seconds, changes, st.sampled_from(SILENCES)), max_siz
 left_open = st.lists(
     st.tuples(
         st.lists(st.sampled_from((*QUERIES, "*")), min_size=1, max_size=4, unique=True),
-        st.sampled_from(("QueryFailed", "CommitStalled", "BatchSlow")),
+        st.sampled_from(("StreamingQueryFailed", "StreamingQueryStalled", "StreamingBatchSlow")),
         st.integers(0, 3),
         st.booleans(),
     ),
@@ -160,7 +175,7 @@ def test_what_is_critical_at_two_looks_is_told_unless_the_whole_driver_is_ill(st
             alert.labels["query"] == "*" and alert.labels["severity"] == "critical"
             for alert in alerts
         )
-        sure = {key for key in found if key in before or key.endswith("/QueryFailed")}
+        sure = {key for key in found if key in before or key.endswith("/StreamingQueryFailed")}
         grave = {key for key in sure if key.rsplit("/", 1)[1] not in WARNINGS}
         if not speaks_for_all:
             assert grave <= {alert.key for alert in alerts}

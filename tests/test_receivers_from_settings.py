@@ -323,4 +323,4 @@ def test_an_answer_is_what_the_receiver_makes_of_it():
         with pytest.raises(DeliveryError) as error:
             send(webhook_url=server.url)
 
-        assert error.value.answer is Answer.CONFIG_FAULT
+        assert error.value.answer is Answer.MISCONFIGURED

@@ -20,7 +20,7 @@ planted = st.sampled_from(PLANTED)
 
 def finding(text, **changes):
     one = Finding(
-        alertname="QueryFailed",
+        alertname="StreamingQueryFailed",
         query="bronze",
         severity=Severity.CRITICAL,
         state=State.FAILED,
@@ -116,4 +116,4 @@ def test_where_all_must_be_withheld_the_class_of_the_error_is_told():
 def test_where_all_must_be_withheld_a_finding_without_an_error_is_still_told():
     (told,) = redacted(judged(finding(HUNTER)), Redactor(patterns=["("])).findings
 
-    assert (told.alertname, told.query, told.reason) == ("QueryFailed", "bronze", WITHHELD)
+    assert (told.alertname, told.query, told.reason) == ("StreamingQueryFailed", "bronze", WITHHELD)

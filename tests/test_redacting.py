@@ -21,7 +21,14 @@ HOOK = f"https://hooks.example.com/services/{TOKEN}"
 def judged(text):
     """A judgement that says ``text`` wherever it can."""
     finding = Finding(
-        "QueryFailed", "a", Severity.CRITICAL, State.FAILED, text, text, {"error": text}, text
+        "StreamingQueryFailed",
+        "a",
+        Severity.CRITICAL,
+        State.FAILED,
+        text,
+        text,
+        {"error": text},
+        text,
     )
     return Judgement((finding,), {"a": Verdict(State.FAILED, text)})
 

@@ -124,7 +124,7 @@ def test_words_without_a_secret_stay(words):
         "no commit for 75 s; W = 60 s = max(floor 60 s, (interval 10 s, longest 4 s) x 3)",
         "KafkaV2[Subscribe[clicks]]: 812 offsets",
         "abfss://container@account.dfs.core.windows.net/table",
-        "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks/QueryFailed.md",
+        "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks/StreamingQueryFailed.md",
         "http://host:8080/path@2 answered 500",
         "hourly: 3, signal: 4, design=5, oauth2=6",
         "basic authentication required, use a bearer",

@@ -49,10 +49,10 @@ def alerts(output):
 
 
 TOLD = [
-    ("firing", "QueryFailed"),
-    ("resolved", "QueryFailed"),
-    ("firing", "CommitStalled"),
-    ("resolved", "CommitStalled"),
+    ("firing", "StreamingQueryFailed"),
+    ("resolved", "StreamingQueryFailed"),
+    ("firing", "StreamingQueryStalled"),
+    ("resolved", "StreamingQueryStalled"),
 ]
 
 
@@ -67,7 +67,7 @@ def test_json_is_one_object_a_line_and_nothing_else(replay, log):
     assert json.loads(output.splitlines()[0]) == {
         "at": "2026-09-21T14:13:41.000Z",
         "status": "firing",
-        "alertname": "QueryFailed",
+        "alertname": "StreamingQueryFailed",
         "query": "bronze",
         "severity": "critical",
         "reason": "ConcurrentAppendException: Files were added",
@@ -85,7 +85,7 @@ def test_a_person_gets_aligned_lines(replay, log):
         "14:13:41.000Z",
         "firing",
         "critical",
-        "QueryFailed",
+        "StreamingQueryFailed",
         "etl/bronze",
     ]
     assert rows[0].endswith("  ConcurrentAppendException: Files were added")
@@ -300,7 +300,7 @@ def test_a_reader_who_has_read_enough_is_no_error(tmp_path):
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        assert "QueryFailed" in process.stdout.readline()
+        assert "StreamingQueryFailed" in process.stdout.readline()
         process.stdout.close()
         errors = process.stderr.read()
 

@@ -125,7 +125,7 @@ def test_damage_keeps_what_was_told_before_it_and_is_an_error(tmp_path, codec):
     path = written(tmp_path / f"log{codec}", packed + b"\x13damaged" * 100)
     ((found, replay),) = replayed(path)
 
-    assert [change.alertname for change in found] == ["QueryFailed"]
+    assert [change.alertname for change in found] == ["StreamingQueryFailed"]
     assert str(path) in replay.error
 
 

@@ -34,7 +34,7 @@ def firing(found):
 def test_a_death_is_told_at_the_newest_time_the_log_had_told_by_then(tmp_path):
     log = steady(until=21).work(at=21.5).ended(exception=CONFLICT).work(at=400)
 
-    assert told(log, tmp_path) == [("firing", "QueryFailed", "a", 21.5)]
+    assert told(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.5)]
 
 
 def test_the_reason_of_a_death_is_told(tmp_path):
@@ -50,8 +50,8 @@ def test_a_death_is_resolved_by_a_commit_of_the_next_run(tmp_path):
     log.commit(run=2, batch=10, at=110).commits(since=112, until=130, batch=11)
 
     assert told(log, tmp_path) == [
-        ("firing", "QueryFailed", "a", 21.0),
-        ("resolved", "QueryFailed", "a", pytest.approx(110.5, abs=TICK / 2)),
+        ("firing", "StreamingQueryFailed", "a", 21.0),
+        ("resolved", "StreamingQueryFailed", "a", pytest.approx(110.5, abs=TICK / 2)),
     ]
 
 
@@ -63,8 +63,8 @@ def test_a_stall_is_told_when_the_window_is_over_and_ends_with_a_commit(tmp_path
     )
 
     assert told(log, tmp_path) == [
-        ("firing", "CommitStalled", "a", pytest.approx(161.5, abs=TICK / 2)),
-        ("resolved", "CommitStalled", "a", pytest.approx(725.5, abs=TICK / 2)),
+        ("firing", "StreamingQueryStalled", "a", pytest.approx(161.5, abs=TICK / 2)),
+        ("resolved", "StreamingQueryStalled", "a", pytest.approx(725.5, abs=TICK / 2)),
     ]
 
 
@@ -96,8 +96,8 @@ def test_what_the_last_event_of_a_log_heals_is_resolved_even_on_the_tick(tmp_pat
     log = steady(until=101).commit(batch=50, at=725, seconds=620)
 
     assert [change[:2] for change in told(log, tmp_path)] == [
-        ("firing", "CommitStalled"),
-        ("resolved", "CommitStalled"),
+        ("firing", "StreamingQueryStalled"),
+        ("resolved", "StreamingQueryStalled"),
     ]
 
 
@@ -109,14 +109,14 @@ def test_a_stall_is_seen_among_siblings_that_go_on(tmp_path):
             log.commit("a", batch=batch, at=at)
 
     assert told(log, tmp_path) == [
-        ("firing", "CommitStalled", "a", pytest.approx(159.5, abs=TICK / 2))
+        ("firing", "StreamingQueryStalled", "a", pytest.approx(159.5, abs=TICK / 2))
     ]
 
 
 def test_a_stall_at_the_end_of_a_log_is_seen_by_the_times_of_other_lines(tmp_path):
     log = steady(until=101).work(at=500)
 
-    assert firing(told(log, tmp_path)) == [("CommitStalled", "a")]
+    assert firing(told(log, tmp_path)) == [("StreamingQueryStalled", "a")]
 
 
 @pytest.mark.parametrize("beyond", [0.5, 2.0, 14.0, 16.0])
@@ -126,8 +126,8 @@ def test_a_stall_that_has_just_been_told_and_heals_is_told_and_resolved(tmp_path
     log.commits("b", since=70 + beyond, until=100, batch=99).commit("a", batch=2, at=90)
 
     assert [change[:3] for change in told(log, tmp_path)] == [
-        ("firing", "CommitStalled", "a"),
-        ("resolved", "CommitStalled", "a"),
+        ("firing", "StreamingQueryStalled", "a"),
+        ("resolved", "StreamingQueryStalled", "a"),
     ]
 
 
@@ -135,7 +135,7 @@ def test_a_query_of_the_roster_that_never_comes_is_missing(tmp_path):
     log = steady()
 
     assert told(log, tmp_path, expected_queries=["a", "gold"]) == [
-        ("firing", "QueryMissing", "gold", pytest.approx(120.5, abs=TICK / 2))
+        ("firing", "StreamingQueryMissing", "gold", pytest.approx(120.5, abs=TICK / 2))
     ]
 
 
@@ -144,27 +144,30 @@ def test_a_query_of_the_roster_that_stops_is_gone(tmp_path):
     log.ended("a").commits("b", since=12, until=200)
 
     assert told(log, tmp_path, expected_queries=["a"]) == [
-        ("firing", "QueryGone", "a", pytest.approx(71.5, abs=TICK / 2))
+        ("firing", "StreamingQueryStopped", "a", pytest.approx(71.5, abs=TICK / 2))
     ]
 
 
 def test_a_query_that_starts_and_never_gives_a_sign_is_missing(tmp_path):
     log = EventLog().started("a", at=1).started("b", at=1).commits("b", since=3, until=300)
 
-    assert firing(told(log, tmp_path)) == [("QueryMissing", "a")]
+    assert firing(told(log, tmp_path)) == [("StreamingQueryMissing", "a")]
 
 
 def test_after_a_long_silence_every_death_is_still_told(tmp_path):
     log = steady(until=21).work(at=90_000).ended(exception=CONFLICT)
 
-    assert firing(told(log, tmp_path)) == [("CommitStalled", "a"), ("QueryFailed", "a")]
+    assert firing(told(log, tmp_path)) == [
+        ("StreamingQueryStalled", "a"),
+        ("StreamingQueryFailed", "a"),
+    ]
 
 
 def test_other_settings_tell_other_things(tmp_path):
     log = steady(until=21).commit(batch=10, at=61, seconds=39).commits(since=63, until=90, batch=11)
 
     assert told(log, tmp_path) == []
-    assert firing(told(log, tmp_path, stall_floor_seconds=20)) == [("CommitStalled", "a")]
+    assert firing(told(log, tmp_path, stall_floor_seconds=20)) == [("StreamingQueryStalled", "a")]
     quiet = {"a*": {"ignore": True}}
     assert told(log, tmp_path, stall_floor_seconds=20, queries=quiet) == []
 
@@ -255,7 +258,7 @@ def test_a_planned_stop_takes_no_query_of_the_roster_for_gone(tmp_path):
 def test_what_a_context_failed_of_before_it_was_stopped_stays_told(tmp_path):
     log = steady(until=21).ended(exception=CONFLICT).stopped(at=60)
 
-    assert told(log, tmp_path) == [("firing", "QueryFailed", "a", 21.0)]
+    assert told(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.0)]
 
 
 def test_two_applications_in_one_file_are_judged_apart(tmp_path):
@@ -267,8 +270,8 @@ def test_two_applications_in_one_file_are_judged_apart(tmp_path):
 
     ((found, replay),) = replayed(first.write(tmp_path / "log"))
     assert [(one.app, one.alertname, one.query) for one in found] == [
-        ("second", "QueryFailed", "b"),
-        ("first", "QueryFailed", "a"),
+        ("second", "StreamingQueryFailed", "b"),
+        ("first", "StreamingQueryFailed", "a"),
     ]
     assert (replay.opened, replay.events) == (2, 19)
 
@@ -374,8 +377,12 @@ def test_a_silence_of_any_length_is_told_of_as_if_every_second_of_it_were_judged
     told = play(story, wanted)
 
     assert the_same(told, play(story, wanted, every_tick=True))
-    assert told["QueryMissing", "c"] == [("firing", 3001.0)]
-    assert [status for status, _ in told["CommitStalled", "a"]] == ["firing", "resolved", "firing"]
+    assert told["StreamingQueryMissing", "c"] == [("firing", 3001.0)]
+    assert [status for status, _ in told["StreamingQueryStalled", "a"]] == [
+        "firing",
+        "resolved",
+        "firing",
+    ]
 
 
 @pytest.mark.parametrize("others", [0, 1, 20])
@@ -392,6 +399,6 @@ def test_a_stall_that_ends_between_two_judgements_is_told_however_many_others_go
     found += judge.wait(BEGAN + 62.0) + judge.judge()
 
     assert [(change.status, change.alertname) for change in found] == [
-        ("firing", "CommitStalled"),
-        ("resolved", "CommitStalled"),
+        ("firing", "StreamingQueryStalled"),
+        ("resolved", "StreamingQueryStalled"),
     ]

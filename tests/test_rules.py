@@ -20,7 +20,7 @@ from support.story import CONFLICT, Story, policy, processing, run
 
 from querypulse.alerting import rules
 from querypulse.alerting.evaluate import case_of
-from querypulse.alerting.rules import driver_gone, listener_deaf, monitor_blind
+from querypulse.alerting.rules import driver_down, events_missing, monitoring_degraded
 from querypulse.listener.job_counts import JobCounts
 
 NUMBERED = [
@@ -56,7 +56,7 @@ def holding(story, now, settings):
     query = snapshot.labels().get("a")
     names = {
         found.alertname
-        for rule in (driver_gone.check, listener_deaf.check, monitor_blind.check)
+        for rule in (driver_down.check, events_missing.check, monitoring_degraded.check)
         if (found := rule(snapshot, now, allowed)) is not None
     }
     if query is None or allowed.limits("a").ignore:
@@ -239,7 +239,7 @@ def test_a_death_that_names_no_table_has_none_in_its_evidence():
 def test_a_death_of_a_query_that_nobody_has_met_is_one_of_an_unnamed_query():
     (finding,) = Story().ended(at=5, exception=CONFLICT).judge(6).findings
 
-    assert (finding.alertname, finding.query) == ("QueryFailed", "unnamed")
+    assert (finding.alertname, finding.query) == ("StreamingQueryFailed", "unnamed")
     assert finding.reason.startswith("id-a: ")
 
 

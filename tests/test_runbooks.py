@@ -17,8 +17,8 @@ SECTIONS = [
     "Next steps", "Meaning", "Impact", "Diagnosis", "Mitigation", "When it does not fire",
 ]  # fmt: skip
 RUNBOOKS = runbooks()
-ABOUT_DRIVERS = sorted(set(RUNBOOKS) - {"Watchdog"})
-"""Watchdog is about Prometheus and Alertmanager."""
+ABOUT_DRIVERS = sorted(set(RUNBOOKS) - {"QuerypulseWatchdog"})
+"""QuerypulseWatchdog is about Prometheus and Alertmanager."""
 STATUS = msgspec.json.schema(Status)["$defs"]
 
 
@@ -59,7 +59,7 @@ def test_the_package_holds_every_runbook(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["", "README", "README.md", "../runbooks/BatchSlow", "NoSuchAlert", "a" * 999]
+    "name", ["", "README", "README.md", "../runbooks/StreamingBatchSlow", "NoSuchAlert", "a" * 999]
 )
 def test_what_is_no_runbook_is_none(name):
     assert runbook(name) is None

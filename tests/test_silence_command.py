@@ -53,9 +53,9 @@ def test_a_pattern_is_silenced_for_a_while(path, silence):
 
 
 def test_one_alert_of_it_may_be_silenced_alone(path, silence):
-    silence("*", "--for", "1h", "--alertname", "QueryLagging")
+    silence("*", "--for", "1h", "--alertname", "StreamingQueryLagging")
 
-    assert read_silences(path)[0].alertname == "QueryLagging"
+    assert read_silences(path)[0].alertname == "StreamingQueryLagging"
 
 
 def test_the_file_may_be_named_on_the_command_line(path, tmp_path, silence):
@@ -156,7 +156,7 @@ def test_without_an_app_nobody_knows_whose_queries_are_meant(path, silence, monk
 
 
 def alert(app):
-    labels = {"alertname": "QueryFailed", "app": app, "query": "a", "severity": "critical"}
+    labels = {"alertname": "StreamingQueryFailed", "app": app, "query": "a", "severity": "critical"}
     return Alert(labels, {}, 0.0)
 
 

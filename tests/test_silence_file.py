@@ -32,7 +32,7 @@ def test_no_file_is_no_silence(path):
 
 
 def test_what_was_added_is_read_in_order(path):
-    one = silence("bronze*", alertname="QueryLagging", reason='backfill, "ours"\nuntil 7')
+    one = silence("bronze*", alertname="StreamingQueryLagging", reason='backfill, "ours"\nuntil 7')
     add_silence(path, one, NOW)
     add_silence(path, silence("silver"), NOW)
 

@@ -252,7 +252,9 @@ def test_an_alert_that_does_not_exist_is_named_where_a_file_is_written(silence, 
 
     assert code == 0
     assert "until" in output
-    assert "alert 'QueryLaging' matches nothing now; did you mean 'QueryLagging'?" in errors
+    assert (
+        "alert 'QueryLaging' matches nothing now; did you mean 'StreamingQueryLagging'?" in errors
+    )
 
 
 @pytest.mark.parametrize("check", ORDER, ids=lambda check: check.__module__.rpartition(".")[2])

@@ -12,7 +12,7 @@ from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.silences import Silence, silence_of, why_muted
 
 
-def alert(query="bronze", name="CommitStalled"):
+def alert(query="bronze", name="StreamingQueryStalled"):
     labels = {"alertname": name, "app": "etl", "query": query, "severity": "critical"}
     return Alert(labels, {}, WALL)
 
@@ -21,7 +21,7 @@ COVERED = [
     ("its name", Silence("bronze", WALL + 1)),
     ("a pattern", Silence("bro*", WALL + 1)),
     ("everything", Silence("*", WALL + 1)),
-    ("its name and the alert's", Silence("bronze", WALL + 1, "CommitStalled")),
+    ("its name and the alert's", Silence("bronze", WALL + 1, "StreamingQueryStalled")),
     ("a pattern of alerts", Silence("*", WALL + 1, "*Stalled")),
     ("for ever, as JSON can say", Silence("*", math.inf)),
     ("its app", Silence("*", WALL + 1, app="etl")),
@@ -31,7 +31,7 @@ NOT_COVERED = [
     ("another name", Silence("silver", WALL + 1)),
     ("a part of the name", Silence("bro", WALL + 1)),
     ("another case", Silence("Bronze", WALL + 1)),
-    ("another alert", Silence("bronze", WALL + 1, "QueryFailed")),
+    ("another alert", Silence("bronze", WALL + 1, "StreamingQueryFailed")),
     ("a silence that has just ended", Silence("*", WALL)),
     ("a silence long over", Silence("*", 0.0)),
     ("a silence whose end is no number", Silence("*", math.nan)),
@@ -89,7 +89,7 @@ def quiet(until, queries="*", alertname="*"):
     return ward
 
 
-SICK = [WELL, (10, "a", "QueryFailed")]
+SICK = [WELL, (10, "a", "StreamingQueryFailed")]
 
 
 def test_what_falls_sick_and_gets_well_in_silence_is_never_told():
@@ -97,12 +97,14 @@ def test_what_falls_sick_and_gets_well_in_silence_is_never_told():
 
 
 def test_what_still_fires_when_the_silence_ends_is_told():
-    assert quiet(60).play(SICK, 90).told == ["60 + QueryFailed a"]
+    assert quiet(60).play(SICK, 90).told == ["60 + StreamingQueryFailed a"]
 
 
 def test_what_the_silence_does_not_name_is_told():
-    assert quiet(60, "b").play(SICK, 30).told == ["10 + QueryFailed a"]
-    assert quiet(60, "a", "CommitStalled").play(SICK, 30).told == ["10 + QueryFailed a"]
+    assert quiet(60, "b").play(SICK, 30).told == ["10 + StreamingQueryFailed a"]
+    assert quiet(60, "a", "StreamingQueryStalled").play(SICK, 30).told == [
+        "10 + StreamingQueryFailed a"
+    ]
 
 
 def test_what_was_told_before_the_silence_is_still_told_to_be_over():
@@ -110,7 +112,7 @@ def test_what_was_told_before_the_silence_is_still_told_to_be_over():
     ward.silences = [Silence("*", WALL + 1000)]
     ward.play([(20, "a", "idle")], 60)
 
-    assert ward.told == ["10 + QueryFailed a", "50 - QueryFailed a"]
+    assert ward.told == ["10 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"]
 
 
 def test_a_silenced_incident_has_no_reminders_and_one_that_was_due_comes_after():
@@ -118,7 +120,11 @@ def test_a_silenced_incident_has_no_reminders_and_one_that_was_due_comes_after()
     ward.silences = [Silence("*", WALL + 350)]
     ward.play([], 460)
 
-    assert ward.told == ["10 + QueryFailed a", "350 ^ QueryFailed a", "450 ^ QueryFailed a"]
+    assert ward.told == [
+        "10 + StreamingQueryFailed a",
+        "350 ^ StreamingQueryFailed a",
+        "450 ^ StreamingQueryFailed a",
+    ]
 
 
 def test_what_recovers_when_its_silence_ends_and_was_told_to_nobody_stays_so():
@@ -128,44 +134,49 @@ def test_what_recovers_when_its_silence_ends_and_was_told_to_nobody_stays_so():
 
 
 def test_after_a_silence_the_first_reminder_comes_an_interval_later():
-    assert quiet(350).play(SICK, 449).told == ["350 + QueryFailed a"]
+    assert quiet(350).play(SICK, 449).told == ["350 + StreamingQueryFailed a"]
 
 
 def test_a_group_of_which_one_is_silenced_is_told():
-    story = [*all_of(0, "commits", "abc"), *all_of(10, "QueryFailed", "abc")]
+    story = [*all_of(0, "commits", "abc"), *all_of(10, "StreamingQueryFailed", "abc")]
 
-    assert quiet(1000, "a").play(story, 60).told == ["10 + QueryFailed a,b,c"]
+    assert quiet(1000, "a").play(story, 60).told == ["10 + StreamingQueryFailed a,b,c"]
 
 
 def test_a_group_is_silent_once_only_what_is_silenced_is_still_sick():
-    story = [*all_of(10, "QueryFailed", "abc"), (20, "c", "idle")]
+    story = [*all_of(10, "StreamingQueryFailed", "abc"), (20, "c", "idle")]
     ward = quiet(1000, "[ab]").play(story, 115)
 
-    assert (ward.told, ward.incidents[0].muted[:8]) == (["10 + QueryFailed a,b,c"], "silenced")
+    assert (ward.told, ward.incidents[0].muted[:8]) == (
+        ["10 + StreamingQueryFailed a,b,c"],
+        "silenced",
+    )
 
 
 def test_one_that_fails_later_and_is_not_silenced_is_told_while_the_group_is_silent():
-    story = [*all_of(10, "QueryFailed", "abc"), (15, "d", "QueryFailed")]
+    story = [*all_of(10, "StreamingQueryFailed", "abc"), (15, "d", "StreamingQueryFailed")]
 
-    assert quiet(1000, "[abc]").play(story, 60).told == ["15 + QueryFailed d"]
+    assert quiet(1000, "[abc]").play(story, 60).told == ["15 + StreamingQueryFailed d"]
 
 
 def test_one_that_fails_later_in_silence_is_told_when_the_silence_ends():
-    ward = Ward().play(all_of(10, "QueryFailed", "abc"), 12)
+    ward = Ward().play(all_of(10, "StreamingQueryFailed", "abc"), 12)
     ward.silences = [Silence("*", WALL + 60)]
-    ward.play([(15, "d", "QueryFailed")], 90)
+    ward.play([(15, "d", "StreamingQueryFailed")], 90)
 
-    assert ward.told == ["10 + QueryFailed a,b,c", "60 + QueryFailed d"]
+    assert ward.told == ["10 + StreamingQueryFailed a,b,c", "60 + StreamingQueryFailed d"]
 
 
 def test_the_revision_does_not_grow_in_silence():
-    ward = quiet(1000).play([*all_of(10, "QueryFailed", "abc"), (15, "d", "QueryFailed")], 900)
+    ward = quiet(1000).play(
+        [*all_of(10, "StreamingQueryFailed", "abc"), (15, "d", "StreamingQueryFailed")], 900
+    )
 
     assert [incident.revision for incident in ward.incidents] == [0, 0]
 
 
 def test_a_silenced_alert_is_shown_with_its_silence_and_another_without():
-    ward = quiet(1000, "a").play([*SICK, (10, "b", "QueryFailed")], 10)
+    ward = quiet(1000, "a").play([*SICK, (10, "b", "StreamingQueryFailed")], 10)
     shown = {one.labels["query"]: one.annotations.get("muted") for one in ward.lifecycle.alerts}
 
     assert shown == {"a": "silenced until 2023-11-14T22:30:00Z", "b": None}

@@ -72,9 +72,9 @@ def test_a_silence_of_the_settings_that_is_long_over_keeps_no_job_from_starting(
 
 
 def test_a_silence_tells_what_it_was_given():
-    (one,) = Room(silence("a*", alertname="QueryLagging", reason="backfill")).silencing()
+    (one,) = Room(silence("a*", alertname="StreamingQueryLagging", reason="backfill")).silencing()
 
-    assert (one.queries, one.alertname, one.reason) == ("a*", "QueryLagging", "backfill")
+    assert (one.queries, one.alertname, one.reason) == ("a*", "StreamingQueryLagging", "backfill")
     assert one.until == NOW.timestamp() + 3600
 
 

@@ -49,9 +49,9 @@ def test_a_channel_sees_what_is_wrong_why_and_where_to_read_on(double):
         "```reason: ConcurrentAppendException\n"
         "last_commit: batch 10, 2 s ago\nsiblings: 7 of 8 queries healthy```"
     )
-    assert ways == "<https://x/QueryFailed.md|Runbook>"
+    assert ways == "<https://x/StreamingQueryFailed.md|Runbook>"
     assert message["blocks"][-1]["elements"][0]["text"] == (
-        "QueryFailed · since 2026-11-21 09:02:08 UTC · <https://driver:9719/|Status page>"
+        "StreamingQueryFailed · since 2026-11-21 09:02:08 UTC · <https://driver:9719/|Status page>"
     )
 
 
@@ -68,7 +68,7 @@ def test_several_queries_of_one_cause_are_one_line(double):
 
     assert len(double.requests) == 1
     assert message["text"].endswith("5 queries failed: ConcurrentAppendException (bronze, silver, gold, alerts, audit)")  # fmt: skip
-    assert sections(message)[1:] == ["<https://x/QueryFailed.md|Runbook>"]
+    assert sections(message)[1:] == ["<https://x/StreamingQueryFailed.md|Runbook>"]
 
 
 def test_several_queries_with_reasons_of_their_own_are_listed():
@@ -118,7 +118,7 @@ def test_every_link_is_in_the_message():
     links = {"dashboard_url": "https://g/d", "spark_ui_url": "http://driver:4040"}
 
     assert sections(slack_message(incident(**links)))[-1] == (
-        "<https://x/QueryFailed.md|Runbook> · <https://g/d|Dashboard> · <http://driver:4040|Spark UI>"
+        "<https://x/StreamingQueryFailed.md|Runbook> · <https://g/d|Dashboard> · <http://driver:4040|Spark UI>"
     )
 
 
@@ -160,15 +160,15 @@ def test_plain_text_refused_too_is_poison():
         with pytest.raises(HttpError) as caught:
             slack(double).send(ONE, time.time())
 
-        assert caught.value.answer is Answer.POISON
+        assert caught.value.answer is Answer.REJECTED
         assert len(double.requests) == 2
 
 
 @pytest.mark.parametrize(
     ("body", "answer"),
     [
-        (b"<html>Please log in</html>", Answer.CONFIG_FAULT),
-        (b'{"ok":false,"error":"not_authed"}', Answer.CONFIG_FAULT),
+        (b"<html>Please log in</html>", Answer.MISCONFIGURED),
+        (b'{"ok":false,"error":"not_authed"}', Answer.MISCONFIGURED),
         (b"", Answer.TRANSIENT),
     ],
 )

@@ -58,7 +58,7 @@ def test_a_checkpoint_is_read_with_the_settings_of_its_querys_own_session(
     trap.hold.set()
     assert trap.held.wait(PATIENCE)
     try:
-        told = pages.wait_for("CommitStalled", "mounted", timeout=PATIENCE).annotations
+        told = pages.wait_for("StreamingQueryStalled", "mounted", timeout=PATIENCE).annotations
     finally:
         trap.hold.clear()
         trap.free.set()
@@ -78,7 +78,7 @@ def test_who_may_not_read_a_checkpoint_is_told_so_and_nothing_else_is_lost(
     assert trap.held.wait(PATIENCE)
     hdfs.refuses = True
     try:
-        told = pages.wait_for("CommitStalled", "closed", timeout=PATIENCE).annotations
+        told = pages.wait_for("StreamingQueryStalled", "closed", timeout=PATIENCE).annotations
         until(
             lambda: "cannot read the checkpoint of closed" in caplog.text,
             "it says so",
@@ -88,12 +88,12 @@ def test_who_may_not_read_a_checkpoint_is_told_so_and_nothing_else_is_lost(
         hdfs.refuses = False
         trap.hold.clear()
         trap.free.set()
-    pages.wait_for("CommitStalled", "closed", status="resolved", timeout=PATIENCE)
+    pages.wait_for("StreamingQueryStalled", "closed", status="resolved", timeout=PATIENCE)
 
     assert "AccessControlException: Permission denied: user=etl" in caplog.text
     assert "batch_hung" in told["reason"]
     assert "commit_log" not in told
-    assert {what for _, what, _ in pages.told} == {"CommitStalled"}
+    assert {what for _, what, _ in pages.told} == {"StreamingQueryStalled"}
 
 
 @pytest.mark.parametrize(

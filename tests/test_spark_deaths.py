@@ -23,7 +23,7 @@ def test_a_death_is_paged_with_its_reason_and_without_its_secrets(spark, watch, 
     commits(sidecar, "doomed")
 
     trap.die.set()
-    page = pages.wait_for("QueryFailed", "doomed")
+    page = pages.wait_for("StreamingQueryFailed", "doomed")
 
     assert page.at - trap.died_at < 2
     assert page.annotations["reason"].startswith("Boom: files were added by a concurrent update")
@@ -40,7 +40,7 @@ def test_a_death_says_what_a_restart_repeats_and_where_the_job_is(spark, watch):
     commits(sidecar, "doomed")
 
     def evidence():
-        told = [one.annotations for one in sidecar.alerts() if one.name == "QueryFailed"]
+        told = [one.annotations for one in sidecar.alerts() if one.name == "StreamingQueryFailed"]
         return told[0] if told and "offsets" in told[0].get("on_restart", "") else None
 
     trap.die.set()
@@ -83,7 +83,7 @@ def test_a_death_is_paged_while_a_neighbour_clogs_the_listener_bus(spark, watch,
         until(lambda: neighbour.heard > 10, "the bus is clogged")
 
         trap.die.set()
-        page = pages.wait_for("QueryFailed", "doomed")
+        page = pages.wait_for("StreamingQueryFailed", "doomed")
 
         assert page.at - trap.died_at < 2
         # Our queue is not the neighbour's: the event is not late.
@@ -100,7 +100,7 @@ def test_a_death_in_another_session_is_paged(spark, watch, pages):
 
     trap.die.set()
 
-    pages.wait_for("QueryFailed", "elsewhere")
+    pages.wait_for("StreamingQueryFailed", "elsewhere")
 
 
 def test_a_query_that_began_before_the_sidecar_is_known_and_its_death_paged(spark, watch, pages):
@@ -113,7 +113,7 @@ def test_a_query_that_began_before_the_sidecar_is_known_and_its_death_paged(spar
 
     trap.die.set()
 
-    pages.wait_for("QueryFailed", "older")
+    pages.wait_for("StreamingQueryFailed", "older")
 
 
 def test_a_query_that_dies_in_its_first_batch_is_paged(spark, watch, pages):
@@ -122,7 +122,7 @@ def test_a_query_that_dies_in_its_first_batch_is_paged(spark, watch, pages):
     trap.die.set()
     start(rate(spark), "stillborn", trap)
 
-    page = pages.wait_for("QueryFailed", "stillborn")
+    page = pages.wait_for("StreamingQueryFailed", "stillborn")
 
     assert page.annotations["last_commit"] == "none seen"
     assert shown(sidecar, "stillborn").error_class == "Boom"
@@ -136,16 +136,16 @@ def test_a_query_that_came_back_from_its_checkpoint_is_told_as_resolved(
     start(rate(spark), "phoenix", trap, checkpoint=tmp_path)
     commits(sidecar, "phoenix")
     trap.die.set()
-    pages.wait_for("QueryFailed", "phoenix")
+    pages.wait_for("StreamingQueryFailed", "phoenix")
 
     trap.die.clear()
     start(rate(spark), "phoenix", trap, checkpoint=tmp_path)
-    pages.wait_for("QueryFailed", "phoenix", status="resolved")
+    pages.wait_for("StreamingQueryFailed", "phoenix", status="resolved")
 
     commits(sidecar, "phoenix")
     assert pages.told == [
-        ("firing", "QueryFailed", "phoenix"),
-        ("resolved", "QueryFailed", "phoenix"),
+        ("firing", "StreamingQueryFailed", "phoenix"),
+        ("resolved", "StreamingQueryFailed", "phoenix"),
     ]
 
 
@@ -163,7 +163,7 @@ def test_pagerduty_is_told_of_a_death_and_of_the_recovery_under_one_key(spark, w
         sidecar.close()
 
     assert pagerduty.invalid == []
-    key = "querypulse/tests/phoenix/QueryFailed"
+    key = "querypulse/tests/phoenix/StreamingQueryFailed"
     actions = [one["event_action"] for one in pagerduty.events if one["dedup_key"] == key]
     assert pagerduty.incidents == {key: 1}
     assert actions[-2:] == ["trigger", "resolve"]
@@ -177,7 +177,7 @@ def test_a_query_stopped_and_not_back_is_gone(spark, watch, pages):
     commits(sidecar, "stopped")
 
     query.stop()
-    page = pages.wait_for("QueryGone", "stopped")
+    page = pages.wait_for("StreamingQueryStopped", "stopped")
 
     assert page.annotations["reason"].startswith("stopped without an exception")
     assert shown(sidecar, "stopped").state == "missing"
@@ -187,11 +187,11 @@ def test_a_query_of_the_roster_that_never_came_is_missing(spark, watch, pages):
     sidecar = watch(expected_queries=["here", "nowhere"], start_grace_seconds=2)
     start(rate(spark), "here")
 
-    page = pages.wait_for("QueryMissing", "nowhere")
+    page = pages.wait_for("StreamingQueryMissing", "nowhere")
 
     assert page.annotations["known_queries"] == "here"
     assert shown(sidecar, "nowhere").state == "missing"
-    assert pages.told == [("firing", "QueryMissing", "nowhere")]
+    assert pages.told == [("firing", "StreamingQueryMissing", "nowhere")]
 
 
 @pytest.mark.parametrize("by_itself", [False, True], ids=["by name", "by itself"])
@@ -205,10 +205,10 @@ def test_a_stop_that_was_announced_is_told_to_nobody(spark, watch, pages, by_its
     sidecar.expect_stop(planned if by_itself else "planned")
     planned.stop()
     unplanned.stop()
-    pages.wait_for("QueryGone", "unplanned")
+    pages.wait_for("StreamingQueryStopped", "unplanned")
     sidecar.flush()
 
-    assert [page.what for page in pages.pages] == [("QueryGone", "unplanned")]
+    assert [page.what for page in pages.pages] == [("StreamingQueryStopped", "unplanned")]
     assert shown(sidecar, "planned").state == "stopped"
 
 
@@ -233,10 +233,10 @@ def test_a_crash_loop_is_told_as_flapping_however_well_each_restart_goes(
         with pytest.raises(StreamingQueryException):
             query.awaitTermination(30)
 
-    page = pages.wait_for("QueryFlapping", "loop")
+    page = pages.wait_for("StreamingQueryFlapping", "loop")
 
     assert page.annotations["reason"] == "3 failures within 600 s, the last of Boom"
     assert page.annotations["deaths"].count("Boom") == 3
     # It was never well for long enough between two deaths to be told of each.
-    deaths = [page for page in pages.pages if page.what == ("QueryFailed", "loop")]
+    deaths = [page for page in pages.pages if page.what == ("StreamingQueryFailed", "loop")]
     assert [page.status for page in deaths] == ["firing"]

@@ -39,7 +39,7 @@ def test_a_death_a_second_before_exit_is_paged_and_the_exit_code_stays(pages, tm
 
         assert driver.wait() == 3
         assert time.monotonic() - exiting_at < 10
-        assert pages.told == [("firing", "QueryFailed", "doomed")]
+        assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
 
 
 def test_a_death_is_paged_when_stop_and_exit_follow_at_once_and_the_receiver_is_slow(
@@ -58,7 +58,7 @@ def test_a_death_is_paged_when_stop_and_exit_follow_at_once_and_the_receiver_is_
     """
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         assert driver.wait() == 1
-        assert pages.told == [("firing", "QueryFailed", "doomed")]
+        assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
 
 
 def test_a_receiver_that_never_answers_holds_the_exit_for_a_bounded_time_only(tmp_path):
@@ -119,10 +119,10 @@ def test_a_spark_context_that_dies_by_itself_is_one_incident(pages, tmp_path):
     """
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("dead")
-        page = pages.wait_for("QueryGone", "*")
+        page = pages.wait_for("StreamingQueryStopped", "*")
         # It does not wait until the last of them is known to be gone.
         assert page.annotations["reason"].startswith("the SparkContext stopped by itself: ")
-        assert [page.what for page in pages.pages] == [("QueryGone", "*")]
+        assert [page.what for page in pages.pages] == [("StreamingQueryStopped", "*")]
 
 
 def test_a_driver_that_just_exits_pages_nobody(pages, tmp_path):
@@ -148,11 +148,11 @@ def test_a_jvm_that_does_not_answer_does_not_stop_the_judging(pages, tmp_path):
         driver.wait_for_line("committing")
         driver.signal_jvm(signal.SIGSTOP)
 
-        page = pages.wait_for("CommitStalled", "frozen", timeout=40)
+        page = pages.wait_for("StreamingQueryStalled", "frozen", timeout=40)
 
         assert page.annotations["reason"].startswith("silent: ")
         driver.signal_jvm(signal.SIGCONT)
-        pages.wait_for("CommitStalled", "frozen", status="resolved")
+        pages.wait_for("StreamingQueryStalled", "frozen", status="resolved")
 
 
 def test_a_jvm_that_does_not_answer_holds_the_exit_for_a_bounded_time_only(pages, tmp_path):
@@ -210,4 +210,4 @@ def test_a_forked_child_pages_nothing_and_ends_quietly(pages, tmp_path):
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         assert driver.wait() == 0, driver.errors
         assert driver.lines == ["child 7"]
-        assert pages.told == [("firing", "QueryFailed", "doomed")]
+        assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]

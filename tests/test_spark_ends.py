@@ -68,7 +68,7 @@ class End(NamedTuple):
     submit_args: str = ""
 
 
-GONE = (("QueryGone", "*"),)
+GONE = (("StreamingQueryStopped", "*"),)
 ENDS = {
     "the script ends": End("", 0, (), "closed"),
     "sys.exit(3)": End("sys.exit(3)", 3, (), "closed"),
@@ -82,14 +82,14 @@ ENDS = {
     "SIGTERM to Python": End(WAITS, -signal.SIGTERM, (), "gone", signal.SIGTERM),
     "os._exit(5)": End("os._exit(5)", 5, (), "gone"),
     "an exception": End("1 / 0", 1, (), "gone"),
-    "a query fails": End(FAILS, 1, (("QueryFailed", "gold"),), "gone"),
+    "a query fails": End(FAILS, 1, (("StreamingQueryFailed", "gold"),), "gone"),
     "the SparkContext stops by itself": End(DIES, 0, GONE, "gone"),
     "the same, and the script closes": End(DIES + "sidecar.close()", 0, GONE, "gone"),
     "kill -9 of the JVM": End(
-        WAITS, 1, (("DriverGone", "*"),), "gone", signal.SIGKILL, to_jvm=True
+        WAITS, 1, (("StreamingDriverDown", "*"),), "gone", signal.SIGKILL, to_jvm=True
     ),
     "the JVM is out of memory": End(
-        OUT_OF_MEMORY, 1, (("DriverGone", "*"),), "gone", submit_args=EXITS_WITHOUT_MEMORY
+        OUT_OF_MEMORY, 1, (("StreamingDriverDown", "*"),), "gone", submit_args=EXITS_WITHOUT_MEMORY
     ),
 }
 

@@ -48,7 +48,7 @@ def test_a_file_that_is_gone_before_it_is_read_is_told(spark, folder, watch, pag
         path.unlink()
     trap.hold.clear()
     trap.free.set()
-    told = pages.wait_for("QueryFailed", "files", timeout=PATIENCE).annotations
+    told = pages.wait_for("StreamingQueryFailed", "files", timeout=PATIENCE).annotations
 
     assert told["error_class"] == "FAILED_READ_FILE.FILE_NOT_EXIST"
     assert "File does not exist" in error_of(told)

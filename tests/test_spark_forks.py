@@ -36,7 +36,7 @@ def die_and_be_told():
     say(f"flushed {sidecar.flush(10)}")
     say(f"alerts {[alert.name for alert in sidecar.alerts()]}")
 """
-TOLD = ["flushed True", "alerts ['QueryFailed']"]
+TOLD = ["flushed True", "alerts ['StreamingQueryFailed']"]
 
 
 def lines_of(script, pages, folder):
@@ -58,7 +58,7 @@ die_and_be_told()
     lines = lines_of(script, pages, tmp_path)
 
     assert lines == ["child 7", "closed False, livez 200, readyz 200", *TOLD]
-    assert pages.told == [("firing", "QueryFailed", "doomed")]
+    assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
 
 
 def test_processes_of_multiprocessing_page_nothing_while_they_live_and_when_they_end(
@@ -83,7 +83,7 @@ die_and_be_told()
     lines = lines_of(script, pages, tmp_path)
 
     assert lines == ["children [0, 0]", "closed False, livez 200, readyz 200", *TOLD]
-    assert pages.told == [("firing", "QueryFailed", "doomed")]
+    assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
 
 
 def test_a_fork_does_not_tell_again_what_its_parent_has_not_told_yet(pages, tmp_path):
@@ -124,4 +124,4 @@ die_and_be_told()
     lines = lines_of(script, pages, tmp_path)
 
     assert lines == ["closed False, livez 200, readyz 200", *TOLD]
-    assert pages.told == [("firing", "QueryFailed", "doomed")]
+    assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]

@@ -35,13 +35,16 @@ def test_a_query_that_is_started_again_after_a_failure_recovers(
     """L3"""
     sidecar = watch()
     failed(rate(spark), "again", tmp_path / "first")
-    pages.wait_for("QueryFailed", "again")
+    pages.wait_for("StreamingQueryFailed", "again")
     start(rate(spark), "again", checkpoint=tmp_path / ("first" if kept else "second"))
     commits(sidecar, "again", batches=3)
 
-    pages.wait_for("QueryFailed", "again", status="resolved")
+    pages.wait_for("StreamingQueryFailed", "again", status="resolved")
     assert names(sidecar) == ["again"]
-    assert pages.told == [("firing", "QueryFailed", "again"), ("resolved", "QueryFailed", "again")]
+    assert pages.told == [
+        ("firing", "StreamingQueryFailed", "again"),
+        ("resolved", "StreamingQueryFailed", "again"),
+    ]
     assert shown(sidecar, "again").restarts == 1
 
 
@@ -79,14 +82,17 @@ def test_an_available_now_loop_whose_first_run_fails_recovers_with_the_next(
         with contextlib.suppress(StreamingQueryException):
             query.awaitTermination(30)
         if run == 0:
-            pages.wait_for("QueryFailed", "loop")
+            pages.wait_for("StreamingQueryFailed", "loop")
             trap.die.clear()
         elif run == 1:
-            pages.wait_for("QueryFailed", "loop", status="resolved")
+            pages.wait_for("StreamingQueryFailed", "loop", status="resolved")
     until(lambda: shown(sidecar, "loop").state == "completed", "the last run is known to be over")
 
     assert names(sidecar) == ["loop"]
-    assert pages.told == [("firing", "QueryFailed", "loop"), ("resolved", "QueryFailed", "loop")]
+    assert pages.told == [
+        ("firing", "StreamingQueryFailed", "loop"),
+        ("resolved", "StreamingQueryFailed", "loop"),
+    ]
     assert shown(sidecar, "loop").restarts == 5
 
 
@@ -100,7 +106,7 @@ def test_two_sessions_with_a_query_of_the_same_name_have_two_labels(spark, watch
     other = f"twin-{str(younger.id)[:8]}"
     commits(sidecar, other)
     first.die.set()
-    pages.wait_for("QueryFailed", "twin")
+    pages.wait_for("StreamingQueryFailed", "twin")
     done = shown(sidecar, other).last_commit_batch
     commits(sidecar, other, batches=done + 5)
 
@@ -109,7 +115,7 @@ def test_two_sessions_with_a_query_of_the_same_name_have_two_labels(spark, watch
         other: str(younger.id),
     }
     assert shown(sidecar, "twin").state == "failed"
-    assert pages.told == [("firing", "QueryFailed", "twin")]
+    assert pages.told == [("firing", "StreamingQueryFailed", "twin")]
 
 
 def test_a_query_without_a_fixed_checkpoint_that_fails_again_and_again_is_one_query(
@@ -124,8 +130,8 @@ def test_a_query_without_a_fixed_checkpoint_that_fails_again_and_again_is_one_qu
     assert names(sidecar) == ["looping"]
     assert shown(sidecar, "looping").restarts == LOOPS - 1
     assert {(alert, query) for _, alert, query in pages.told} == {
-        ("QueryFailed", "looping"),
-        ("QueryFlapping", "looping"),
+        ("StreamingQueryFailed", "looping"),
+        ("StreamingQueryFlapping", "looping"),
     }
     assert len(pages.told) <= HANDFUL
 
@@ -138,8 +144,8 @@ def test_unnamed_queries_that_fail_share_one_alert(spark, watch, pages):
     sidecar.flush()
 
     assert {(alert, query) for _, alert, query in pages.told} <= {
-        ("QueryFailed", "unnamed"),
-        ("QueryFlapping", "unnamed"),
+        ("StreamingQueryFailed", "unnamed"),
+        ("StreamingQueryFlapping", "unnamed"),
     }
     assert len(pages.told) <= HANDFUL
 
@@ -147,9 +153,9 @@ def test_unnamed_queries_that_fail_share_one_alert(spark, watch, pages):
 def test_a_query_that_is_forgotten_resolves_and_its_series_end(spark, watch, pages):
     sidecar = watch(expected_queries=["retired"])
     failed(rate(spark), "retired")
-    pages.wait_for("QueryFailed", "retired")
+    pages.wait_for("StreamingQueryFailed", "retired")
     sidecar.forget("retired")
 
-    pages.wait_for("QueryFailed", "retired", status="resolved")
+    pages.wait_for("StreamingQueryFailed", "retired", status="resolved")
     assert names(sidecar) == []
     assert len(pages.told) == 2

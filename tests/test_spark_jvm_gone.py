@@ -32,12 +32,12 @@ def test_a_killed_jvm_ends_the_application_that_waits_and_is_reported(pages, tmp
         assert code == 1
         assert "QueryFailure: streaming query *: the JVM of the driver has ended" in driver.errors
         assert "never" not in driver.lines
-        page = pages.wait_for("DriverGone", "*")
+        page = pages.wait_for("StreamingDriverDown", "*")
         assert page.annotations["reason"] == (
             "the JVM of the driver has ended, and 3 streaming queries with it: bronze, gold, silver"
         )
         assert [what for what in pages.told if what[0] == "firing"] == [
-            ("firing", "DriverGone", "*")
+            ("firing", "StreamingDriverDown", "*")
         ]
 
 

@@ -47,7 +47,7 @@ def test_executors_that_come_late_are_a_warning_and_no_page(cluster, pages, tmp_
         driver.wait_for_line("resolved", 60)
         assert driver.wait() == 0
 
-    assert warning.what == ("CommitStalled", "late")
+    assert warning.what == ("StreamingQueryStalled", "late")
     assert warning.annotations["reason"].startswith("no_executors: "), pages.pages
     assert {page.labels["severity"] for page in pages.pages} == {"warning"}
     assert pages.pages[-1].status == "resolved"

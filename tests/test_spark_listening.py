@@ -84,7 +84,7 @@ def test_every_way_delivers_each_event_once_and_is_shown(path, spark, watch, pag
     start(rate(spark), "failed", trap := Trap())
     commits(sidecar, "failed")
     trap.die.set()
-    pages.wait_for("QueryFailed", "failed")
+    pages.wait_for("StreamingQueryFailed", "failed")
 
     until(lambda: events(sidecar, "terminated") == 2, "both ends arrive")
     assert events(sidecar, "started") == 3
@@ -173,7 +173,7 @@ def test_nothing_of_ours_runs_in_python_on_sparks_threads(spark, watch, monkeypa
 
     assert events(sidecar, "progress")
     assert called == []
-    assert not sidecar.listener.callback_seconds
+    assert not sidecar.listener.callback_duration_seconds
     spark.streams.removeListener(sidecar.listener)
 
 
@@ -202,7 +202,7 @@ def test_queries_of_new_sessions_that_fail_within_milliseconds_are_all_reported(
         with pytest.raises(Exception, match="at once"):
             start(rate(spark.newSession()), f"newborn {number}", fail).awaitTermination()
     for number in range(8):
-        pages.wait_for("QueryFailed", f"newborn {number}", timeout=5)
+        pages.wait_for("StreamingQueryFailed", f"newborn {number}", timeout=5)
 
 
 def test_a_query_that_completes_between_two_polls_is_no_query_that_stopped(spark, watch, tmp_path):
@@ -267,11 +267,11 @@ def test_spark_answers_every_detail_the_probe_asks_for(spark, watch, pages, capl
     start(rate(spark), "asked", trap)
     commits(sidecar, "asked")
     trap.hold.set()
-    pages.wait_for("CommitStalled", "asked")
+    pages.wait_for("StreamingQueryStalled", "asked")
     trap.free.set()
     trap.die.set()
     trap.hold.clear()
-    pages.wait_for("QueryFailed", "asked")
+    pages.wait_for("StreamingQueryFailed", "asked")
 
     assert [record for record in caplog.records if "refuse" in record.message] == []
     assert [record for record in caplog.records if "does not" in record.message] == []
@@ -367,7 +367,7 @@ def test_added_by_hand_it_watches_from_then_on_with_the_settings_of_all_sources(
         assert our_session_listeners(spark, sidecar) == 1
         commits(sidecar, "by hand")
         trap.die.set()
-        pages.wait_for("QueryFailed", "by hand")
+        pages.wait_for("StreamingQueryFailed", "by hand")
     finally:
         query.stop()
         spark.streams.removeListener(sidecar.listener)

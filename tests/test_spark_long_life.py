@@ -178,7 +178,7 @@ say("done")
 """
     with Driver(script, tmp_path, PAGES=pages.url, FORKLESS=FORKLESS) as driver:
         driver.wait_for_line("done", timeout=120)
-        pages.wait_for("QueryFailed", "the last")
+        pages.wait_for("StreamingQueryFailed", "the last")
 
 
 def test_a_flood_of_tasks_drops_nothing_and_hides_nothing(tmp_path, pages):
@@ -212,4 +212,4 @@ say("done")
     assert said["tasks"] >= 3000
     assert said["by spark"] == 0
     assert not any(said["dropped"].values())
-    assert pages.told == [("firing", "QueryFailed", "fails")]
+    assert pages.told == [("firing", "StreamingQueryFailed", "fails")]

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 WINDOW_SECONDS = 20.0
 PATIENCE_SECONDS = 180.0
 """Of a machine that runs much else."""
-KEY = "querypulse/driver/bronze/QueryFailed"
+KEY = "querypulse/driver/bronze/StreamingQueryFailed"
 JOB = """
 sidecar = attach(
     spark, http_port=0, stall_floor_seconds=20, start_grace_seconds=20, stall_critical_factor=9, resolve_after_seconds=0,
@@ -65,7 +65,7 @@ def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says
     assert (opened, actions) == ({KEY: 1}, {"trigger"})
     assert text.startswith("[driver] bronze failed: ValueError: negative amount; batch 1 was ")
     assert text.endswith(" ago and never committed, over restarts")
-    assert {page.what for page in fired} == {("QueryFailed", "bronze")}
+    assert {page.what for page in fired} == {("StreamingQueryFailed", "bronze")}
     assert ANNOTATION not in fired[0].annotations
     assert ANNOTATION in fired[-1].annotations
     assert pagerduty.incidents == {KEY: 1}

@@ -19,19 +19,24 @@ def test_a_failure_in_foreach_batch_has_its_headline_its_line_and_its_way_back(s
     start(rate(spark), "billing", trap)
     commits(sidecar, "billing")
     trap.die.set()
-    shown = pages.wait_for("QueryFailed", "billing").annotations
+    shown = pages.wait_for("StreamingQueryFailed", "billing").annotations
 
     assert shown["summary"].startswith("[orders] billing failed: Boom: files were added")
     assert "support/queries.py:" in shown["python_line"]
     assert shown["python_line"].endswith(" in __call__")
     assert "raise" in shown["traceback"].splitlines()[-1]
     assert shown["next_steps"].startswith("1. ")
-    assert shown["runbook_url"] == "https://driver.example/runbooks/QueryFailed"
-    assert "# QueryFailed" in requests.get(f"{sidecar.url}/runbooks/QueryFailed", timeout=10).text
+    assert shown["runbook_url"] == "https://driver.example/runbooks/StreamingQueryFailed"
+    assert (
+        "# StreamingQueryFailed"
+        in requests.get(f"{sidecar.url}/runbooks/StreamingQueryFailed", timeout=10).text
+    )
     assert "hunter2" not in str(pages.requests)
 
     start(rate(spark), "billing", Trap())
-    over = pages.wait_for("QueryFailed", "billing", status="resolved", timeout=60).annotations
+    over = pages.wait_for(
+        "StreamingQueryFailed", "billing", status="resolved", timeout=60
+    ).annotations
 
     back = r"Resolved: \[orders\] billing (commits again|is healthy again and idle) after \d+ s"
     assert re.fullmatch(back, over["summary"])
@@ -44,7 +49,7 @@ def test_a_failure_in_a_udf_has_its_line(spark, watch, pages):
 
     watch(app_name="orders")
     start(rate(spark).select(udf(divide, "long")("value")), "divided")
-    shown = pages.wait_for("QueryFailed", "divided", timeout=60).annotations
+    shown = pages.wait_for("StreamingQueryFailed", "divided", timeout=60).annotations
 
     assert "[orders] divided failed: " in shown["summary"]
     assert "ZeroDivisionError" in shown["summary"]
@@ -78,6 +83,6 @@ def test_rates_of_a_query_that_failed_are_not_shown(spark, watch, pages):
 
     until(lambda: shown() is not None, "its rate is shown")
     trap.die.set()
-    pages.wait_for("QueryFailed", "fast")
+    pages.wait_for("StreamingQueryFailed", "fast")
 
     assert shown() is None

@@ -22,13 +22,13 @@ pytestmark = [
 ]
 
 ALERTS = shipped()
-MAY_FIRE = {("QueryFailed", "crash_loop"), ("Watchdog", "*")}
+MAY_FIRE = {("StreamingQueryFailed", "crash_loop"), ("QuerypulseWatchdog", "*")}
 """What flaps is dead as well."""
 MEASURED = {
-    "QueryFailed": {DEAD, "crash_loop"},
-    "CommitStalled": {HUNG},
-    "BatchSlow": {SLOW},
-    "QueryFlapping": {"crash_loop"},
+    "StreamingQueryFailed": {DEAD, "crash_loop"},
+    "StreamingQueryStalled": {HUNG},
+    "StreamingBatchSlow": {SLOW},
+    "StreamingQueryFlapping": {"crash_loop"},
 }
 """Whose illness is seen without querypulse's judgement."""
 
@@ -59,7 +59,11 @@ def test_what_is_well_again_is_told_to_be_over(observed):
 def test_what_is_not_well_again_is_not_told_to_be_over(observed):
     # Each new run of the crash loop commits a batch before it dies, and who was set back comes to
     # where it was.
-    well_by_itself = {HEALED, ("QueryFailed", "crash_loop"), ("OffsetRewound", "offsets_rewound")}
+    well_by_itself = {
+        HEALED,
+        ("StreamingQueryFailed", "crash_loop"),
+        ("StreamingOffsetsRewound", "offsets_rewound"),
+    }
     assert observed.desk.heard("resolved") - BACK <= well_by_itself
 
 
@@ -67,10 +71,10 @@ def test_a_killed_driver_is_reported_by_its_name_and_what_had_resolved_stays_res
     told = [one for one in observed.desk.told if one["labels"]["app"] == DOOMED]
 
     assert [(one["labels"]["alertname"], one["status"]) for one in told] == [
-        ("ListenerDeaf", "firing"),
+        ("QuerypulseEventsMissing", "firing"),
         (HEALED[0], "firing"),
         (HEALED[0], "resolved"),
-        ("DriverGone", "firing"),
+        ("StreamingDriverDown", "firing"),
     ]
     assert told[-1]["annotations"]["reason"].startswith("last heard of at 20")
 
@@ -94,7 +98,7 @@ def test_prometheus_sees_it_without_our_judgement_and_sees_no_other_ill(observed
 
 def test_driver_and_prometheus_tell_one_alert(observed):
     """Whoever tells it, Alertmanager holds it once: so the labels are the same to the letter."""
-    wanted = {"alertname": "OffsetStalled", "app": APP, "query": "offsets_frozen"}
+    wanted = {"alertname": "StreamingOffsetsStalled", "app": APP, "query": "offsets_frozen"}
     own = [one for one in own_alerts(observed) if wanted.items() <= one["labels"].items()]
     post = [{"labels": one["labels"], "annotations": one["annotations"]} for one in own]
     url = f"{observed.alertmanager.url}/api/v2/alerts"

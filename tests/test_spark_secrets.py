@@ -101,7 +101,7 @@ class Died:
         self.out = {path.name: path.read_text() for path in folder.glob("shown-*")}
         self.out["log"] = (folder / "log").read_text()
         self.out["pages"] = b"\n".join(request.body for request in pages.requests).decode()
-        self.told = {query for _, name, query in pages.told if name == "QueryFailed"}
+        self.told = {query for _, name, query in pages.told if name == "StreamingQueryFailed"}
 
     def where(self, secret):
         """The places that let a secret out, in its plain form or as JSON has it."""

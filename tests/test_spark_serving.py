@@ -45,7 +45,7 @@ def test_metrics_follow_a_query_through_life_and_death(spark, watch, pages):
     assert alive["spark_streaming_query_commits_total", "served", None] >= 1
 
     trap.die.set()
-    pages.wait_for("QueryFailed", "served")
+    pages.wait_for("StreamingQueryFailed", "served")
     until(lambda: samples(sidecar)["querypulse_heartbeat_timestamp_seconds", None, None], "beats")
     dead = samples(sidecar)
     assert dead["spark_streaming_query_state", "served", "failed"] == 1
@@ -64,7 +64,7 @@ def test_promtool_finds_nothing_to_complain_about(spark, watch, pages):
     )
     commits(sidecar, "checked")
     trap.die.set()
-    pages.wait_for("QueryFailed", "checked")
+    pages.wait_for("StreamingQueryFailed", "checked")
 
     metrics = get(sidecar, "/metrics").text
     result = subprocess.run(
@@ -88,7 +88,7 @@ def test_status_and_readiness_tell_who_is_hurt(spark, watch, pages):
     assert [r["query"] for r in get(sidecar, "/readyz").json()["reasons"]] == ["absent"]
 
     trap.die.set()
-    pages.wait_for("QueryFailed", "hurt")
+    pages.wait_for("StreamingQueryFailed", "hurt")
     status = get(sidecar, "/status").json()
     queries = {query["name"]: query for query in status["queries"]}
 
@@ -97,7 +97,7 @@ def test_status_and_readiness_tell_who_is_hurt(spark, watch, pages):
     assert queries["hurt"]["reason"].startswith("Boom: ")
     assert queries["well"]["state"] == "running"
     assert queries["absent"]["state"] == "starting"
-    assert [alert["labels"]["alertname"] for alert in status["alerts"]] == ["QueryFailed"]
+    assert [alert["labels"]["alertname"] for alert in status["alerts"]] == ["StreamingQueryFailed"]
     assert {r["query"] for r in get(sidecar, "/readyz").json()["reasons"]} == {"hurt", "absent"}
     assert get(sidecar, "/readyz").status_code == 503
     assert get(sidecar, "/nonsense").status_code == 404
@@ -122,7 +122,7 @@ def test_a_taken_port_is_one_error_line_and_the_watching_goes_on(spark, watch, p
         start(rate(spark), "unserved", trap)
         commits(sidecar, "unserved")
         trap.die.set()
-        pages.wait_for("QueryFailed", "unserved")
+        pages.wait_for("StreamingQueryFailed", "unserved")
 
     assert sidecar.url is None
     ours = [r for r in caplog.records if r.name == "querypulse"]
@@ -184,5 +184,5 @@ def test_flush_judges_and_delivers_what_has_happened(spark, watch, pages):
     until(lambda: not query.isActive, "it is dead")
 
     assert sidecar.flush()
-    assert pages.told == [("firing", "QueryFailed", "flushed")]
+    assert pages.told == [("firing", "StreamingQueryFailed", "flushed")]
     assert sidecar.alerts()[0].labels["query"] == "flushed"

@@ -37,7 +37,7 @@ def test_a_zoo_of_sick_queries_is_told_under_the_right_names_and_in_time(cage, w
         patient.strike()
 
     due = [told for patient in patients for told in patient.told]
-    due.append(Told("QueryMissing", "never_started", lambda: watched_at, START_GRACE))
+    due.append(Told("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE))
     told = first_pages(pages, {(one.alertname, one.query) for one in due})
 
     assert set(told) == {(one.alertname, one.query) for one in due}
@@ -49,8 +49,8 @@ def test_a_zoo_of_sick_queries_is_told_under_the_right_names_and_in_time(cage, w
     better = {query for status, _, query in pages.told if status == "resolved"}
     assert better <= {"crash_loop"}
     crashes = [(status, what) for status, what, query in pages.told if query == "crash_loop"]
-    flaps = crashes.index(("firing", "QueryFlapping"))
-    assert ("firing", "QueryFailed") not in crashes[flaps:]
+    flaps = crashes.index(("firing", "StreamingQueryFlapping"))
+    assert ("firing", "StreamingQueryFailed") not in crashes[flaps:]
 
 
 def first_pages(pages, wanted):
@@ -85,12 +85,12 @@ def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_told(pages
     script = SHARES_THE_QUEUE + textwrap.dedent(script)
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("told 0")
-        page = pages.wait_for("ListenerDeaf", "*")
+        page = pages.wait_for("QuerypulseEventsMissing", "*")
 
         assert page.at - float(driver.lines[1]) < 7 + SLACK_SECONDS
         assert page.annotations["reason"].startswith("the probe saw commits that no event told of")
         time.sleep(7)
-        assert pages.told == [("firing", "ListenerDeaf", "*")]
+        assert pages.told == [("firing", "QuerypulseEventsMissing", "*")]
 
 
 def test_a_listener_bus_that_overflows_is_told_and_the_queries_are_well(pages, tmp_path):
@@ -111,9 +111,9 @@ def test_a_listener_bus_that_overflows_is_told_and_the_queries_are_well(pages, t
     small_bus = "--conf spark.scheduler.listenerbus.eventqueue.streams.capacity=10 pyspark-shell"
     script = SHARES_THE_QUEUE + textwrap.dedent(script)
     with Driver(script, tmp_path, PAGES=pages.url, PYSPARK_SUBMIT_ARGS=small_bus) as driver:
-        page = pages.wait_for("ListenerDeaf", "*", timeout=40)
+        page = pages.wait_for("QuerypulseEventsMissing", "*", timeout=40)
 
         assert page.at - float(driver.lines[0]) < 7 + SLACK_SECONDS
         assert page.annotations["reason"].startswith("Spark's listener queue has dropped ")
         time.sleep(14)
-        assert pages.told == [("firing", "ListenerDeaf", "*")]
+        assert pages.told == [("firing", "QuerypulseEventsMissing", "*")]

@@ -43,7 +43,7 @@ def test_a_death_under_a_silence_is_shown_and_told_once_the_silence_is_ended(
     assert sidecar.flush()
     assert pages.pages == []
     end_silences(path, "quiet*", NOW)
-    pages.wait_for("QueryFailed", "quiet_one")
+    pages.wait_for("StreamingQueryFailed", "quiet_one")
 
 
 def test_a_driver_that_silences_one_query_is_told_of_the_others(spark, watch, pages):
@@ -51,7 +51,7 @@ def test_a_driver_that_silences_one_query_is_told_of_the_others(spark, watch, pa
     sidecar.silence("quiet*", minutes=60)
     dead_of_a_trap(spark, sidecar, "quiet_one")
     dead_of_a_trap(spark, sidecar, "loud_one")
-    pages.wait_for("QueryFailed", "loud_one")
+    pages.wait_for("StreamingQueryFailed", "loud_one")
 
     assert sidecar.flush()
-    assert pages.told == [("firing", "QueryFailed", "loud_one")]
+    assert pages.told == [("firing", "StreamingQueryFailed", "loud_one")]

@@ -39,7 +39,7 @@ start("bronze")
 time.sleep(120)
 """
 )
-EVENT = ("firing", "QueryFailed", "bronze")
+EVENT = ("firing", "StreamingQueryFailed", "bronze")
 
 
 class Receiver(HttpDouble):

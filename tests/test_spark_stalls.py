@@ -22,7 +22,7 @@ def test_a_batch_that_hangs_is_told_with_the_line_where_it_stands(spark, watch, 
 
     trap.hold.set()
     assert trap.held.wait(10)
-    page = pages.wait_for("CommitStalled", "hung")
+    page = pages.wait_for("StreamingQueryStalled", "hung")
     try:
         assert page.annotations["reason"].startswith("batch_hung: batch ")
         assert page.annotations["spark_says"] == "Processing new data"
@@ -36,10 +36,10 @@ def test_a_batch_that_hangs_is_told_with_the_line_where_it_stands(spark, watch, 
     finally:
         trap.hold.clear()
         trap.free.set()
-    pages.wait_for("CommitStalled", "hung", status="resolved")
+    pages.wait_for("StreamingQueryStalled", "hung", status="resolved")
 
     assert {what for _, *what in map(tuple, pages.told) for what in [tuple(what)]} == {
-        ("CommitStalled", "hung")
+        ("StreamingQueryStalled", "hung")
     }
 
 
@@ -56,10 +56,10 @@ def test_a_batch_that_hangs_is_hung_also_when_spark_forgets_its_old_jobs(pages, 
     """
     forgetful = "--conf spark.ui.retainedJobs=20 --conf spark.ui.retainedStages=20 pyspark-shell"
     with Driver(script, tmp_path, PAGES=pages.url, PYSPARK_SUBMIT_ARGS=forgetful):
-        pages.wait_for("CommitStalled", "hung", timeout=90)
+        pages.wait_for("StreamingQueryStalled", "hung", timeout=90)
         time.sleep(10)
 
-    assert pages.told == [("firing", "CommitStalled", "hung")]
+    assert pages.told == [("firing", "StreamingQueryStalled", "hung")]
 
 
 def test_a_long_batch_whose_tasks_finish_is_slow_and_not_stalled(spark, watch, pages):
@@ -74,13 +74,13 @@ def test_a_long_batch_whose_tasks_finish_is_slow_and_not_stalled(spark, watch, p
     start(rate(spark), "slow", slow)
     commits(sidecar, "slow")
     slow.work = count_for_seconds
-    page = pages.wait_for("BatchSlow", "slow")
+    page = pages.wait_for("StreamingBatchSlow", "slow")
     slow.work = None
-    pages.wait_for("BatchSlow", "slow", status="resolved")
+    pages.wait_for("StreamingBatchSlow", "slow", status="resolved")
 
     assert page.labels["severity"] == "warning"
     assert page.annotations["reason"].endswith("its tasks still finish")
-    assert {page.what for page in pages.pages} == {("BatchSlow", "slow")}
+    assert {page.what for page in pages.pages} == {("StreamingBatchSlow", "slow")}
 
 
 def test_what_is_healthy_is_told_to_nobody(spark, watch, pages, tmp_path):
@@ -150,7 +150,7 @@ def test_jobs_of_a_thread_pool_move_their_query_and_excuse_no_hung_one(spark, wa
         commits(sidecar, name, batches=2)
     pooled.work, hung.work = in_a_pool, in_a_task
     try:
-        page = pages.wait_for("CommitStalled", "hung", timeout=60)
+        page = pages.wait_for("StreamingQueryStalled", "hung", timeout=60)
         # Whether the task was seen to run by then, or not yet.
         assert page.annotations["reason"].startswith(("task_running: ", "batch_hung: "))
         assert " finished for " in page.annotations["reason"]
@@ -158,4 +158,4 @@ def test_jobs_of_a_thread_pool_move_their_query_and_excuse_no_hung_one(spark, wa
     finally:
         free.set()
 
-    assert {query for _, name, query in pages.told if name == "CommitStalled"} == {"hung"}
+    assert {query for _, name, query in pages.told if name == "StreamingQueryStalled"} == {"hung"}

@@ -57,7 +57,7 @@ def test_the_page_tells_the_story_of_a_death(traps, windows):
     sidecar, traps = traps
     traps["bert"].die.set()
     page = windows.open(sidecar.url)
-    page.wait_for_selector("#alerts h3:has-text('QueryFailed of bert')")
+    page.wait_for_selector("#alerts h3:has-text('StreamingQueryFailed of bert')")
     page.wait_for_selector("text=3 of 4 queries are well; bert has failed.")
 
     assert texts(page, ".query h3")[0] == "bert"

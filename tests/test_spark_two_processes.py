@@ -95,10 +95,10 @@ def test_each_query_is_reported_once_and_ends_its_own_process_only(pages, tmp_pa
             assert "failure of fails" in second.lines, second.errors
             assert "url None" in second.lines
             assert "no server" not in second.errors
-        page = pages.wait_for("QueryFailed", "fails")
+        page = pages.wait_for("StreamingQueryFailed", "fails")
         assert page.labels["app"] == "driver"
         assert first.process.poll() is None
         assert "never" not in first.lines
         assert [what for what in pages.told if what[0] == "firing"] == [
-            ("firing", "QueryFailed", "fails")
+            ("firing", "StreamingQueryFailed", "fails")
         ]

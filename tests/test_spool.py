@@ -338,7 +338,10 @@ def test_a_row_that_is_damaged_does_not_cost_the_others(spool, folder):
     one = spool()
 
     assert one.load(PATIENCE_SECONDS) == {"pager": (row(2),)}
-    until(lambda: "q1/QueryFailed of pager was unreadable" in one.problem, "the damage is said")
+    until(
+        lambda: "q1/StreamingQueryFailed of pager was unreadable" in one.problem,
+        "the damage is said",
+    )
     one.close(PATIENCE_SECONDS)
     successor = spool()
     assert successor.load(PATIENCE_SECONDS) == {"pager": (row(2),)}

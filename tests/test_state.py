@@ -62,7 +62,7 @@ def test_events_dropped_since_the_last_poll_are_news():
     story.probe(run(), at=3, dropped=38).probe(run(), at=4, dropped=38)
 
     assert story.state.snapshot(9).events_dropped_at == 3
-    assert [finding.alertname for finding in story.judge(9).findings] == ["ListenerDeaf"]
+    assert [finding.alertname for finding in story.judge(9).findings] == ["QuerypulseEventsMissing"]
 
 
 # -- what only a start says -----------------------------------------------------------------------

@@ -306,7 +306,7 @@ def test_a_screen_reader_finds_landmarks_headings_and_the_state_in_words(windows
         '- list "Queries by state":',
         "- main:",
         '- region "1 open alert":',
-        '- heading "QueryFailed of doors" [level=3]',
+        '- heading "StreamingQueryFailed of doors" [level=3]',
         '- region "Queries":',
         '- searchbox "Filter"',
         '- heading "bronze" [level=3]',

@@ -161,7 +161,7 @@ def test_a_name_of_the_roster_that_nobody_has_seen_says_so(page):
 
 def test_open_alerts_come_first_with_their_runbook_and_their_evidence(page):
     card = page.locator(".alert").first
-    assert card.locator("h3").inner_text() == "QueryFailed of alerts"
+    assert card.locator("h3").inner_text() == "StreamingQueryFailed of alerts"
     assert card.locator(".summary").inner_text() == (
         "[telemetry] alerts failed: ConcurrentAppendException: Files were added to table alerts "
         "by a concurrent update"
@@ -169,7 +169,7 @@ def test_open_alerts_come_first_with_their_runbook_and_their_evidence(page):
     assert card.locator(".reason").is_hidden(), "the headline gives it"
     assert re.fullmatch(r"since \d\d:\d\d:\d\d, for \d+ s", card.locator(".when").inner_text())
     link = card.get_by_role("link", name="Runbook")
-    assert link.get_attribute("href") == "https://runbooks.example/QueryFailed.md"
+    assert link.get_attribute("href") == "https://runbooks.example/StreamingQueryFailed.md"
     assert link.get_attribute("rel") == "noopener noreferrer"
     card.locator("summary").click()
     assert "seen by" in card.locator("dt").all_inner_texts()

@@ -21,7 +21,7 @@ def course(name, query="a", severity="critical", **state):
 
 
 def silent_driver(**state):
-    return course("CommitStalled", "*", **({"begun": True, "looks": 2} | state))
+    return course("StreamingQueryStalled", "*", **({"begun": True, "looks": 2} | state))
 
 
 def suppressed_by(new, *others, silenced=()):
@@ -35,14 +35,14 @@ def suppressed_by(new, *others, silenced=()):
 @pytest.mark.parametrize(
     ("new", "other"),
     [
-        (course("QueryGone"), silent_driver()),
-        (course("BatchSlow", severity="warning"), silent_driver()),
-        (course("MonitorBlind", "*", "warning"), silent_driver()),
-        (course("CommitStalled"), silent_driver(found=False, calm=Calm(990.0, 0))),
-        (course("BatchSlow", severity="warning"), course("CommitStalled", begun=True)),
-        (course("QueryLagging", severity="warning"), course("QueryFailed", begun=True, found=False)),
+        (course("StreamingQueryStopped"), silent_driver()),
+        (course("StreamingBatchSlow", severity="warning"), silent_driver()),
+        (course("QuerypulseMonitoringDegraded", "*", "warning"), silent_driver()),
+        (course("StreamingQueryStalled"), silent_driver(found=False, calm=Calm(990.0, 0))),
+        (course("StreamingBatchSlow", severity="warning"), course("StreamingQueryStalled", begun=True)),
+        (course("StreamingQueryLagging", severity="warning"), course("StreamingQueryFailed", begun=True, found=False)),
         (course("StreamingInputMissing", severity="warning"),
-         course("QueryLagging", severity="warning", begun=True, found=False)),
+         course("StreamingQueryLagging", severity="warning", begun=True, found=False)),
     ],
     ids=["of a query", "a warning", "of the signals", "a while after", "its own critical one",
          "its own that recovers", "missing input by a warning"],
@@ -54,19 +54,19 @@ def test_what_is_suppressed(new, other):
 @pytest.mark.parametrize(
     ("new", "other"),
     [
-        (course("QueryFailed"), silent_driver()),
-        (course("QueryFailed"), course("QueryGone", "*", begun=True, looks=9)),
-        (course("DriverGone", "*"), silent_driver()),
-        (course("CommitStalled"), silent_driver(looks=0)),
-        (course("CommitStalled"), silent_driver(begun=False)),
-        (course("CommitStalled"), silent_driver(found=False, calm=Calm(960.0, 0))),
-        (course("CommitStalled"), course("MonitorBlind", "*", "warning", begun=True, looks=9)),
-        (course("BatchSlow", severity="warning"), course("CommitStalled", "b", begun=True)),
-        (course("DataLossRisk", severity="warning"), course("CommitStalled", begun=True)),
-        (course("QueryGone"), course("CommitStalled", begun=True)),
-        (course("BatchSlow", severity="warning"), course("QueryLagging", severity="warning", begun=True)),
-        (course("StreamingInputMissing", severity="warning"), course("QueryLagging", "b", "warning", begun=True)),
-        (course("QueryLagging", severity="warning"), course("StreamingInputMissing", severity="warning", begun=True)),
+        (course("StreamingQueryFailed"), silent_driver()),
+        (course("StreamingQueryFailed"), course("StreamingQueryStopped", "*", begun=True, looks=9)),
+        (course("StreamingDriverDown", "*"), silent_driver()),
+        (course("StreamingQueryStalled"), silent_driver(looks=0)),
+        (course("StreamingQueryStalled"), silent_driver(begun=False)),
+        (course("StreamingQueryStalled"), silent_driver(found=False, calm=Calm(960.0, 0))),
+        (course("StreamingQueryStalled"), course("QuerypulseMonitoringDegraded", "*", "warning", begun=True, looks=9)),
+        (course("StreamingBatchSlow", severity="warning"), course("StreamingQueryStalled", "b", begun=True)),
+        (course("StreamingDataLossRisk", severity="warning"), course("StreamingQueryStalled", begun=True)),
+        (course("StreamingQueryStopped"), course("StreamingQueryStalled", begun=True)),
+        (course("StreamingBatchSlow", severity="warning"), course("StreamingQueryLagging", severity="warning", begun=True)),
+        (course("StreamingInputMissing", severity="warning"), course("StreamingQueryLagging", "b", "warning", begun=True)),
+        (course("StreamingQueryLagging", severity="warning"), course("StreamingInputMissing", severity="warning", begun=True)),
     ],
     ids=["a failure", "a failure under its driver's end", "another of the driver", "inherited",
          "not begun", "long after", "a warning of the driver", "another query's",
@@ -78,20 +78,20 @@ def test_what_is_not_suppressed(new, other):
 
 
 def test_what_is_silenced_suppresses_nothing():
-    new = course("QueryGone")
+    new = course("StreamingQueryStopped")
 
-    assert suppressed_by(new, silent_driver()) == ("CommitStalled", "*")
-    assert suppressed_by(new, silent_driver(), silenced={"CommitStalled"}) is None
+    assert suppressed_by(new, silent_driver()) == ("StreamingQueryStalled", "*")
+    assert suppressed_by(new, silent_driver(), silenced={"StreamingQueryStalled"}) is None
 
 
 def test_what_is_suppressed_is_listed_with_what_suppresses_it():
-    ward = Ward().condition("*", "CommitStalled").condition("a", "commits")
+    ward = Ward().condition("*", "StreamingQueryStalled").condition("a", "commits")
     for _ in range(3):
         ward.tick()
-    ward.condition("a", "OffsetStalled")
+    ward.condition("a", "StreamingOffsetsStalled")
     for _ in range(3):
         ward.tick()
     (pair,) = ward.lifecycle.suppressed
 
-    assert (pair.alert.name, pair.alert.labels["query"]) == ("OffsetStalled", "a")
-    assert (pair.by.name, pair.by.labels["query"]) == ("CommitStalled", "*")
+    assert (pair.alert.name, pair.alert.labels["query"]) == ("StreamingOffsetsStalled", "a")
+    assert (pair.by.name, pair.by.labels["query"]) == ("StreamingQueryStalled", "*")

@@ -137,11 +137,11 @@ def test_every_receiver_is_told_whatever_its_route(try_them, server):
 
 
 PROBLEMS = [
-    (reply(403), "config_fault", "403"),
-    (reply(404), "config_fault", "404"),
-    (reply(302, {"Location": "http://127.0.0.1:1/"}), "config_fault", "302"),
-    (reply(400), "poison", "400"),
-    (reply(410), "config_fault", "removed there (410)"),
+    (reply(403), "misconfigured", "403"),
+    (reply(404), "misconfigured", "404"),
+    (reply(302, {"Location": "http://127.0.0.1:1/"}), "misconfigured", "302"),
+    (reply(400), "rejected", "400"),
+    (reply(410), "misconfigured", "removed there (410)"),
     (reply(429, {"Retry-After": "90"}), "transient", "wait 90 s"),
 ]
 

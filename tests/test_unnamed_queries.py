@@ -42,7 +42,7 @@ def test_each_is_shown_by_the_first_8_characters_of_its_id():
 def test_one_that_failed_is_named_in_the_reason():
     (finding,) = findings(failed(1), 5)
 
-    assert (finding.alertname, finding.query) == ("QueryFailed", "unnamed")
+    assert (finding.alertname, finding.query) == ("StreamingQueryFailed", "unnamed")
     assert finding.reason.startswith("00000001: ConcurrentAppendException")
 
 
@@ -75,7 +75,7 @@ def test_alerts_of_other_names_are_findings_of_their_own():
     story.probe(polled("00000002-id", "r-2", None), at=1).ends("00000002-id", "r-2", at=2)
 
     found = {(one.alertname, one.query) for one in findings(story, 500)}
-    assert found == {("QueryFailed", "unnamed"), ("QueryGone", "unnamed")}
+    assert found == {("StreamingQueryFailed", "unnamed"), ("StreamingQueryStopped", "unnamed")}
 
 
 def test_one_that_recovers_leaves_the_list():
@@ -118,7 +118,7 @@ def test_sixty_restarts_in_an_hour_are_one_open_incident():
     for number in range(60):
         unnamed(desk, number, exception=CONFLICT).step(after=59.0)
 
-    assert incidents(desk) == {("querypulse/etl/unnamed/QueryFailed", 0)}
+    assert incidents(desk) == {("querypulse/etl/unnamed/StreamingQueryFailed", 0)}
 
 
 def test_the_incident_is_over_once_every_unnamed_query_has_recovered():
@@ -162,7 +162,7 @@ def test_what_an_earlier_driver_left_open_is_closed_once_under_the_shared_label(
         desk.step()
 
     closed = [one.key for one in desk.closings[-1]]
-    assert closed.count("querypulse/etl/unnamed/QueryFailed") == 1
+    assert closed.count("querypulse/etl/unnamed/StreamingQueryFailed") == 1
     assert {key.split("/")[2] for key in closed} == {"unnamed", "*"}
 
 
@@ -177,7 +177,9 @@ def test_what_an_earlier_driver_left_open_stays_open_while_one_of_them_only_star
         desk.hear(_progress(2, batch)).step()
 
     assert before == {"*"}
-    assert "querypulse/etl/unnamed/QueryFailed" in [one.key for one in sum(desk.closings, ())]
+    assert "querypulse/etl/unnamed/StreamingQueryFailed" in [
+        one.key for one in sum(desk.closings, ())
+    ]
 
 
 def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
@@ -189,11 +191,12 @@ def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
 
     judged = desk.worker.judged
     health = Health(judged.judgement, judged.snapshot, desk.clock())
-    critical = course("QueryFailed", "critical", begun=True)
-    warning = course("BatchSlow", "warning")
+    critical = course("StreamingQueryFailed", "critical", begun=True)
+    warning = course("StreamingBatchSlow", "warning")
     assert suppressor(warning, [critical], health, 10.0, lambda _: False) is None
     assert not supersedes(
-        course("QueryGone", "critical"), course("QueryFailed", "critical", begun=True, found=False)
+        course("StreamingQueryStopped", "critical"),
+        course("StreamingQueryFailed", "critical", begun=True, found=False),
     )
 
 

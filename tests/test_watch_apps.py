@@ -14,7 +14,7 @@ DAY = 24 * 3600.0
 
 def left_open(app, place):
     """What an earlier watcher has left open, as it was found at ``place``."""
-    labels = {"alertname": "DriverGone", "app": app, "query": "*", "severity": "critical"}
+    labels = {"alertname": "StreamingDriverDown", "app": app, "query": "*", "severity": "critical"}
     return Incident((Alert(labels, {"address": place.url}, WALL),))
 
 
@@ -110,7 +110,7 @@ def test_one_app_at_two_urls_is_two_drivers():
 def test_the_key_names_app_and_url():
     lookout = Lookout(A, B).look(A).look(B).looks(Said.REFUSED, 17, A)
     (incident,) = [one for one in lookout.all[-1].incidents if one.ends_at is None]
-    assert incident.key == "querypulse/etl@a:9719/*/DriverGone"
+    assert incident.key == "querypulse/etl@a:9719/*/StreamingDriverDown"
 
 
 def test_an_alert_keeps_its_name_when_the_app_is_seen_at_a_second_url():

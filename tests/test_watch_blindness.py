@@ -15,7 +15,7 @@ def test_a_driver_that_bars_the_watcher_is_an_alert_of_the_watcher():
     (alert,) = lookout.blind
 
     assert alert.labels == {
-        "alertname": "MonitorBlind",
+        "alertname": "QuerypulseMonitoringDegraded",
         "app": "querypulse-watch",
         "query": "*",
         "severity": "warning",

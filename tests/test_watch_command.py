@@ -85,16 +85,19 @@ def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
         watcher.wait_for("etl is there")
         driver.signal(signal.SIGKILL)
         killed_at = time.monotonic()
-        page = pages.wait_for("DriverGone", "*")
+        page = pages.wait_for("StreamingDriverDown", "*")
         assert page.at - killed_at < 11.0
         assert page.labels == {
-            "alertname": "DriverGone", "app": "etl", "query": "*", "severity": "critical",
+            "alertname": "StreamingDriverDown", "app": "etl", "query": "*", "severity": "critical",
         }  # fmt: skip
-        assert page.annotations["runbook_url"].endswith("/DriverGone.md")
+        assert page.annotations["runbook_url"].endswith("/StreamingDriverDown.md")
         with ServedDriver(port=driver.port):
-            pages.wait_for("DriverGone", "*", status="resolved")
+            pages.wait_for("StreamingDriverDown", "*", status="resolved")
         assert watcher.end() == 0
-    assert pages.told == [("firing", "DriverGone", "*"), ("resolved", "DriverGone", "*")]
+    assert pages.told == [
+        ("firing", "StreamingDriverDown", "*"),
+        ("resolved", "StreamingDriverDown", "*"),
+    ]
 
 
 def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
@@ -127,7 +130,7 @@ def test_what_is_pending_at_the_end_is_told(run):
         driver.signal(signal.SIGKILL)
         receiver.wait_for(3)
         assert watcher.end() == 0
-        assert b"DriverGone" in receiver.wait_for(4)[3].body
+        assert b"StreamingDriverDown" in receiver.wait_for(4)[3].body
 
 
 def test_the_next_watcher_knows_from_the_spool_what_is_open(run, pages, tmp_path):
@@ -136,13 +139,13 @@ def test_the_next_watcher_knows_from_the_spool_what_is_open(run, pages, tmp_path
         with run(driver.url, webhook_url=pages.url, **settings) as first:
             first.wait_for("etl is there")
             driver.signal(signal.SIGKILL)
-            pages.wait_for("DriverGone", "*")
+            pages.wait_for("StreamingDriverDown", "*")
             assert first.end() == 0
         with run(driver.url, webhook_url=pages.url, **settings) as second:
             time.sleep(3)
             assert len(pages.told) == 1
             with ServedDriver(port=driver.port):
-                pages.wait_for("DriverGone", "*", status="resolved")
+                pages.wait_for("StreamingDriverDown", "*", status="resolved")
             assert second.end() == 0
     assert len(pages.told) == 2
 
@@ -150,13 +153,13 @@ def test_the_next_watcher_knows_from_the_spool_what_is_open(run, pages, tmp_path
 def test_a_silence_keeps_it_from_paging(run, pages, config):
     content = (
         f'webhook_url = "{pages.url}"\n'
-        '[[silences]]\nqueries = "*"\nalertname = "DriverGone"\nuntil = 2100-01-01T00:00:00Z\n'
+        '[[silences]]\nqueries = "*"\nalertname = "StreamingDriverDown"\nuntil = 2100-01-01T00:00:00Z\n'
     )
     path = config(content)["QUERYPULSE_CONFIG"]
     with ServedDriver() as driver, run(driver.url, config=path) as watcher:
         watcher.wait_for("etl is there")
         driver.signal(signal.SIGKILL)
-        watcher.wait_for("DriverGone: [etl] driver")
+        watcher.wait_for("StreamingDriverDown: [etl] driver")
         time.sleep(2)
         assert watcher.end() == 0
     assert pages.told == []
@@ -172,7 +175,7 @@ def test_secrets_do_not_reach_the_log(run, tmp_path):
             watcher.wait_for("etl is there")
             driver.signal(signal.SIGKILL)
             receiver.wait_for(3)
-            watcher.wait_for("did not take DriverGone")
+            watcher.wait_for("did not take StreamingDriverDown")
             assert watcher.end() == 0
             assert "hidden-path" not in watcher.log
             assert "the-token" not in watcher.log

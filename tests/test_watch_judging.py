@@ -260,14 +260,14 @@ def test_the_page_says_what_was_last_known():
     assert lookout.page["last_seen"].endswith("16 s ago")
     assert lookout.page["last_heartbeat"].endswith("by the driver's clock")
     assert lookout.page["address"] == "http://a:9719"
-    assert lookout.page["runbook_url"] == "https://runbooks.example/DriverGone.md"
+    assert lookout.page["runbook_url"] == "https://runbooks.example/StreamingDriverDown.md"
 
 
 def test_the_alert_is_of_the_whole_driver_and_began_with_the_first_bad_look():
     lookout = Lookout().look().looks(Said.REFUSED, 16)
     (alert,) = lookout.all[-1].incidents[0].alerts
     assert alert.labels == {
-        "alertname": "DriverGone", "app": "etl", "query": "*", "severity": "critical",
+        "alertname": "StreamingDriverDown", "app": "etl", "query": "*", "severity": "critical",
     }  # fmt: skip
     assert alert.starts_at == WALL + 1002.0
 
@@ -303,7 +303,7 @@ def test_a_silence_mutes_what_is_open():
 
 
 def left_open(app, ends_at=None):
-    labels = {"alertname": "DriverGone", "app": app, "query": "*", "severity": "critical"}
+    labels = {"alertname": "StreamingDriverDown", "app": app, "query": "*", "severity": "critical"}
     return Incident((Alert(labels, {"summary": "gone"}, WALL, ends_at),), revision=3)
 
 
@@ -391,5 +391,5 @@ def test_the_log_says_each_change_once():
     lookout = Lookout().looks(Said.WELL, 10).looks(Said.REFUSED, 60).looks(Said.WELL, 10)
     lookout.stopped().looks(Said.REFUSED, 60)
     assert [line.split(":")[0] for line in lookout.news] == [
-        "etl is there", "DriverGone", "etl is there", "etl has closed in good order",
+        "etl is there", "StreamingDriverDown", "etl is there", "etl has closed in good order",
     ]  # fmt: skip

@@ -61,7 +61,9 @@ def test_queries_that_are_not_well_are_named_and_the_driver_is_well():
     assert found.unwell == ("silver: stalled", "gold: failed")
 
 
-@pytest.mark.parametrize(("alertname", "gone"), [("DriverGone", True), ("QueryFailed", False)])
+@pytest.mark.parametrize(
+    ("alertname", "gone"), [("StreamingDriverDown", True), ("StreamingQueryFailed", False)]
+)
 def test_a_driver_that_reports_the_end_of_its_jvm_is_seen(alertname, gone):
     alert = SimpleNamespace(labels={"alertname": alertname}, annotations={}, starts_at=0.0)
     shown = replace(driver_board(), alerts=(alert,))

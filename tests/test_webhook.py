@@ -43,12 +43,12 @@ def test_a_firing_alert_is_told_as_alertmanager_would(double):
                 "fingerprint": fingerprint(ALERT.labels),
             }
         ],
-        "groupLabels": {"alertname": "QueryFailed", "app": "etl", "query": "bronze"},
+        "groupLabels": {"alertname": "StreamingQueryFailed", "app": "etl", "query": "bronze"},
         "commonLabels": ALERT.labels,
         "commonAnnotations": ALERT.annotations,
         "externalURL": "http://driver:9719",
         "version": "4",
-        "groupKey": '{}:{alertname="QueryFailed", app="etl", query="bronze"}',
+        "groupKey": '{}:{alertname="StreamingQueryFailed", app="etl", query="bronze"}',
         "truncatedAlerts": 0,
     }
 
@@ -70,9 +70,9 @@ def test_several_alerts_are_one_post(double):
 
     assert [one["labels"]["query"] for one in body["alerts"]] == list(FIVE)
     assert len({one["fingerprint"] for one in body["alerts"]}) == 5
-    assert body["groupLabels"] == {"alertname": "QueryFailed", "app": "etl"}
+    assert body["groupLabels"] == {"alertname": "StreamingQueryFailed", "app": "etl"}
     assert body["commonLabels"] == {
-        "alertname": "QueryFailed",
+        "alertname": "StreamingQueryFailed",
         "app": "etl",
         "severity": "critical",
     }
@@ -91,12 +91,12 @@ def test_an_incident_fires_until_its_last_alert_has_ended():
 
 def test_each_incident_has_a_group_key_of_its_own():
     """By which a receiver knows what a message goes on with, and what it ends."""
-    keys = [f"querypulse/etl/*/QueryFailed{more}" for more in ("", "/critical", "/driver")]
+    keys = [f"querypulse/etl/*/StreamingQueryFailed{more}" for more in ("", "/critical", "/driver")]
     told = [incident("a"), *(replace(incident("a", "b"), opened_as=key) for key in keys)]
 
     assert len({message(one, "")["groupKey"] for one in told}) == 4
     assert message(told[1], "")["groupKey"] == (
-        '{}/{dedup_key="querypulse/etl/*/QueryFailed"}:{alertname="QueryFailed", app="etl"}'
+        '{}/{dedup_key="querypulse/etl/*/StreamingQueryFailed"}:{alertname="StreamingQueryFailed", app="etl"}'
     )
 
 
@@ -109,7 +109,7 @@ def test_each_incident_has_a_group_key_of_its_own():
         ),
         (
             {
-                "alertname": "QueryFailed",
+                "alertname": "StreamingQueryFailed",
                 "app": "etl",
                 "query": 'bro"nze\nä\a',
                 "severity": "critical",

@@ -78,7 +78,7 @@ def test_a_death_is_judged_at_once():
     desk = Desk().started().step()
     desk.ended(exception=CONFLICT).step(after=0.001)
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 def test_an_end_without_an_exception_is_judged_at_once_and_pages_nobody():
@@ -91,7 +91,7 @@ def test_an_end_without_an_exception_is_judged_at_once_and_pages_nobody():
 def test_a_death_goes_before_the_progress_that_waits_with_it():
     desk = Desk().started().commit(batch=7).ended(exception=CONFLICT).step()
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
     assert desk.published[-1].snapshot.queries[0].last_commit_batch == 7
 
 
@@ -114,7 +114,7 @@ def test_a_crash_leaves_no_time_for_graces():
     desk.inbox.put(Ending(crashed=True), lifecycle=True)
     desk.step().step()
 
-    assert desk.told == [("QueryGone", "a")]
+    assert desk.told == [("StreamingQueryStopped", "a")]
 
 
 def test_a_crash_reports_nothing_of_what_is_healthy():
@@ -134,9 +134,9 @@ def test_a_rule_that_raises_is_reported_and_the_others_stand(monkeypatch):
     desk = Desk().started().started("b").step()
     desk.ended(exception=CONFLICT).step().step()
 
-    assert ("QueryFailed", "a") in desk.told
+    assert ("StreamingQueryFailed", "a") in desk.told
     assert {where for where, _ in desk.errors} == {"rule query_missing"}
-    blind = [one for one in desk.published[-1].alerts if one.name == "MonitorBlind"]
+    blind = [one for one in desk.published[-1].alerts if one.name == "QuerypulseMonitoringDegraded"]
     assert [one.annotations["reason"] for one in blind] == ["rules that fail: query_missing"]
 
 
@@ -156,7 +156,7 @@ def test_a_failure_that_outlasts_its_grace_is_reported():
     for _ in range(31):
         desk.step(after=2.0)
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 @pytest.mark.parametrize("crashed", [True, False])
@@ -166,7 +166,7 @@ def test_a_failure_within_its_grace_is_reported_when_the_process_ends(crashed):
     desk.inbox.put(Ending(crashed=crashed), lifecycle=True)
     desk.step().step()
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 def test_a_query_that_is_gone_within_its_grace_is_not_reported_when_the_process_closes():
@@ -185,7 +185,7 @@ def test_a_new_look_is_judged_at_once():
     desk = Desk().step()
     desk.look(run(active=False, exception=CONFLICT)).step(after=0.001)
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 def test_the_same_report_is_taken_in_once():
@@ -207,7 +207,7 @@ def test_a_run_the_newest_look_does_not_name_has_vanished():
     assert desk.told == []
     desk.look(run("b")).step(after=1.5).step()
 
-    assert desk.told == [("QueryGone", "a")]
+    assert desk.told == [("StreamingQueryStopped", "a")]
 
 
 # -- markers ----------------------------------------------------------------------------------
@@ -222,7 +222,7 @@ def test_a_marker_passes_once_what_came_before_it_is_judged():
 
     assert passed_early == [False]
     assert marker.passed.is_set()
-    assert desk.worker.judged.alerts[0].name == "QueryFailed"
+    assert desk.worker.judged.alerts[0].name == "StreamingQueryFailed"
 
 
 def test_a_marker_alone_is_judged_at_once():
@@ -244,7 +244,7 @@ def keys(incidents):
 def test_the_whole_set_is_offered_in_every_round():
     desk = Desk().started().ended(exception=CONFLICT).step().step().step()
 
-    assert [keys(offer) for offer in desk.offers] == [["querypulse/etl/a/QueryFailed"]] * 3
+    assert [keys(offer) for offer in desk.offers] == [["querypulse/etl/a/StreamingQueryFailed"]] * 3
 
 
 def test_an_empty_set_is_offered_too():
@@ -261,7 +261,7 @@ def test_what_is_well_is_offered_once_as_over_and_then_no_longer():
             break
     desk.step()
 
-    assert (batch, open_.key) == (11, "querypulse/etl/a/QueryFailed")
+    assert (batch, open_.key) == (11, "querypulse/etl/a/StreamingQueryFailed")
     assert (desk.told, desk.offers[-1]) == ([], ())
 
 
@@ -270,7 +270,7 @@ def test_a_start_alone_cures_nothing():
     for _ in range(60):
         desk.look(processing(number=2, batch=0)).step(after=1.0)
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 def test_what_an_earlier_driver_may_have_left_open_is_offered_as_over():
@@ -279,7 +279,7 @@ def test_what_an_earlier_driver_may_have_left_open_is_offered_as_over():
         desk.commit(batch=batch).step(after=1.0)
     closings = keys(desk.closings[-1])
 
-    assert "querypulse/etl/a/QueryFailed" in closings
+    assert "querypulse/etl/a/StreamingQueryFailed" in closings
     assert desk.told == []
 
 
@@ -339,7 +339,7 @@ def test_a_round_that_fails_does_not_beat_and_is_done_again():
     desk.worker._on_judged = desk.on_judged
     desk.step()
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 def test_a_completed_query_is_forgotten_in_time():
@@ -364,8 +364,8 @@ def test_a_crash_loop_without_a_fixed_checkpoint_is_one_open_incident_per_alert(
 
     offered = {(one.key, one.revision) for offer in desk.offers for one in offer}
     assert offered == {
-        ("querypulse/etl/a/QueryFailed", 0),
-        ("querypulse/etl/a/QueryFlapping", 0),
+        ("querypulse/etl/a/StreamingQueryFailed", 0),
+        ("querypulse/etl/a/StreamingQueryFlapping", 0),
     }
 
 
@@ -374,12 +374,12 @@ def test_a_crash_loop_without_a_fixed_checkpoint_is_one_open_incident_per_alert(
 WAITS = "waits in StreamingQuery.awaitTermination(), job line /jobs/jobs.py:41 in main"
 
 
-@pytest.mark.parametrize("alertname", ["QueryFailed", "CommitStalled"])
+@pytest.mark.parametrize("alertname", ["StreamingQueryFailed", "StreamingQueryStalled"])
 def test_a_failed_or_stalled_query_says_where_the_main_thread_is(alertname):
     desk = Desk().started().commit()
     desk.main_thread_is = WAITS
     desk.step()
-    if alertname == "QueryFailed":
+    if alertname == "StreamingQueryFailed":
         desk.ended(exception=CONFLICT).step()
     else:
         for batches in range(40):

@@ -74,7 +74,7 @@ def test_a_driver_that_is_late_in_every_round_is_judged_all_the_same():
         desk.step(after=LATE_SECONDS + 1.0)
         desk.look(run(active=False, exception=CONFLICT))
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 def test_where_there_is_no_probe_nobody_waits_for_it():
@@ -117,7 +117,7 @@ def test_time_before_the_pause_still_counts():
     assert desk.told == []
     watched(desk, seconds=10, run_now=processing(batch=1))
 
-    assert desk.told == [("CommitStalled", "a")]
+    assert desk.told == [("StreamingQueryStalled", "a")]
 
 
 def test_a_death_found_after_a_pause_is_told():
@@ -126,7 +126,7 @@ def test_a_death_found_after_a_pause_is_told():
     desk.step(after=600.0)
     desk.look(run(active=False, exception=CONFLICT)).step()
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 def test_a_marker_that_came_in_a_pause_passes_only_when_judged():
@@ -138,5 +138,5 @@ def test_a_marker_that_came_in_a_pause_passes_only_when_judged():
     assert not marker.passed.is_set()
     desk.look(run(active=False, exception=CONFLICT)).step()
 
-    assert desk.told == [("QueryFailed", "a")]
+    assert desk.told == [("StreamingQueryFailed", "a")]
     assert marker.passed.is_set()

@@ -166,7 +166,7 @@ def _grave_states(verdict: Verdict) -> frozenset[State]:
 
 
 def _on_purpose(query: Query, context: Context) -> bool:
-    """Whether nobody will wonder at this end; else it may be told as ``QueryGone`` soon.
+    """Whether nobody will wonder at this end; else it may be told as ``StreamingQueryStopped`` soon.
 
     Without its trigger nobody knows that it should have gone on.
     """

@@ -6,9 +6,9 @@ While X is open, Y does not begin to fire:
 X                        Y                                    while
 =======================  ===================================  ==================================
 a critical alert of the  every warning, and every alert of a  X fires, and for
-whole driver (``*``)     query but ``QueryFailed``            ``resolve_after_seconds`` after
+whole driver (``*``)     query but ``StreamingQueryFailed``            ``resolve_after_seconds`` after
 a critical alert of a    a warning of the same query, but     X is open
-query                    not ``DataLossRisk``
+query                    not ``StreamingDataLossRisk``
 any alert of a query     ``StreamingInputMissing`` of the     X is open
                          same query
 =======================  ===================================  ==================================

@@ -16,18 +16,18 @@ from ..generic_apps import is_generic
 from ..headline import recovered
 from ..rules import (
     batch_slow,
-    commit_stalled,
     data_loss_risk,
-    driver_gone,
-    listener_deaf,
-    monitor_blind,
-    offset_rewound,
-    offset_stalled,
+    driver_down,
+    events_missing,
+    monitoring_degraded,
+    offsets_rewound,
+    offsets_stalled,
     query_failed,
     query_flapping,
-    query_gone,
     query_lagging,
     query_missing,
+    query_stalled,
+    query_stopped,
     streaming_input_missing,
     watermark_stuck,
 )
@@ -35,26 +35,26 @@ from .health import Calm, Health
 
 CRITICAL = (
     query_failed.NAME,
-    commit_stalled.NAME,
-    query_gone.NAME,
+    query_stalled.NAME,
+    query_stopped.NAME,
     query_missing.NAME,
     query_flapping.NAME,
-    offset_stalled.NAME,
+    offsets_stalled.NAME,
     data_loss_risk.NAME,
 )
 """What can be critical from its beginning, the likeliest first."""
 WARNINGS = (
     batch_slow.NAME,
     query_lagging.NAME,
-    offset_rewound.NAME,
+    offsets_rewound.NAME,
     watermark_stuck.NAME,
     streaming_input_missing.NAME,
 )
-ESCALATING = (commit_stalled.NAME, batch_slow.NAME, data_loss_risk.NAME, query_lagging.NAME)
+ESCALATING = (query_stalled.NAME, batch_slow.NAME, data_loss_risk.NAME, query_lagging.NAME)
 """What can be a warning that becomes critical."""
-OF_DRIVER = (driver_gone.NAME,)
-OF_SIGNALS = (listener_deaf.NAME, monitor_blind.NAME)
-SHARED = (commit_stalled.NAME, query_gone.NAME)
+OF_DRIVER = (driver_down.NAME,)
+OF_SIGNALS = (events_missing.NAME, monitoring_degraded.NAME)
+SHARED = (query_stalled.NAME, query_stopped.NAME)
 """What both a group and the whole driver can have."""
 
 MAX_REMEMBERED = 10_000

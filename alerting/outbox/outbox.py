@@ -32,7 +32,7 @@ from .shelf import MAX_BYTES, MAX_ROWS, Shelf
 
 __all__ = ["LOSSES", "Outbox", "Row", "Told"]
 
-LOSSES = ("evicted", "expired", "obsolete", "poison")
+LOSSES = ("evicted", "expired", "obsolete", "rejected")
 """Why: no room; over for a day; a warning that came and went; a message that was refused."""
 
 
@@ -192,7 +192,7 @@ class Outbox:
         again_at = None
         if row is not None and before is not None:
             self._put(refused(row, before, may_have_arrived=error.may_have_arrived))
-        if error.answer is Answer.POISON and not leaves_open(sent, before):
+        if error.answer is Answer.REJECTED and not leaves_open(sent, before):
             self._bury(sent, before)
         else:
             again_at = self._pace.failed(sent.key, error, now, urgent_round)
@@ -227,7 +227,7 @@ class Outbox:
         if before is None:
             self.closings.settle(sent.key)
             return
-        self._losses["poison"] += 1
+        self._losses["rejected"] += 1
         row = self._shelf.get(sent.key)
         if row is not None:
             self._put(buried(row, before))

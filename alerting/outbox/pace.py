@@ -16,7 +16,7 @@ from .row import NO_NEWS, Want, Why
 
 FIRST_RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 60.0
-CONFIG_FAULT_RETRY_SECONDS = 300.0
+MISCONFIGURED_RETRY_SECONDS = 300.0
 MAX_DOUBLINGS = 6
 CLOSING_SECONDS = 2.0
 """Between two resolves of what may never have been open."""
@@ -96,7 +96,7 @@ class Pace:
         """The receiver took it: what it wanted to be left alone with for long is tried again."""
         self.buried(key)
         for one, retry in self._retries.items():
-            if retry.answer is Answer.CONFIG_FAULT and retry.asked:
+            if retry.answer is Answer.MISCONFIGURED and retry.asked:
                 self._retries[one] = replace(retry, at=float("-inf"))
 
     def buried(self, key: str) -> None:
@@ -175,6 +175,6 @@ def _is_critical(want: Want) -> bool:
 def _pause(error: DeliveryError, failures: int) -> float:
     """Seconds until the next attempt, given how many have failed."""
     if error.answer is not Answer.TRANSIENT:
-        return max(CONFIG_FAULT_RETRY_SECONDS, error.retry_after or 0.0)
+        return max(MISCONFIGURED_RETRY_SECONDS, error.retry_after or 0.0)
     doubled = FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, MAX_DOUBLINGS)
     return max(min(doubled, MAX_RETRY_SECONDS), error.retry_after or 0.0)

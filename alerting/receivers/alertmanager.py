@@ -29,7 +29,7 @@ from .secret import Secret
 log = logging.getLogger("querypulse")
 
 LEAST_SECONDS = 3.0
-SOONEST_FIRST = (Answer.TRANSIENT, Answer.CONFIG_FAULT, Answer.POISON)
+SOONEST_FIRST = (Answer.TRANSIENT, Answer.MISCONFIGURED, Answer.REJECTED)
 """Where members refuse differently, what is worth trying again soonest decides."""
 
 
@@ -145,7 +145,7 @@ def _post(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None
     try:
         member.post(to_json(alerts), wall)
     except HttpError as error:
-        if error.answer is not Answer.POISON or len(alerts) == 1:
+        if error.answer is not Answer.REJECTED or len(alerts) == 1:
             raise
         _post_singly(member, alerts, wall)
 
@@ -162,7 +162,7 @@ def _refusal(member: HttpPoster, alert: dict[str, Any], wall: float) -> HttpErro
     try:
         member.post(to_json([alert]), wall)
     except HttpError as error:
-        if error.answer is not Answer.POISON:
+        if error.answer is not Answer.REJECTED:
             raise
         name, query = alert["labels"]["alertname"], alert["labels"]["query"]
         log.warning("querypulse: %s of %s is not taken: %s", name, query, error)

@@ -23,14 +23,14 @@ class Answer(str, Enum):
     DELIVERED = "delivered"
     TRANSIENT = "transient"
     """An outage: try again soon."""
-    CONFIG_FAULT = "config_fault"
+    MISCONFIGURED = "misconfigured"
     """A wrong token, address or certificate, or 410: keep it and try again slowly, until that is
     put right."""
-    POISON = "poison"
+    REJECTED = "rejected"
     """This very message is not taken: sending it again is in vain."""
 
 
-POISONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
+REJECTIONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
 GONE_STATUS = 410
 GONE_WAIT_SECONDS = 3600.0
 """A webhook that answers 410 has been removed there, and may have been so by mistake."""
@@ -46,9 +46,9 @@ def classify(status: int) -> Answer:
         return Answer.DELIVERED
     if status in TRY_AGAIN or 500 <= status < 600:  # noqa: PLR2004 - as above
         return Answer.TRANSIENT
-    if status in POISONS:
-        return Answer.POISON
-    return Answer.CONFIG_FAULT
+    if status in REJECTIONS:
+        return Answer.REJECTED
+    return Answer.MISCONFIGURED
 
 
 def may_have_arrived(status: int) -> bool:

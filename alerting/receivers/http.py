@@ -146,7 +146,7 @@ class HttpPoster:
         try:
             self.place = self._place(url)
         except ValueError as error:
-            raise HttpError(str(error), Answer.CONFIG_FAULT) from None
+            raise HttpError(str(error), Answer.MISCONFIGURED) from None
         return url
 
     def _attempt(

@@ -67,7 +67,7 @@ class PagerDuty:
         try:
             key = check_routing_key(self._routing_key.reveal())
         except ValueError as error:
-            raise HttpError(str(error), Answer.CONFIG_FAULT) from None
+            raise HttpError(str(error), Answer.MISCONFIGURED) from None
         full, less = self._bodies(incident, key)
         post_or_less(lambda body: self._post(body, wall), full, less)
 
@@ -88,6 +88,6 @@ class PagerDuty:
             return self._poster.post(body, wall)
         except HttpError as error:
             if error.status == BAD_REQUEST and is_about_the_key(error.body):
-                error.answer = Answer.CONFIG_FAULT
+                error.answer = Answer.MISCONFIGURED
                 error.args = (f"{error}: it does not know the routing key",)
             raise

@@ -21,7 +21,7 @@ def post_or_less(post: Callable[[bytes], bytes], full: bytes, less: bytes) -> by
     try:
         return post(full)
     except HttpError as error:
-        in_vain = error.answer is not Answer.POISON or error.status not in BODY_DISLIKED
+        in_vain = error.answer is not Answer.REJECTED or error.status not in BODY_DISLIKED
         if in_vain or less == full:
             raise
         doubt = error.may_have_arrived

@@ -57,6 +57,6 @@ class Slack:
         if answer == ACCEPTED:
             return answer
         # Nothing read at all is a connection that broke; a page is another place.
-        meant = Answer.CONFIG_FAULT if answer else Answer.TRANSIENT
+        meant = Answer.MISCONFIGURED if answer else Answer.TRANSIENT
         text = f"{self._poster.place} answered 2xx without Slack's 'ok'"
         raise HttpError(text, meant, may_have_arrived=True)

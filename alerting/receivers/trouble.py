@@ -47,17 +47,17 @@ def diagnose(error: BaseException) -> Trouble:
             return _refused_by_proxy(int(refusal[1]))
     reason = _reason(chain[-1])
     if _is_any(chain, UNTRUSTED):
-        return Trouble(f"is not trusted: {reason}", Answer.CONFIG_FAULT, may_have_arrived=False)
+        return Trouble(f"is not trusted: {reason}", Answer.MISCONFIGURED, may_have_arrived=False)
     who = "was not reached, the proxy " if _is_any(chain, AT_THE_PROXY) else ""
     text = f"{who}did not answer: {reason}"
     if isinstance(error, ValueError) or _is_a_missing_file(error) or any(map(_is_misfit, chain)):
-        return Trouble(text, Answer.CONFIG_FAULT, may_have_arrived=False)
+        return Trouble(text, Answer.MISCONFIGURED, may_have_arrived=False)
     return Trouble(text, Answer.TRANSIENT, may_have_arrived=not _is_any(chain, NOTHING_LEFT))
 
 
 def _refused_by_proxy(status: int) -> Trouble:
     """A proxy that cannot reach the place (502, 504) may later; one that will not, will not."""
-    answer = Answer.TRANSIENT if classify(status) is Answer.TRANSIENT else Answer.CONFIG_FAULT
+    answer = Answer.TRANSIENT if classify(status) is Answer.TRANSIENT else Answer.MISCONFIGURED
     return Trouble(f"was not reached, the proxy answered {status}", answer, may_have_arrived=False)
 
 

@@ -59,7 +59,7 @@ class Webhook:
         try:
             keys = self._signing_keys()
         except ValueError as error:
-            raise HttpError(str(error), Answer.CONFIG_FAULT) from None
+            raise HttpError(str(error), Answer.MISCONFIGURED) from None
 
         def post(body: bytes) -> bytes:
             def headers(attempt_wall: float) -> dict[str, str]:

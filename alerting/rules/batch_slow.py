@@ -1,4 +1,4 @@
-"""BatchSlow: a batch takes longer than the window, but its tasks still finish.
+"""StreamingBatchSlow: a batch takes longer than the window, but its tasks still finish.
 
 A run's first batch may take long: it catches up with what came while the query was away, and
 nothing is known of its pace. It is reported only once it is critical: after so long in flight, or
@@ -13,11 +13,11 @@ from ..case import Case
 from ..finding import Finding, Severity, State
 from ..headline import code_last
 
-NAME = "BatchSlow"
+NAME = "StreamingBatchSlow"
 
 
 def check(case: Case) -> Finding | None:
-    """Fire while the batch in flight gets on, but slowly; ``CommitStalled`` when it does not."""
+    """Fire while the batch in flight gets on, but slowly; ``StreamingQueryStalled`` when it does not."""
     flight = case.query.in_flight
     if flight is None or not _is_slow(case, flight):
         return None

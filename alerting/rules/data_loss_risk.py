@@ -1,4 +1,4 @@
-"""DataLossRisk: what a query has not read yet is near its source's retention edge, or beyond.
+"""StreamingDataLossRisk: what a query has not read yet is near its source's retention edge, or beyond.
 
 By the time ``failOnDataLoss`` strikes it is too late. A query that outruns the edge, catching up
 from the beginning of all that is kept, is in no danger. After klag-exporter's lag-to-retention
@@ -20,7 +20,7 @@ from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
 
-NAME = "DataLossRisk"
+NAME = "StreamingDataLossRisk"
 MIN_LOOKS = 2
 MAX_TOLD = 10
 

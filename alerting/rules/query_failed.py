@@ -1,4 +1,4 @@
-"""QueryFailed: a run ended with an exception, and no later run has shown life.
+"""StreamingQueryFailed: a run ended with an exception, and no later run has shown life.
 
 Where processes before this one have planned its batch and none has committed it, the reason says so
 and for how long: a job that is started again and again does not get past it.
@@ -12,7 +12,7 @@ from ..evidence import evidence
 from ..finding import Finding, Severity, State
 from ..on_restart import on_restart
 
-NAME = "QueryFailed"
+NAME = "StreamingQueryFailed"
 
 
 def check(case: Case) -> Finding | None:

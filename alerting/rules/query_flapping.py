@@ -1,4 +1,4 @@
-"""QueryFlapping: it is started again and again, and dies again and again.
+"""StreamingQueryFlapping: it is started again and again, and dies again and again.
 
 The reason says ``poison_batch`` when every one of the last deaths was of the same batch and
 the same error class: starting it once more will not help.
@@ -12,7 +12,7 @@ from ..evidence import evidence
 from ..finding import Finding, Severity, State
 from ..headline import code_last
 
-NAME = "QueryFlapping"
+NAME = "StreamingQueryFlapping"
 
 
 def check(case: Case) -> Finding | None:

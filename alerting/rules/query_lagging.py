@@ -1,4 +1,4 @@
-"""QueryLagging: lag above what is allowed in the whole window, never falling, input present.
+"""StreamingQueryLagging: lag above what is allowed in the whole window, never falling, input present.
 
 In offsets it must have risen: a steady lag may be transaction markers, or a few records more. In
 seconds (``lag_allowed_seconds``) the first unread record tells, so that a steady lag counts.
@@ -14,7 +14,7 @@ from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
 
-NAME = "QueryLagging"
+NAME = "StreamingQueryLagging"
 MIN_POINTS = 3
 NOTABLE_RISE = 1.05
 """What less than one record in twenty adds is no trend yet; a slow rise gets there later."""

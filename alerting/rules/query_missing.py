@@ -1,4 +1,4 @@
-"""QueryMissing: on the roster, or started, yet never made a first sign of life."""
+"""StreamingQueryMissing: on the roster, or started, yet never made a first sign of life."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..evidence import evidence
 from ..finding import Finding, Severity, State
 from ..policy import Limits
 
-NAME = "QueryMissing"
+NAME = "StreamingQueryMissing"
 
 
 def check(case: Case) -> Finding | None:

@@ -1,4 +1,4 @@
-"""WatermarkStuck: rows arrive, the watermark stands still.
+"""StreamingWatermarkStuck: rows arrive, the watermark stands still.
 
 State then grows and results wait for ever. A join whose one side brings no rows waits
 rightly: Spark's watermark is that of the slowest source.
@@ -10,7 +10,7 @@ from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
 
-NAME = "WatermarkStuck"
+NAME = "StreamingWatermarkStuck"
 MIN_BATCHES = 3
 
 

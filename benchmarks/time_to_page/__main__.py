@@ -96,7 +96,7 @@ def _measured(stack: ExitStack) -> tuple[list[Outcome], list[str]]:
     windows = {query.name: query.window_seconds or STALL_FLOOR_SECONDS for query in queries}
     found = outcomes(actors, desk.pages(), windows, STALL_FLOOR_SECONDS, ended)
     _check(sidecar, desk, idle_backlog, backlog)
-    probe = sidecar.snapshot().monitor.probe_seconds
+    probe = sidecar.snapshot().monitor.probe_duration_seconds
     look = probe.total_seconds / probe.count
     wrong = for_nothing(actors, desk.pages())
     return found, [

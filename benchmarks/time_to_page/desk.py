@@ -15,9 +15,9 @@ EVENT_ONLY = "event-only"
 PROMETHEUS = "prometheus"
 CANDIDATES = (OURS, EVENT_ONLY, PROMETHEUS)
 
-DEATH = "QueryFailed"
-HANG = "CommitStalled"
-WATCHDOG = "Watchdog"
+DEATH = "StreamingQueryFailed"
+HANG = "StreamingQueryStalled"
+WATCHDOG = "QuerypulseWatchdog"
 
 
 class Page(NamedTuple):

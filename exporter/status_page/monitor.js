@@ -29,7 +29,7 @@ function monitorFacts(monitor, now, elapsed) {
     listener(monitor),
     ["events", itemised(monitor.events)],
     probe(monitor, elapsed),
-    ["callback", timing(monitor.callback_seconds)],
+    ["callback", timing(monitor.callback_duration_seconds)],
     ["mailbox", `${amount(monitor.mailbox_depth)} waiting`],
     ["dropped", itemised(monitor.events_dropped), total(monitor.events_dropped) ? "note" : ""],
     ["errors", itemised(monitor.internal_errors), total(monitor.internal_errors) ? "bad" : ""],
@@ -53,7 +53,7 @@ function listener({ listener_path: path, listener_registered: registered, reregi
   return ["listener", text, registered === false ? "bad" : again ? "note" : ""];
 }
 
-function probe({ probe_age_seconds: seconds, probe_seconds: looks }, elapsed) {
+function probe({ probe_age_seconds: seconds, probe_duration_seconds: looks }, elapsed) {
   if (seconds === null) return ["probe", "has not looked yet", "note"];
   const since = seconds + elapsed;
   return ["probe", `${age(since)} ago, ${timing(looks)}`, since > LATE_PROBE ? "bad" : ""];

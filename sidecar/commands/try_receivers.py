@@ -26,11 +26,11 @@ TAKEN = "took the test alert and its end"
 PINGED = "took the ping"
 ADVICE = {
     Answer.TRANSIENT: "an outage, or an address where nobody answers; alerts are kept meanwhile",
-    Answer.CONFIG_FAULT: (
+    Answer.MISCONFIGURED: (
         "address, key, certificate or proxy is wrong, or the receiver was removed there (410); "
         "alerts are kept meanwhile"
     ),
-    Answer.POISON: "it does not take such a message; check the receiver's type and URL",
+    Answer.REJECTED: "it does not take such a message; check the receiver's type and URL",
 }
 
 

@@ -1,4 +1,4 @@
-"""Directs the demo: waits until all queries commit, lets the fate strike, watches what is told."""
+"""Directs the demo: waits until all queries commit, lets the scenario strike, watches what is told."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Callable
 import msgspec
 
 from ..sidecar import Sidecar
-from .fates import FATES
 from .narrator import Narrator
 from .page_receiver import Page, PageReceiver
 from .pipelines.pipeline import ALERTS, Pipeline
+from .scenarios import SCENARIOS
 from .script import Script
 from .waiting import Waiting, main_thread_stands_in
 
@@ -40,10 +40,10 @@ class Director:
     def __init__(
         self, script: Script, sidecar: Sidecar, pipeline: Pipeline, waiting: Waiting, stage: Stage
     ) -> None:
-        self.as_fated = False
+        self.as_expected = False
         """Whether in the end exactly what had to be told was told."""
         self._script = script
-        self._fate = FATES[script.fate]
+        self._scenario = SCENARIOS[script.scenario]
         self._sidecar = sidecar
         self._pipeline = pipeline
         self._waiting = waiting
@@ -74,21 +74,21 @@ class Director:
         self._watch(self._script.after, self._over.is_set)
         if self._interrupted.is_set():
             return
-        self._narrator.say(f"now {self._fate.told}")
-        self._struck_at = self._fate.strike(self._pipeline)
+        self._narrator.say(f"now {self._scenario.told}")
+        self._struck_at = self._scenario.strike(self._pipeline)
         self._commits_before = self._commits()
         if not self._watch(self._patience(), self._paged) and self._on_its_way():
             self._watch(OUTAGE_SECONDS, self._paged)
         self._watch(OTHERS_SECONDS, lambda: self._over.is_set() or self._others_went_on())
         self._watch(self._script.remaining(time.monotonic() - began), self._over.is_set)
-        self.as_fated = self._told_as_fated()
+        self.as_expected = self._reported_as_expected()
         self._narrator.facts(self._facts())
 
-    def _told_as_fated(self) -> bool:
+    def _reported_as_expected(self) -> bool:
         firing = [page for page in self._pages if page.status == "firing"]
         fired = [(page.labels["alertname"], page.labels["query"]) for page in firing]
-        alertname = self._fate.alertname
-        ended = self._script.supervised and self._fate.ends_supervised
+        alertname = self._scenario.alertname
+        ended = self._script.supervised and self._scenario.ends_supervised
         told = fired == ([] if alertname is None else [(alertname, ALERTS)])
         return told and self._over.is_set() == ended
 
@@ -120,7 +120,7 @@ class Director:
         return {query.name: query.last_commit_batch for query in queries}
 
     def _went_on(self) -> set[str | None]:
-        """Who has committed since the fate struck."""
+        """Who has committed since the scenario struck."""
         after = self._commits()
         return {name for name in after if after[name] != self._commits_before.get(name)}
 
@@ -128,8 +128,8 @@ class Director:
         return self._went_on() >= set(self._pipeline.names) - {ALERTS}
 
     def _patience(self) -> float:
-        if self._fate.alertname is not None:
-            return self._fate.within_seconds
+        if self._scenario.alertname is not None:
+            return self._scenario.within_seconds
         return max(0.0, (self._script.duration or HEALTHY_SECONDS) - self._script.after)
 
     def _new_pages(self) -> list[Page]:
@@ -150,16 +150,16 @@ class Director:
         return any(self._sidecar.snapshot().monitor.outbox_pending.values())
 
     def _facts(self) -> dict[str, str]:
-        facts = {"fate": f"{self._fate.name}: {self._fate.told}", "page": "none"}
+        facts = {"scenario": f"{self._scenario.name}: {self._scenario.told}", "page": "none"}
         page = next((page for page in self._pages if page.status == "firing"), None)
         if page is not None:
             seconds = page.arrived_at - self._struck_at
             facts["page"] = f"{page.labels['alertname']} for {page.labels['query']}"
-            facts[f"{self._fate.event} to webhook"] = f"{seconds:.2f} s"
+            facts[f"{self._scenario.event} to webhook"] = f"{seconds:.2f} s"
         facts["job"] = self._job()
         facts["committed since"] = f"{len(self._went_on())} of {len(self._pipeline.names)} queries"
         facts["events heard"] = str(sum(self._sidecar.snapshot().monitor.events.values()))
-        facts["verdict"] = "as it should be" if self.as_fated else "NOT as it should be"
+        facts["verdict"] = "as it should be" if self.as_expected else "NOT as it should be"
         return facts
 
     def _job(self) -> str:

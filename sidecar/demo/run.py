@@ -27,7 +27,7 @@ TOLD, NOT_TOLD, ENDED_BY_FAILURE, INTERRUPTED = 0, 1, 3, 130
 
 
 def run(script: Script) -> int:
-    """Play the script; the exit code says whether the fate was seen and told.
+    """Play the script; the exit code says whether the scenario was seen and told.
 
     Raises:
         ArtifactsError: what the pipeline needs cannot be fetched.
@@ -35,7 +35,7 @@ def run(script: Script) -> int:
 
     """
     narrator = Narrator()
-    narrator.say(f"{script.queries} streaming queries in one driver; fate: {script.fate}")
+    narrator.say(f"{script.queries} streaming queries in one driver; scenario: {script.scenario}")
     with _folder(script.folder) as folder:
         pipeline = PIPELINES[script.pipeline](folder, script.queries, narrator.say)
         stage = Stage(PageReceiver(), narrator)
@@ -75,11 +75,11 @@ def _play(script: Script, spark: Any, pipeline: Pipeline, stage: Stage) -> int:
         pipeline.stop()
     if failure is not None:
         stage.narrator.say(f"the job ends with {ENDED_BY_FAILURE}; its scheduler starts it again")
-    return _exit_code(director.as_fated, failed=failure is not None)
+    return _exit_code(director.as_expected, failed=failure is not None)
 
 
-def _exit_code(as_fated: bool, *, failed: bool) -> int:
-    if not as_fated:
+def _exit_code(as_expected: bool, *, failed: bool) -> int:
+    if not as_expected:
         return NOT_TOLD
     return ENDED_BY_FAILURE if failed else TOLD
 

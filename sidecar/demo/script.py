@@ -10,7 +10,7 @@ AFTERMATH_SECONDS = 5.0
 class Script(msgspec.Struct, frozen=True):
     """How the demo is to be played; times in seconds."""
 
-    fate: str = "dies"
+    scenario: str = "failure"
     queries: int = 8
     after: float = 20.0
     duration: float | None = None

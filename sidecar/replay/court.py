@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ...alerting.evaluate import Judgement, evaluate
 from ...alerting.finding import Finding
 from ...alerting.policy import Policy
-from ...alerting.rules import commit_stalled
+from ...alerting.rules import query_stalled
 from ...listener.events import Event, Started, Terminated
 from ...listener.identity import UNNAMED
 from ...listener.probing import Context, ProbeReport
@@ -162,7 +162,7 @@ class Court:
     def _note(self, at: float, snapshot: Snapshot, judgement: Judgement) -> None:
         """Remember the longest stall of all."""
         for finding in judgement.findings:
-            if finding.alertname == commit_stalled.NAME:
+            if finding.alertname == query_stalled.NAME:
                 for label in finding.members or (finding.query,):
                     stall = Stall(label, at - snapshot.labels()[label].last_sign_at)
                     self.longest_stall = longest((self.longest_stall, stall))

@@ -13,7 +13,7 @@ from ...alerting.alert import Alert, Incident
 from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
 from ...alerting.lifecycle.guidance import Guidance
 from ...alerting.lifecycle.wording import alert_of
-from ...alerting.rules import monitor_blind
+from ...alerting.rules import monitoring_degraded
 from .look import Said
 from .memory import Subject
 
@@ -27,7 +27,7 @@ ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
 class Blindness:
-    """One ``MonitorBlind`` for all drivers that have not let the watcher in for a while."""
+    """One ``QuerypulseMonitoringDegraded`` for all drivers that have not let the watcher in for a while."""
 
     def __init__(self, guidance: Guidance, repeat_interval_seconds: float) -> None:
         self._guidance = guidance
@@ -39,7 +39,7 @@ class Blindness:
     def restore(self, incident: Incident, now: float) -> bool:
         """Go on with what an earlier watcher left open; False when it is something else."""
         labels = incident.alerts[0].labels
-        if (labels["app"], labels["alertname"]) != (APP, monitor_blind.NAME):
+        if (labels["app"], labels["alertname"]) != (APP, monitoring_degraded.NAME):
             return False
         self._open, self._opened_at = incident, now
         return True
@@ -94,7 +94,7 @@ def _finding(barred: Mapping[str, str]) -> Finding:
     more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
     reason = f"{shown}{more}: {barred[names[0]]}; {ADVICE}"
     return Finding(
-        alertname=monitor_blind.NAME,
+        alertname=monitoring_degraded.NAME,
         query=WHOLE_DRIVER,
         severity=Severity.WARNING,
         state=State.RUNNING,

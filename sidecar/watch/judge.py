@@ -164,7 +164,7 @@ class Judge:
     def _standing_of(self, key: Key, name: str) -> str:
         subject = self.roll.subjects[key]
         if key in self._open:
-            return f"DriverGone: {self._open[key].alert.annotations.get('summary', name)}"
+            return f"StreamingDriverDown: {self._open[key].alert.annotations.get('summary', name)}"
         if subject.stopped:
             return f"{name} has closed in good order"
         if subject.terminated:

@@ -64,6 +64,6 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat: float | None = None
     """When the driver's worker last judged, in Unix seconds of the driver's clock."""
     reports_gone: bool = False
-    """Whether it says ``DriverGone`` of itself: Python answers, its JVM has ended."""
+    """Whether it says ``StreamingDriverDown`` of itself: Python answers, its JVM has ended."""
     unwell: tuple[str, ...] = ()
     """``name: state`` of the queries that were not well."""

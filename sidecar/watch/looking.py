@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ...alerting.rules import driver_gone
+from ...alerting.rules import driver_down
 from ...exporter.farewell import Notice
 from ..deadline import Deadline
 from .client import Answer, Client, NoAnswer
@@ -102,7 +102,7 @@ def look(client: Client, clock: Callable[[], float] = time.monotonic) -> Look:
         detail=detail,
         app=status.app[:MAX_APP_CHARACTERS],
         heartbeat=status.monitor.heartbeat_timestamp,
-        reports_gone=any(one.labels.get("alertname") == driver_gone.NAME for one in status.alerts),
+        reports_gone=any(one.labels.get("alertname") == driver_down.NAME for one in status.alerts),
         unwell=tuple(f"{one.query}: {one.state}" for one in readiness.reasons if one.query),
     )
 

@@ -9,7 +9,7 @@ from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
 from ...alerting.lifecycle.guidance import Guidance
 from ...alerting.lifecycle.wording import alert_of
 from ...alerting.receivers.encoding import rfc3339
-from ...alerting.rules import driver_gone
+from ...alerting.rules import driver_down
 from .look import Look, Said
 from .memory import Subject
 
@@ -51,7 +51,7 @@ def closing(name: str, wall: float, guidance: Guidance) -> Alert:
 def _finding(how: str) -> Finding:
     """What is said of a driver, without evidence; only its words reach an alert."""
     return Finding(
-        alertname=driver_gone.NAME,
+        alertname=driver_down.NAME,
         query=WHOLE_DRIVER,
         severity=Severity.CRITICAL,
         state=State.MISSING,

@@ -13,7 +13,7 @@ from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.policy import Limits, Policy
-from querypulse.alerting.rules import driver_gone
+from querypulse.alerting.rules import driver_down
 from querypulse.exporter.farewell import Notice
 from querypulse.listener.guard import Guard
 from querypulse.listener.identity import UNNAMED
@@ -166,7 +166,7 @@ class SimDriver:
             return frozenset((key, name) for key in keys if key)
         if label != WHOLE_DRIVER:
             return frozenset({(self.owners.get(label) or self._called.get(label, label), name)})
-        if name == driver_gone.NAME:
+        if name == driver_down.NAME:
             named = [one.key for one in self.queries]
         else:
             lines = alert.annotations.get("queries", "").splitlines()

@@ -148,7 +148,9 @@ class _Maker:
         return [Step(at, "die", key), Step(round(back, 1), "restart", key)]
 
     def _silence(self, who: str, at: float) -> Step:
-        names = ["", "QueryFailed", "CommitStalled"] if self._terms.has("A6") else [""]
+        names = (
+            ["", "StreamingQueryFailed", "StreamingQueryStalled"] if self._terms.has("A6") else [""]
+        )
         return Step(at, "silence", who, self._lasts(5.0, 200.0), self._rng.choice(names))
 
     def _new(self, query: QuerySpec, at: float) -> list[Step]:

@@ -19,11 +19,11 @@ from querypulse.alerting.lifecycle.health import Health
 from querypulse.alerting.outbox import outbox, pace
 from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
-    monitor_blind,
-    offset_rewound,
-    offset_stalled,
-    query_gone,
+    monitoring_degraded,
+    offsets_rewound,
+    offsets_stalled,
     query_lagging,
+    query_stopped,
     streaming_input_missing,
 )
 from querypulse.listener import fold, identity, probing, query, reader, state, trends
@@ -127,7 +127,7 @@ OF_NOTIFYING = (
     Mutation("what heals itself again and again is notified each time", "P5",
              flap_guard.FlapGuard, "fires", lambda *_: 0.0, finding="A11", plan=plan_of("A11")),
     Mutation("every query that is gone is gone with its SparkContext", "P5",
-             query_gone, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
+             query_stopped, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
              only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),
     Mutation("an event of a past run takes over the present one", "P1|P2|P3|P5|P8",
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
@@ -185,15 +185,15 @@ OF_NOTIFYING = (
     Mutation("a commit log that was never written is no reason to report a stall", "P1",
              fold, "fold_log", _empty_log_is_ignored, only("log_stands", "new", logs_rarely=1.0, steps=(6,)), 60),
     Mutation("a checkpoint that cannot be read is reported to nobody", "P1",
-             monitor_blind, "_is_unread", lambda *_: False,
+             monitoring_degraded, "_is_unread", lambda *_: False,
              only("unreadable", logs_rarely=1.0, minutes=(8.0,))),
     Mutation("of many points of a lag every other is dropped", "P1",
              trends, "_thinned", lambda rise: (*rise[:-1:2], rise[-1]),
              only("lag", every=(1.0, 2.0), minutes=(12.0,), steps=(3,))),
     Mutation("offsets that stand are reported to nobody", "P1",
-             offset_stalled, "_standing", lambda *_: {}, only("stall", minutes=(8.0,))),
+             offsets_stalled, "_standing", lambda *_: {}, only("stall", minutes=(8.0,))),
     Mutation("offsets that went back are reported to nobody", "P1",
-             offset_rewound, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
+             offsets_rewound, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
     Mutation("one batch with more than is allowed is a lag", "P2",
              query_lagging, "_beginning", lambda rise, _: rise[0], only("lag", "stall", "hang")),
     Mutation("that no rows come is reported to nobody", "P1",

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.outbox.dispatch import Dispatch
-from querypulse.alerting.rules import driver_gone
+from querypulse.alerting.rules import driver_down
 from querypulse.listener.guard import Guard
 from querypulse.sidecar.watch import story
 from querypulse.sidecar.watch.judge import Judge, Terms
@@ -83,7 +83,7 @@ class SimWatch:
         if not driver.awake:
             return Look(began_at=now, at=now, said=Said.SILENT, detail="no answer")
         beat = driver.worker.beat_at + self._time.wall() - now
-        gone = any(one.labels["alertname"] == driver_gone.NAME for one in driver.lifecycle.alerts)
+        gone = any(one.labels["alertname"] == driver_down.NAME for one in driver.lifecycle.alerts)
         return Look(
             began_at=now, at=now, said=Said.WELL, app=driver.app, heartbeat=beat, reports_gone=gone
         )
@@ -92,6 +92,6 @@ class SimWatch:
         """The queries of the driver that an alert names, by its URL."""
         place = alert.annotations.get(story.ADDRESS, "")
         driver = urlsplit(place).hostname
-        name = driver_gone.NAME
+        name = driver_down.NAME
         keys = (query.key for query in self._queries if query.spec.driver == driver)
         return frozenset({("*", name), *((key, name) for key in keys)})

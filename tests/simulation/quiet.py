@@ -5,15 +5,15 @@ from __future__ import annotations
 from querypulse.alerting.outbox.pace import CLOSING_SECONDS
 from querypulse.alerting.rules import (
     batch_slow,
-    commit_stalled,
-    driver_gone,
-    listener_deaf,
-    monitor_blind,
-    offset_rewound,
-    offset_stalled,
-    query_gone,
+    driver_down,
+    events_missing,
+    monitoring_degraded,
+    offsets_rewound,
+    offsets_stalled,
     query_lagging,
     query_missing,
+    query_stalled,
+    query_stopped,
     streaming_input_missing,
 )
 from querypulse.listener.probing import Context
@@ -32,18 +32,18 @@ BEFORE_SECONDS = 75.0
 """What was bad so long before a notification explains it."""
 BLIND_SECONDS = 50.0
 REMINDER_SECONDS = 4 * 3600.0
-SIGNALS = frozenset({listener_deaf.NAME, monitor_blind.NAME})
+SIGNALS = frozenset({events_missing.NAME, monitoring_degraded.NAME})
 SLOW_FLAPS = 3
 STALL_FLOOR_SECONDS = 60.0
 SLACK_SECONDS = 15.0
-OF_BATCHES = frozenset({commit_stalled.NAME, batch_slow.NAME})
+OF_BATCHES = frozenset({query_stalled.NAME, batch_slow.NAME})
 LATE_SECONDS = 30.0
 """After its start a process resolves nothing that it has not opened."""
 TROUBLED_SECONDS = 400.0
 OF_OFFSETS = {
     query_lagging.NAME: Health.LAGGING,
-    offset_rewound.NAME: Health.REWOUND,
-    offset_stalled.NAME: Health.STALE,
+    offsets_rewound.NAME: Health.REWOUND,
+    offsets_stalled.NAME: Health.STALE,
 }
 
 
@@ -150,18 +150,18 @@ class Quiet:
             late += receiver.trouble_seconds + 400.0
         found = query.truth.healths_between(at - late, at) - CALM
         held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
-        if query.is_lost and (name == query_gone.NAME or held_up):
+        if query.is_lost and (name == query_stopped.NAME or held_up):
             # Its run with another id has ended, and nothing says that this one is the same.
             return True
-        if name == query_gone.NAME and is_end_unheard(self._stage, query):
+        if name == query_stopped.NAME and is_end_unheard(self._stage, query):
             # Nothing says that a run which ends by itself has completed.
             return True
         if name in OF_OFFSETS:
             return OF_OFFSETS[name] in found
-        if found == {Health.DEAD} and name == query_gone.NAME:
+        if found == {Health.DEAD} and name == query_stopped.NAME:
             # Another end than the one it met: right only where nobody could hear of that.
             return self._is_unheard(query)
-        if found == {Health.SLOW} and name == commit_stalled.NAME:
+        if found == {Health.SLOW} and name == query_stalled.NAME:
             # Its tasks finish: only who cannot see that may take it for stalled.
             return at <= self._blind_at
         return bool(found) or self._was_unseen(query, name, at, late)
@@ -171,9 +171,9 @@ class Quiet:
         if name == query_missing.NAME:
             driver = self._stage.drivers[query.spec.driver]
             return query.spec.expected and query.started_at < driver.attached_at
-        if name == driver_gone.NAME:
+        if name == driver_down.NAME:
             return at - late <= self._away_at
-        return name == commit_stalled.NAME and at <= self._blind_at
+        return name == query_stalled.NAME and at <= self._blind_at
 
     def _is_unheard(self, query: SimQuery) -> bool:
         driver = self._stage.drivers[query.spec.driver]
@@ -190,7 +190,7 @@ class Quiet:
             if query is None:
                 continue
             began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
-            which = self._aways if name == driver_gone.NAME else began[-1] if began else -1
+            which = self._aways if name == driver_down.NAME else began[-1] if began else -1
             # A warning that becomes critical is news.
             mark = (receiver.name, key, name, which, one.severity)
             before = self._heard.get(mark)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.rules import driver_gone, query_flapping
+from querypulse.alerting.rules import driver_down, query_flapping
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import End
 from querypulse.sidecar.watch.roll import TERMINATED_AFTER_SECONDS
@@ -192,7 +192,7 @@ class Reaching:
             inside = driver.attached and driver.awake and not driver.spark.alive
             seen = driver.attached_at < float("inf")
             visible = inside or (watched and seen and not driver.attached)
-            silent = self._stage.silences.covers(None, driver_gone.NAME)
+            silent = self._stage.silences.covers(None, driver_down.NAME)
             heard = down and all(is_up(one, down[0].truth.since) for one in self._stage.receivers)
             if not heard or not visible or silent:
                 self._down.pop(name, None)

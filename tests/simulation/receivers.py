@@ -98,11 +98,11 @@ class SimReceiver:
             "busy": DeliveryError("answered 429", Answer.TRANSIENT, retry_after=5.0),
             "cut": DeliveryError("cut", Answer.TRANSIENT, may_have_arrived=True),
             "cut before": DeliveryError("cut", Answer.TRANSIENT, may_have_arrived=True),
-            "wrong token": DeliveryError("answered 401", Answer.CONFIG_FAULT),
+            "wrong token": DeliveryError("answered 401", Answer.MISCONFIGURED),
             "gone": DeliveryError(
-                "answered 410", Answer.CONFIG_FAULT, retry_after=GONE_WAIT_SECONDS
+                "answered 410", Answer.MISCONFIGURED, retry_after=GONE_WAIT_SECONDS
             ),
-            "poison": DeliveryError("answered 400", Answer.POISON),
+            "poison": DeliveryError("answered 400", Answer.REJECTED),
         }
         if self.present_mode == "up" and self.kind == "pagerduty":
             self._recent = [at for at in self._recent if self._time.now - at < 60.0]
@@ -122,7 +122,7 @@ class SimReceiver:
             Rejected(self._time.now, driver, incident.key, incident.revision, over, named)
         )
         self.trouble_ended_at = self._time.now
-        return DeliveryError("answered 400", Answer.POISON)
+        return DeliveryError("answered 400", Answer.REJECTED)
 
     @property
     def takes(self) -> bool:

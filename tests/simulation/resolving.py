@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
 from querypulse.alerting.outbox.closings import HELD_SECONDS
-from querypulse.alerting.outbox.pace import CLOSING_SECONDS, CONFIG_FAULT_RETRY_SECONDS
+from querypulse.alerting.outbox.pace import CLOSING_SECONDS, MISCONFIGURED_RETRY_SECONDS
 from querypulse.alerting.rules import (
-    driver_gone,
+    driver_down,
     query_flapping,
     query_missing,
     streaming_input_missing,
@@ -75,7 +75,7 @@ class Resolving:
             # A query that reads nothing is healthy; ``feeding`` asks when it ends.
             return
         absent = query_missing.NAME in names
-        down = driver_gone.NAME in names and not all(
+        down = driver_down.NAME in names and not all(
             driver.attached and driver.spark.alive for driver in self._stage.drivers.values()
         )
         if any(self._cannot_be_known(key) for key in keys) or self._is_of_others(one):
@@ -135,9 +135,9 @@ class Resolving:
             if query is None:
                 continue
             driver = self._stage.drivers[query.spec.driver]
-            if name == driver_gone.NAME and not driver.alive and driver.closed_at is None:
+            if name == driver_down.NAME and not driver.alive and driver.closed_at is None:
                 raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
-            if name == driver_gone.NAME or not driver.attached or self._forgets(driver):
+            if name == driver_down.NAME or not driver.attached or self._forgets(driver):
                 continue
             if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
                 # What is silenced is not repeated, and lapses at Alertmanager.
@@ -272,4 +272,4 @@ def _rejected_seconds(receiver: SimReceiver, one: Open) -> float:
         rejected.over and rejected.at >= one.opened_at and rejected.named & one.shown
         for rejected in receiver.rejected
     )
-    return CONFIG_FAULT_RETRY_SECONDS + 10.0 if rejected else 0.0
+    return MISCONFIGURED_RETRY_SECONDS + 10.0 if rejected else 0.0

@@ -140,7 +140,7 @@ SCENARIOS = (
     ),
     _scenario(
         "A6", "P1|P4", "a silenced alert of the whole driver suppresses what is under it",
-        (A, B), Step(90, "silence", "*", 600.0, "CommitStalled"),
+        (A, B), Step(90, "silence", "*", 600.0, "StreamingQueryStalled"),
         Step(90, "probe_refused", "", 300.0), Step(95, "hang", "a", 400.0),
         Step(220, "die", "b"),
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.rules import monitor_blind
+from querypulse.alerting.rules import monitoring_degraded
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -53,7 +53,7 @@ def _unreadable(driver: SimDriver) -> set[str]:
 def _is_said(driver: SimDriver) -> bool:
     """Whether it is said, or something worse is said of the whole driver."""
     return any(
-        alert.name == monitor_blind.NAME
+        alert.name == monitoring_degraded.NAME
         or (alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical")
         for alert in driver.lifecycle.alerts
     )

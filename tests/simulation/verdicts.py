@@ -7,15 +7,15 @@ from typing import Protocol
 
 from querypulse.alerting.rules import (
     batch_slow,
-    commit_stalled,
-    driver_gone,
-    offset_rewound,
-    offset_stalled,
+    driver_down,
+    offsets_rewound,
+    offsets_stalled,
     query_failed,
     query_flapping,
-    query_gone,
     query_lagging,
     query_missing,
+    query_stalled,
+    query_stopped,
 )
 from querypulse.listener.identity import UNNAMED
 from querypulse.sidecar.worker import Judged
@@ -33,18 +33,18 @@ TICK_SECONDS = 2.0
 SEEN_SECONDS = 8.0
 """A poll of the probe is fresh for so long."""
 RESOLVE_SECONDS = 30.0
-DRIVER = frozenset({driver_gone.NAME, query_gone.NAME})
+DRIVER = frozenset({driver_down.NAME, query_stopped.NAME})
 SAYS = {
     Health.DEAD: frozenset({query_failed.NAME, query_flapping.NAME, *DRIVER}),
     Health.GONE: frozenset({query_failed.NAME, query_flapping.NAME, *DRIVER}),
     Health.STUCK: frozenset(
-        {commit_stalled.NAME, batch_slow.NAME, offset_stalled.NAME, query_missing.NAME, *DRIVER}
+        {query_stalled.NAME, batch_slow.NAME, offsets_stalled.NAME, query_missing.NAME, *DRIVER}
     ),
-    Health.DELAYED: frozenset({commit_stalled.NAME, batch_slow.NAME, query_missing.NAME, *DRIVER}),
-    Health.STALE: frozenset({offset_stalled.NAME, *DRIVER}),
-    Health.REWOUND: frozenset({offset_rewound.NAME, *DRIVER}),
+    Health.DELAYED: frozenset({query_stalled.NAME, batch_slow.NAME, query_missing.NAME, *DRIVER}),
+    Health.STALE: frozenset({offsets_stalled.NAME, *DRIVER}),
+    Health.REWOUND: frozenset({offsets_rewound.NAME, *DRIVER}),
     Health.LAGGING: frozenset({query_lagging.NAME, *DRIVER}),
-    Health.SLOW: frozenset({commit_stalled.NAME, batch_slow.NAME, *DRIVER}),
+    Health.SLOW: frozenset({query_stalled.NAME, batch_slow.NAME, *DRIVER}),
 }
 """What speaks of which trouble."""
 

@@ -26,13 +26,13 @@ MONITOR = Monitor(
     sources_unread={"busy": "no answer from the broker"},
     deliveries={("webhook", "delivered"): 5, ("webhook", "transient"): 2},
     outbox_pending={"webhook": 1},
-    alerts_lost={("pagerduty", "poison"): 1},
+    alerts_lost={("pagerduty", "rejected"): 1},
     circuits_open={"webhook": True, "pagerduty": False},
     spool_problem="/spool: no space left on device",
     app_name_problem="the app is called 'pyspark-shell'",
     receivers=("webhook", "pagerduty"),
-    callback_seconds=CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5]),
-    probe_seconds=PROBE_BUCKETS.add([0.02, 0.3]),
+    callback_duration_seconds=CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5]),
+    probe_duration_seconds=PROBE_BUCKETS.add([0.02, 0.3]),
 )
 
 

@@ -78,7 +78,7 @@ class Lookout:
 
     @property
     def told(self) -> list[str]:
-        """The apps whose ``DriverGone`` is open now."""
+        """The apps whose ``StreamingDriverDown`` is open now."""
         return [one.alerts[0].labels["app"] for one in self._newest(APP) if one.ends_at is None]
 
     @property

@@ -140,7 +140,7 @@ def driver_killed() -> Incident:
     """As ``querypulse watch`` reports it from outside."""
     how = "was killed, or has crashed: nobody listens at its address (connection refused)"
     finding = Finding(
-        alertname="DriverGone",
+        alertname="StreamingDriverDown",
         query="*",
         severity=Severity.CRITICAL,
         state=State.MISSING,

@@ -35,9 +35,15 @@ GROUP_WAIT_SECONDS = 0.5
 """Without it, what is inhibited may be told before Alertmanager's inhibitor has heard of its source."""
 GROUP_INTERVAL_SECONDS = 0.2
 DOOMED = "doomed"
-DEAF = ("ListenerDeaf", DOOMED)
-HEALED = ("QueryFailed", "healed")
-MUST_FIRE = {*SICK, DEAF, HEALED, ("DriverGone", DOOMED), ("PagesNotDelivered", APP)}
+DEAF = ("QuerypulseEventsMissing", DOOMED)
+HEALED = ("StreamingQueryFailed", "healed")
+MUST_FIRE = {
+    *SICK,
+    DEAF,
+    HEALED,
+    ("StreamingDriverDown", DOOMED),
+    ("QuerypulseDeliveryFailing", APP),
+}
 """What Alertmanager must tell, by name and query (of a whole driver: its app)."""
 Server = TypeVar("Server", bound=ServerProcess)
 

@@ -29,19 +29,23 @@ from support.zoo_sick import (
 APP = "observed"
 WELL, IDLE, SLOW, HUNG, DEAD = "well", "idle", "slow", "hung", "dead"
 SICK = {
-    ("QueryFailed", DEAD),
-    ("QueryGone", "stopped_and_not_back"),
-    ("QueryMissing", "never_started"),
-    ("CommitStalled", HUNG),
-    ("BatchSlow", SLOW),
-    ("OffsetStalled", "offsets_frozen"),
-    ("OffsetRewound", "offsets_rewound"),
-    ("QueryLagging", "lagging"),
-    ("QueryFlapping", "crash_loop"),
-    ("WatermarkStuck", "watermark_stuck"),
+    ("StreamingQueryFailed", DEAD),
+    ("StreamingQueryStopped", "stopped_and_not_back"),
+    ("StreamingQueryMissing", "never_started"),
+    ("StreamingQueryStalled", HUNG),
+    ("StreamingBatchSlow", SLOW),
+    ("StreamingOffsetsStalled", "offsets_frozen"),
+    ("StreamingOffsetsRewound", "offsets_rewound"),
+    ("StreamingQueryLagging", "lagging"),
+    ("StreamingQueryFlapping", "crash_loop"),
+    ("StreamingWatermarkStuck", "watermark_stuck"),
 }
 """Alerts that must be told, by name and query."""
-BACK = {("QueryFailed", DEAD), ("CommitStalled", HUNG), ("BatchSlow", SLOW)}
+BACK = {
+    ("StreamingQueryFailed", DEAD),
+    ("StreamingQueryStalled", HUNG),
+    ("StreamingBatchSlow", SLOW),
+}
 """Those that must end."""
 PATIENTS = (offsets_frozen, offsets_rewound, lagging, stopped_and_not_back, watermark_stuck)
 

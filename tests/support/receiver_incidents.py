@@ -12,7 +12,7 @@ FIVE = ("bronze", "silver", "gold", "alerts", "audit")
 def alert(
     query: str = "bronze",
     *,
-    name: str = "QueryFailed",
+    name: str = "StreamingQueryFailed",
     severity: str = "critical",
     ends_at: float | None = None,
     starts_at: float = STARTED,
@@ -24,7 +24,7 @@ def alert(
         annotations={
             "summary": f"{query} failed",
             "reason": "ConcurrentAppendException",
-            "runbook_url": "https://x/QueryFailed.md",
+            "runbook_url": "https://x/StreamingQueryFailed.md",
             **annotations,
         },
         starts_at=starts_at,

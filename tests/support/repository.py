@@ -18,7 +18,7 @@ from support.story import Story, policy, processing
 from querypulse.alerting.evaluate import case_of
 from querypulse.alerting.evidence import evidence
 from querypulse.alerting.finding import Finding
-from querypulse.alerting.rules import driver_gone
+from querypulse.alerting.rules import driver_down
 from querypulse.exporter.query_collector import QueryCollector
 from querypulse.listener.events import Source
 from querypulse.listener.job_counts import JobCounts
@@ -68,7 +68,7 @@ def own_findings() -> tuple[Finding, ...]:
 
 def own_alerts() -> set[str]:
     """The names that the sidecar and ``querypulse watch`` tell."""
-    return {driver_gone.NAME, *(finding.alertname for finding in own_findings())}
+    return {driver_down.NAME, *(finding.alertname for finding in own_findings())}
 
 
 def evidence_of(alertname: str) -> set[str]:

@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 20.0
 
 def row(number: int, told: Told = Told.NOTHING, size: int = 100) -> Row:
     labels = {
-        "alertname": "QueryFailed",
+        "alertname": "StreamingQueryFailed",
         "app": "etl",
         "query": f"q{number}",
         "severity": "critical",

@@ -15,7 +15,12 @@ PATIENCE_SECONDS = 10.0
 
 
 def alert(query="a", *, severity="critical", starts_at=WALL, ends_at=None, summary="") -> Alert:
-    labels = {"alertname": "QueryFailed", "app": "etl", "query": query, "severity": severity}
+    labels = {
+        "alertname": "StreamingQueryFailed",
+        "app": "etl",
+        "query": query,
+        "severity": severity,
+    }
     return Alert(labels, {"summary": summary or f"{query} failed"}, starts_at, ends_at)
 
 
@@ -39,15 +44,15 @@ def lost_answer() -> DeliveryError:
 
 
 def wrong_token(text="answered 401") -> DeliveryError:
-    return DeliveryError(text, Answer.CONFIG_FAULT)
+    return DeliveryError(text, Answer.MISCONFIGURED)
 
 
 def poison() -> DeliveryError:
-    return DeliveryError("answered 400", Answer.POISON)
+    return DeliveryError("answered 400", Answer.REJECTED)
 
 
 def gone() -> DeliveryError:
-    return DeliveryError("answered 410", Answer.CONFIG_FAULT, retry_after=GONE_WAIT_SECONDS)
+    return DeliveryError("answered 410", Answer.MISCONFIGURED, retry_after=GONE_WAIT_SECONDS)
 
 
 def said(one: Incident) -> tuple[str, str]:

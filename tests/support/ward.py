@@ -1,7 +1,7 @@
 """Queries that fall sick and get well on a fake clock, and what a receiver would be told of it.
 
 A story is a list of (second, query, condition). A condition is the names of what is found of
-the query from then on, joined by ``+``, ``QueryMissing`` being found of one that nobody has
+the query from then on, joined by ``+``, ``StreamingQueryMissing`` being found of one that nobody has
 seen, and ``!`` marking a warning that has become critical; or one of
 
 * ``commits``: a batch every 5 s; ``idle``: proven idle every second; alone, it is well;
@@ -29,23 +29,23 @@ WALL = 1_700_000_000.0
 COMMIT_EVERY_SECONDS = 5
 
 STATES = {
-    "QueryFailed": State.FAILED,
-    "QueryGone": State.MISSING,
-    "QueryMissing": State.MISSING,
-    "CommitStalled": State.STALLED,
-    "OffsetStalled": State.STALLED,
-    "QueryFlapping": State.FLAPPING,
-    "OffsetRewound": State.REWOUND,
-    "BatchSlow": State.SLOW,
-    "DataLossRisk": State.LAGGING,
-    "QueryLagging": State.LAGGING,
-    "WatermarkStuck": State.LAGGING,
-    "ListenerDeaf": State.RUNNING,
-    "MonitorBlind": State.RUNNING,
+    "StreamingQueryFailed": State.FAILED,
+    "StreamingQueryStopped": State.MISSING,
+    "StreamingQueryMissing": State.MISSING,
+    "StreamingQueryStalled": State.STALLED,
+    "StreamingOffsetsStalled": State.STALLED,
+    "StreamingQueryFlapping": State.FLAPPING,
+    "StreamingOffsetsRewound": State.REWOUND,
+    "StreamingBatchSlow": State.SLOW,
+    "StreamingDataLossRisk": State.LAGGING,
+    "StreamingQueryLagging": State.LAGGING,
+    "StreamingWatermarkStuck": State.LAGGING,
+    "QuerypulseEventsMissing": State.RUNNING,
+    "QuerypulseMonitoringDegraded": State.RUNNING,
 }
 WARNINGS = frozenset({
-    "DataLossRisk", "OffsetRewound", "BatchSlow", "QueryLagging", "WatermarkStuck",
-    "ListenerDeaf", "MonitorBlind",
+    "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging", "StreamingWatermarkStuck",
+    "QuerypulseEventsMissing", "QuerypulseMonitoringDegraded",
 })  # fmt: skip
 CALM_STATES = {
     "commits": State.RUNNING,
@@ -60,7 +60,7 @@ FACTS = RunFacts("id", "run", "name", parse_trigger("ProcessingTimeTrigger(0)"),
 
 
 class Ward:
-    """One driver's queries; ``told`` is what a receiver heard, as ``"12 + QueryFailed a"``.
+    """One driver's queries; ``told`` is what a receiver heard, as ``"12 + StreamingQueryFailed a"``.
 
     ``+``: it was told of an incident; ``^``: told again; ``-``: told that it is over.
     """
@@ -86,7 +86,7 @@ class Ward:
     def condition(self, query: str, what: str) -> Ward:
         """How a query fares from now on."""
         self._conditions[query] = what
-        if what in {"forgotten", "expected", "QueryMissing"} or query == WHOLE_DRIVER:
+        if what in {"forgotten", "expected", "StreamingQueryMissing"} or query == WHOLE_DRIVER:
             self._queries.pop(query, None)
             if what == "forgotten":
                 del self._conditions[query]

@@ -103,7 +103,9 @@ class Moment:
 def dies_in_first_batch(cage):
     blow = Blow(cage, die)
     blow.struck.set()
-    told = Told("QueryFailed", "dies_in_first_batch", lambda: blow.began_at, reason="Boom: ")
+    told = Told(
+        "StreamingQueryFailed", "dies_in_first_batch", lambda: blow.began_at, reason="Boom: "
+    )
     return Patient(None, lambda: cage.start(cage.rate(), "dies_in_first_batch", blow), (told,))
 
 
@@ -115,7 +117,9 @@ def dies_initialising(cage):
     (checkpoint / "offsets" / "0").write_text("v99\n{}\n-\n")
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid4())}))
     start = Moment(lambda: cage.start(cage.rate(), name))
-    told = Told("QueryFailed", name, lambda: start.at, START_SECONDS, "IllegalStateException: ")
+    told = Told(
+        "StreamingQueryFailed", name, lambda: start.at, START_SECONDS, "IllegalStateException: "
+    )
     return Patient(None, start, (told,))
 
 
@@ -123,7 +127,9 @@ def stopped_and_not_back(cage):
     query = cage.start(cage.rate(), "stopped_and_not_back")
     stop = Moment(query.stop)
     return Patient(
-        query, stop, (Told("QueryGone", "stopped_and_not_back", lambda: stop.at, GONE_GRACE),)
+        query,
+        stop,
+        (Told("StreamingQueryStopped", "stopped_and_not_back", lambda: stop.at, GONE_GRACE),),
     )
 
 
@@ -150,7 +156,9 @@ def overflowed(cage):
         blow.free.set()
 
     stop = Moment(stop_and_fail)
-    told = Told("QueryGone", "overflowed", lambda: stop.at, GONE_GRACE, "stopped without an ")
+    told = Told(
+        "StreamingQueryStopped", "overflowed", lambda: stop.at, GONE_GRACE, "stopped without an "
+    )
     return Patient(query, stop, (told,))
 
 
@@ -194,8 +202,8 @@ def restarting(cage, name, function, runs, reason):
         None,
         lambda: cage.help(keep_up),
         (
-            Told("QueryFailed", name, lambda: died_at[0], reason="Boom: "),
-            Told("QueryFlapping", name, lambda: died_at[2], reason=reason),
+            Told("StreamingQueryFailed", name, lambda: died_at[0], reason="Boom: "),
+            Told("StreamingQueryFlapping", name, lambda: died_at[2], reason=reason),
         ),
     )
 
@@ -210,19 +218,19 @@ def die(batch):
 def hangs_in_foreach_batch(cage):
     name, blow = "hangs_in_foreach_batch", Blow(cage)
     query = cage.start(cage.rate(), name, blow)
-    told = Told("CommitStalled", name, lambda: blow.began_at, None, "batch_hung: batch ")
+    told = Told("StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch ")
     return Patient(query, blow.struck.set, (told,))
 
 
 def hangs_in_first_batch(cage):
     name, blow = "hangs_in_first_batch", Blow(cage)
     blow.struck.set()
-    told = Told("CommitStalled", name, lambda: blow.began_at, None, "batch_hung: batch 0 ")
+    told = Told("StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch 0 ")
     return Patient(None, lambda: cage.start(cage.rate(), name, blow), (told,))
 
 
 def hangs_in_source(cage):
-    return from_staged(cage, "hangs_in_source", Hanging, "CommitStalled", "source_hung: ")
+    return from_staged(cage, "hangs_in_source", Hanging, "StreamingQueryStalled", "source_hung: ")
 
 
 def continuous_stops(cage):
@@ -233,7 +241,7 @@ def continuous_stops(cage):
     query = cage.start(stream, "continuous_stops", trigger={"continuous": "1 second"})
     strike = Moment(lambda: set_property(cage, "zoo.continuous", "sick"))
     # The epoch in flight may still end.
-    told = Told("CommitStalled", "continuous_stops", lambda: strike.at + 1.0, None)
+    told = Told("StreamingQueryStalled", "continuous_stops", lambda: strike.at + 1.0, None)
     return Patient(query, strike, (told,))
 
 
@@ -249,7 +257,9 @@ def async_log_stops(cage):
     )
     storage = Storage(cage.spark, query)
     cage.at_close(storage.free.set)
-    told = Told("CommitStalled", name, lambda: newest_batch_at(query), None, "commit_log_behind: ")
+    told = Told(
+        "StreamingQueryStalled", name, lambda: newest_batch_at(query), None, "commit_log_behind: "
+    )
     return Patient(query, storage.hang, (told,))
 
 
@@ -275,11 +285,11 @@ class Storage:
 
 
 def offsets_frozen(cage):
-    return from_staged(cage, "offsets_frozen", Frozen, "OffsetStalled")
+    return from_staged(cage, "offsets_frozen", Frozen, "StreamingOffsetsStalled")
 
 
 def offsets_rewound(cage):
-    return from_staged(cage, "offsets_rewound", Rewound, "OffsetRewound")
+    return from_staged(cage, "offsets_rewound", Rewound, "StreamingOffsetsRewound")
 
 
 def from_staged(cage, name, reader, alertname, reason=""):
@@ -292,7 +302,7 @@ def from_staged(cage, name, reader, alertname, reason=""):
 def lagging(cage):
     name, switch = "lagging", Switch(cage, "lagging")
     query = start_alone(cage, cage.backlog(switch.path), name)
-    told = Told("QueryLagging", name, switch.began_at, TREND)
+    told = Told("StreamingQueryLagging", name, switch.began_at, TREND)
     return Patient(query, switch.path.touch, (told,))
 
 
@@ -323,7 +333,7 @@ def watermark_stuck(cage):
     return Patient(
         query,
         lambda: set_property(cage, "zoo.clock", str(time.time())),
-        (Told("WatermarkStuck", "watermark_stuck", lambda: stuck_since(query), TREND),),
+        (Told("StreamingWatermarkStuck", "watermark_stuck", lambda: stuck_since(query), TREND),),
     )
 
 

@@ -16,7 +16,7 @@ OF_ALERT = 'app=~"$app", query=~"$query|[*]"'
 ALERT_LABELS = "app, query, alertname, severity"
 OPEN_ALERTS = f"spark_streaming_query_alert{{{OF_DRIVER}, {OF_ALERT}}}"
 """1 for each alert that querypulse itself has open."""
-PROMETHEUS_ALERTS = f'ALERTS{{alertstate="firing", alertname!="Watchdog", {OF_ALERT}}}'
+PROMETHEUS_ALERTS = f'ALERTS{{alertstate="firing", alertname!="QuerypulseWatchdog", {OF_ALERT}}}'
 """1 for each alert that fires in Prometheus; it has no ``job`` and no ``instance``."""
 
 NUMBERS = {state: len(STATES) - place for place, state in enumerate(STATES)}
@@ -98,7 +98,7 @@ def meanwhile_each_step(counter: str, *, by: str = "app, query") -> str:
 
 def share_of_window(*, by: str = "app, query") -> str:
     """Time since the last sign of progress by the window, 1 at a stall; not of what is over."""
-    since = age(query("last_sign_timestamp_seconds"), by=by)
+    since = age(query("last_activity_timestamp_seconds"), by=by)
     window = each(query("stall_window_seconds"), by=by)
     over = query("state", matcher("state", "stopped", "completed"))
     return f"({since}) / {window} unless {each(over, by=by)} == 1"
@@ -107,7 +107,7 @@ def share_of_window(*, by: str = "app, query") -> str:
 def silent_apps() -> str:
     """The last heartbeat of each application that should go on and is not heard of.
 
-    That is the alert ``DriverGone`` without its patience.
+    That is the alert ``StreamingDriverDown`` without its patience.
     """
     heard = each(driver("heartbeat_timestamp_seconds"), by="app")
     last = each(f"last_over_time({driver('heartbeat_timestamp_seconds')}[1d])", by="app")

@@ -9,7 +9,7 @@ LOST = 'querypulse_alerts_lost_total{reason!="obsolete"}'
 
 GONE = f"""\
 # when last heard of, within a day, it had queries that should go on
-max by (app) (last_over_time(querypulse_driver_needed_timestamp_seconds[1d]))
+max by (app) (last_over_time(querypulse_driver_expected_timestamp_seconds[1d]))
 >= on (app) max by (app) (last_over_time({BEAT}[1d]))
 # and it is not there with a heart that beats
 unless on (app) (
@@ -35,13 +35,13 @@ BLIND = f"""\
 max by (app) (
   {BEAT}
   and on (job, instance) (
-    querypulse_probe_seconds_count > 0
-    and querypulse_probe_seconds_count == querypulse_probe_seconds_count offset 3m
+    querypulse_probe_duration_seconds_count > 0
+    and querypulse_probe_duration_seconds_count == querypulse_probe_duration_seconds_count offset 3m
   )
 )
 # that the JVM does not answer, or is gone, is told already
 unless on (app)
-  max by (app) (spark_streaming_query_alert{{alertname=~"CommitStalled|QueryGone"}})"""
+  max by (app) (spark_streaming_query_alert{{alertname=~"StreamingQueryStalled|StreamingQueryStopped"}})"""
 
 NOT_DELIVERED = f"""\
 max by (app) (
@@ -56,7 +56,7 @@ max by (app) (
 
 DRIVERS = (
     Rule(
-        name="DriverGone",
+        name="StreamingDriverDown",
         severity="critical",
         query="*",
         wait="2m",
@@ -70,29 +70,29 @@ DRIVERS = (
         reason="last heard of at {{ $value | humanizeTimestamp }}",
     ),
     Rule(
-        name="ListenerDeaf",
+        name="QuerypulseEventsMissing",
         severity="warning",
         query="*",
         wait="2m",
-        expr=measured("ListenerDeaf", DEAF, BY_APP),
+        expr=measured("QuerypulseEventsMissing", DEAF, BY_APP),
         summary="querypulse in {{ $labels.app }} does not hear Spark's events",
         description="Queries of {{ $labels.app }} commit and no event tells of it, or Spark's "
         "listener queue drops events. Deaths and stalls are still seen by the probe; rates, lags "
         "and durations are old.",
     ),
     Rule(
-        name="MonitorBlind",
+        name="QuerypulseMonitoringDegraded",
         severity="warning",
         query="*",
         wait="2m",
-        expr=measured("MonitorBlind", BLIND, BY_APP),
+        expr=measured("QuerypulseMonitoringDegraded", BLIND, BY_APP),
         summary="querypulse in {{ $labels.app }} cannot see its queries",
         description="The probe gets no answer from the JVM of {{ $labels.app }}, or a checkpoint "
         "that must be read cannot be. Events still tell of deaths; a query that hangs may go "
         "unseen.",
     ),
     Rule(
-        name="PagesNotDelivered",
+        name="QuerypulseDeliveryFailing",
         severity="warning",
         query="*",
         wait="10m",
@@ -107,7 +107,7 @@ DRIVERS = (
 
 WATCHDOG = (
     Rule(
-        name="Watchdog",
+        name="QuerypulseWatchdog",
         severity="none",
         app="*",
         query="*",

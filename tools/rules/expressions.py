@@ -9,12 +9,12 @@ BY_QUERY = "app, query"
 BY_APP = "app"
 BY_SEVERITY = "app, query, severity"
 
-WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_watched == 1)"
+WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_alerting_enabled == 1)"
 ALIVE = "and on (app, query) max by (app, query) (spark_streaming_query_active == 1)"
 WINDOW = "max by (app, query) (spark_streaming_query_stall_window_seconds)"
 GETS_ON = f"""\
 (
-  max by (app, query) (spark_streaming_query_standstill_seconds)
+  max by (app, query) (spark_streaming_query_no_progress_seconds)
   <= on (app, query) {WINDOW}
 )"""
 CONTINUOUS = 'max by (app, query) (spark_streaming_query_info{trigger=~"Continuous.*"})'

@@ -30,21 +30,21 @@ STALLED = f"""\
 (
   max by (app) ({BEAT})
   - on (app) group_right () max by (app, query) (
-    spark_streaming_query_last_sign_timestamp_seconds
+    spark_streaming_query_last_activity_timestamp_seconds
     or spark_streaming_query_start_timestamp_seconds
   )
 ) > on (app, query) {WINDOW}
 {ALIVE}
 {WATCHED}
-# its tasks finish: BatchSlow
+# its tasks finish: StreamingBatchSlow
 unless on (app, query) {GETS_ON}
-# no witness has ever seen it: QueryMissing
+# no witness has ever seen it: StreamingQueryMissing
 unless on (app, query) max by (app, query) (spark_streaming_query_state{{state="missing"}} == 1)
 # it tells nothing but its commit log, which only querypulse can judge
 unless on (app, query) {CONTINUOUS}
 # one cause for all queries: that is told of query "*"
 unless on (app)
-  max by (app) (spark_streaming_query_alert{{alertname="CommitStalled", query="*"}})"""
+  max by (app) (spark_streaming_query_alert{{alertname="StreamingQueryStalled", query="*"}})"""
 
 FLAPPING = f"""\
 # failures within ten minutes
@@ -55,7 +55,7 @@ max by (app, query) ({FAILURES} - min_over_time({FAILURES}[10m]))
 SLOW = f"""\
 max by (app, query) (spark_streaming_query_batch_in_flight_seconds)
 > on (app, query) {WINDOW}
-# its tasks finish; where they do not, it is CommitStalled
+# its tasks finish; where they do not, it is StreamingQueryStalled
 and on (app, query) {GETS_ON}
 # the first batch of a run may take long: only querypulse says when that is critical
 and on (app, query) max by (app, query) (spark_streaming_query_last_commit_timestamp_seconds)
@@ -81,10 +81,10 @@ unless on (app, query) max by (app, query) (
 
 QUERIES = (
     Rule(
-        name="QueryFailed",
+        name="StreamingQueryFailed",
         severity="critical",
         wait="1m",
-        expr=measured("QueryFailed", FAILED),
+        expr=measured("StreamingQueryFailed", FAILED),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} is dead",
         description="A run of {{ $labels.query }} has ended with an exception, and no later run "
         "has committed a batch or was idle. The other queries and the driver may well run on.",
@@ -93,11 +93,11 @@ QUERIES = (
         '{{ . | first | label "error_class" }}{{ else }}it is heard of no more{{ end }}',
     ),
     Rule(
-        name="QueryGone",
+        name="StreamingQueryStopped",
         severity="critical",
         wait="1m",
         comment="Whether a stop was announced, and what the grace is, only querypulse knows.",
-        expr=told_by_querypulse("QueryGone"),
+        expr=told_by_querypulse("StreamingQueryStopped"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has ended "
         "and is not back",
         description="{{ $labels.query }} has ended without an exception, though its trigger has "
@@ -105,22 +105,22 @@ QUERIES = (
         "A query of * is all of them: their SparkContext stopped by itself.",
     ),
     Rule(
-        name="QueryMissing",
+        name="StreamingQueryMissing",
         severity="critical",
         wait="1m",
         comment="The roster and the grace only querypulse knows.",
-        expr=told_by_querypulse("QueryMissing"),
+        expr=told_by_querypulse("StreamingQueryMissing"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} is not there",
         description="{{ $labels.query }} is on the roster expected_queries and was not seen "
         "within start_grace_seconds, or it was started and has shown no sign of life since.",
     ),
     Rule(
-        name="CommitStalled",
+        name="StreamingQueryStalled",
         severity=AS_TOLD,
         wait="1m",
         comment="Why a batch makes no progress only querypulse knows: its warning is no critical "
         "alert here.",
-        expr=measured_unless_told("CommitStalled", STALLED, "critical"),
+        expr=measured_unless_told("StreamingQueryStalled", STALLED, "critical"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has stopped committing",
         description="{{ $labels.query }} is alive, and has neither committed a batch nor been "
         "known to be idle for longer than its window (spark_streaming_query_stall_window_seconds). "
@@ -129,34 +129,34 @@ QUERIES = (
         "{{ $value | humanizeDuration }}" + SAYS_SO,
     ),
     Rule(
-        name="OffsetStalled",
+        name="StreamingOffsetsStalled",
         severity="critical",
         wait="2m",
         comment=OFFSETS,
-        expr=told_by_querypulse("OffsetStalled"),
+        expr=told_by_querypulse("StreamingOffsetsStalled"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} commits, "
         "but its offsets do not move",
         description="Batches of {{ $labels.query }} come and go, and some partition has ended "
         "every one of them at the same offset, though more data waits there.",
     ),
     Rule(
-        name="QueryFlapping",
+        name="StreamingQueryFlapping",
         severity="critical",
         wait="1m",
         comment="Ten minutes are the default of restart_window_seconds. What failed before the "
         "first scrape is known to querypulse only.",
-        expr=measured("QueryFlapping", FLAPPING),
+        expr=measured("StreamingQueryFlapping", FLAPPING),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} fails again and again",
         description="{{ $labels.query }} was started again after a failure and failed again: "
         "as often within a while as its restart_budget says, or each time in the same batch.",
     ),
     Rule(
-        name="DataLossRisk",
+        name="StreamingDataLossRisk",
         severity=AS_TOLD,
         wait="1m",
         comment="Whether the query outruns what is deleted only querypulse knows; a warning that "
         "becomes critical is another alert here.",
-        expr=told_by_querypulse("DataLossRisk", BY_SEVERITY),
+        expr=told_by_querypulse("StreamingDataLossRisk", BY_SEVERITY),
         summary="What streaming query {{ $labels.query }} of {{ $labels.app }} has not read "
         "is about to be deleted",
         description="A source of {{ $labels.query }} soon deletes what has not been read yet, or "
@@ -164,21 +164,21 @@ QUERIES = (
         "retention: data_loss_warning_ratio, data_loss_critical_ratio.",
     ),
     Rule(
-        name="OffsetRewound",
+        name="StreamingOffsetsRewound",
         severity="warning",
         wait="2m",
         comment=OFFSETS,
-        expr=told_by_querypulse("OffsetRewound"),
+        expr=told_by_querypulse("StreamingOffsetsRewound"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has gone back",
         description="A source of {{ $labels.query }} ends below where it once was, and stays "
         "there: rows come twice, or others never.",
     ),
     Rule(
-        name="BatchSlow",
+        name="StreamingBatchSlow",
         severity=AS_TOLD,
         wait="2m",
         comment="When a slow batch is critical only querypulse knows.",
-        expr=measured_unless_told("BatchSlow", SLOW, "warning"),
+        expr=measured_unless_told("StreamingBatchSlow", SLOW, "warning"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} is slow",
         description="The batch of {{ $labels.query }} in flight takes longer than its window "
         "(spark_streaming_query_stall_window_seconds). Its tasks still finish.",
@@ -186,12 +186,12 @@ QUERIES = (
         "{{ $value | humanizeDuration }}" + SAYS_SO,
     ),
     Rule(
-        name="QueryLagging",
+        name="StreamingQueryLagging",
         severity=AS_TOLD,
         wait="1m",
         comment="Ten minutes are twice the default of trend_window_seconds. What lag in seconds "
         "is certain, and when it is critical, only querypulse knows (lag_allowed_seconds).",
-        expr=measured_unless_told("QueryLagging", LAGGING, "warning"),
+        expr=measured_unless_told("StreamingQueryLagging", LAGGING, "warning"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} falls behind",
         description="The lag of {{ $labels.query }} has been above what is allowed for minutes "
         "and does not fall, though batches come: more arrives than is worked off.",
@@ -199,12 +199,12 @@ QUERIES = (
         "behind all the time" + SAYS_SO,
     ),
     Rule(
-        name="WatermarkStuck",
+        name="StreamingWatermarkStuck",
         severity="warning",
         wait="2m",
         comment="Whether each source brings rows, or a join waits rightly for its other side, "
         "is not in the metrics.",
-        expr=told_by_querypulse("WatermarkStuck"),
+        expr=told_by_querypulse("StreamingWatermarkStuck"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} "
         "makes no event-time progress",
         description="Rows arrive from every source of {{ $labels.query }}, and its watermark has "

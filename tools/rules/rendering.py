@@ -21,11 +21,11 @@ ABOUT = """\
 # The expressions are made of the same parts:
 #
 #   what is wrong       as querypulse has measured it; left out where only its judging can tell
-#   ..._watched == 1    nobody is told of queries under the setting `ignore`
+#   ..._alerting_enabled == 1    nobody is told of queries under the setting `ignore`
 #   or ..._alert        querypulse's own alert; for five minutes after the driver's last scrape,
 #                       those that were open then: a scrape that fails resolves nothing, and
 #                       what had resolved before stays resolved
-#   unless ... offset   the driver's heart has stood for five minutes: DriverGone speaks for all
+#   unless ... offset   the driver's heart has stood for five minutes: StreamingDriverDown speaks for all
 #
 # Ages are reckoned by the driver's own clock (its heartbeat), whatever Prometheus' clock says.
 # Windows and graces are querypulse's settings, but for the numbers that are explained here.

@@ -22,7 +22,7 @@ CONFLICT_SECONDS = 120.0
 
 
 class Pipeline(ABC):
-    """Starts the queries; ``names`` in the order of their start, the fated one last.
+    """Starts the queries; ``names`` in the order of their start, the chosen one last.
 
     ``say`` is told what there is to wait for.
     """
@@ -48,7 +48,7 @@ class Pipeline(ABC):
         """Start telemetry and every query."""
 
     def conflict(self) -> float:
-        """A second writer commits to the fated query's table until it dies of that.
+        """A second writer commits to the chosen query's table until it dies of that.
 
         Returns the Unix time of its death.
 
@@ -65,7 +65,7 @@ class Pipeline(ABC):
         return self._died_at
 
     def stop_query(self, name: str) -> None:
-        """Stop a query, the fated one between two batches, if there soon is such a moment.
+        """Stop a query, the chosen one between two batches, if there soon is such a moment.
 
         Interrupted in its Python function, Spark overflows its stack looking for the cause
         (``StreamExecution.isInterruptionException``) and fills the terminal with it.
@@ -87,7 +87,7 @@ class Pipeline(ABC):
 
     @abstractmethod
     def _commit_as_another(self) -> None:
-        """Commit to the fated query's table as a writer of its own; to lose is no error."""
+        """Commit to the chosen query's table as a writer of its own; to lose is no error."""
 
     @abstractmethod
     def _merge(self, batch: Any) -> None:
@@ -99,7 +99,7 @@ class Pipeline(ABC):
         self.queries[name] = writer.start()
 
     def _write_alerts(self, rows: Any) -> None:
-        """Start the fated query."""
+        """Start the chosen query."""
         self.queries[ALERTS] = self._writer(ALERTS, rows).foreachBatch(self._pair).start()
 
     def _pair(self, batch: Any, _batch_id: int) -> None:

@@ -96,7 +96,7 @@ def drivers() -> Json:
         "One line for each monitor, and for each that is silent and should not be. Good: a "
         "heartbeat below 15 s, nothing lost, no own error. "
         "*unread events* that only grow, or lost ones: this monitor sees less than it should, see "
-        f"{runbook('ListenerDeaf')} and {runbook('MonitorBlind')}.",
+        f"{runbook('QuerypulseEventsMissing')} and {runbook('QuerypulseMonitoringDegraded')}.",
         {
             "app": None,
             "instance": None,
@@ -142,7 +142,7 @@ def events() -> Json:
     return graph(
         "Events heard",
         "What Spark tells its listeners, by kind. Good: progress as often as batches end. None "
-        f"while batches run: {runbook('ListenerDeaf')}.",
+        f"while batches run: {runbook('QuerypulseEventsMissing')}.",
         [drawn(heard, "{{event}}")],
         (8, 8),
         unit="eps",
@@ -152,7 +152,7 @@ def events() -> Json:
 
 def callback() -> Json:
     """What listening costs the job."""
-    buckets = monitor("callback_seconds_bucket")
+    buckets = monitor("callback_duration_seconds_bucket")
     return graph(
         "Cost to the job: one event",
         "Time that Python takes from Spark's listener thread for one event, the slowest of a "
@@ -167,12 +167,12 @@ def callback() -> Json:
 
 def probe() -> Json:
     """How fast the JVM answers."""
-    buckets = monitor("probe_seconds_bucket")
+    buckets = monitor("probe_duration_seconds_bucket")
     return graph(
         "One look at Spark",
         "How long the probe waits for the JVM's answer, the slowest of a hundred looks. Good: "
         "below 0.1 s. Seconds: garbage collection, or a JVM short of CPU; no line: it does not "
-        f"answer, {runbook('MonitorBlind')}.",
+        f"answer, {runbook('QuerypulseMonitoringDegraded')}.",
         [drawn(quantile(0.99, buckets, by="instance"), "{{instance}}")],
         (8, 8),
         unit="s",

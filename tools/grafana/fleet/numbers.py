@@ -26,8 +26,8 @@ def numbers() -> list[Json]:
         stat(
             "Dead",
             "Queries that ended with an exception, or should be there and are not. Good: 0. "
-            f"Otherwise nothing of their data arrives: {runbook('QueryFailed')}, "
-            f"{runbook('QueryGone')}, {runbook('QueryMissing')}.",
+            f"Otherwise nothing of their data arrives: {runbook('StreamingQueryFailed')}, "
+            f"{runbook('StreamingQueryStopped')}, {runbook('StreamingQueryMissing')}.",
             [now(in_state("failed", "missing"), "dead")],
             SIZE,
             steps=good_below({1: VERMILLION}),
@@ -36,8 +36,8 @@ def numbers() -> list[Json]:
         stat(
             "Stuck",
             "Queries that are alive and get nowhere: no commit within their window, or failing and "
-            f"restarting again and again. Good: 0. {runbook('CommitStalled')}, "
-            f"{runbook('OffsetStalled')}, {runbook('QueryFlapping')}.",
+            f"restarting again and again. Good: 0. {runbook('StreamingQueryStalled')}, "
+            f"{runbook('StreamingOffsetsStalled')}, {runbook('StreamingQueryFlapping')}.",
             [now(in_state("stalled", "flapping"), "stuck")],
             SIZE,
             steps=good_below({1: PURPLE}),
@@ -46,8 +46,8 @@ def numbers() -> list[Json]:
         stat(
             "Degraded",
             "Queries that work, but slower than they should, ever further behind, or on offsets "
-            f"that went back. Good: 0. {runbook('BatchSlow')}, {runbook('QueryLagging')}, "
-            f"{runbook('OffsetRewound')}.",
+            f"that went back. Good: 0. {runbook('StreamingBatchSlow')}, {runbook('StreamingQueryLagging')}, "
+            f"{runbook('StreamingOffsetsRewound')}.",
             [now(in_state("rewound", "slow", "lagging"), "degraded")],
             SIZE,
             steps=good_below({1: ORANGE}),
@@ -68,7 +68,7 @@ def numbers() -> list[Json]:
             "Silent drivers",
             "Applications that were there today, had queries that should go on, and whose monitor "
             "has not been heard of for a minute. Good: 0. Otherwise nothing on this page can speak "
-            f"for their queries: {runbook('DriverGone')}.",
+            f"for their queries: {runbook('StreamingDriverDown')}.",
             [now(_silent(), "silent")],
             SIZE,
             steps=good_below({1: VERMILLION}),

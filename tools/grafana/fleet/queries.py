@@ -91,7 +91,7 @@ def queries() -> Json:
             "window": now(each(query("stall_window_seconds"), by=ROW)),
             "lag": now(lag),
             "last batch": now(last),
-            "alerts on": now(each(query("watched"), by=ROW)),
+            "alerts on": now(each(query("alerting_enabled"), by=ROW)),
             "restarts": now(meanwhile(query("restarts_total"), by=ROW)),
             "stands": now(failure),
             "instance": None,
@@ -139,7 +139,7 @@ def commits() -> Json:
     return graph(
         "Commits",
         "Batches committed in a minute. Good: a steady line for each query that has input. At 0: "
-        f"idle, or stalled; the states above tell which. {runbook('CommitStalled')}.",
+        f"idle, or stalled; the states above tell which. {runbook('StreamingQueryStalled')}.",
         [drawn(per_minute(query("commits_total")), "{{app}} / {{query}}")],
         (12, 8),
         unit="cpm",
@@ -152,7 +152,7 @@ def lag_of_queries() -> Json:
     return graph(
         "Lag",
         "Offsets that wait in the sources of each query. Good: small, or falling. Rising without "
-        f"an end: {runbook('QueryLagging')}. Sources that tell no lag draw no line.",
+        f"an end: {runbook('StreamingQueryLagging')}. Sources that tell no lag draw no line.",
         [drawn(each(source("lag_offsets"), how="sum"), "{{app}} / {{query}}")],
         (12, 8),
         unit="short",

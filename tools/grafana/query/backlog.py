@@ -27,7 +27,7 @@ def _backlog(what: str, unit: str) -> Json:
         f"Backlog by source, {what}",
         f"How many {what} waited in each source after the last batch, as the source itself tells "
         "(Delta and cloudFiles on Databricks do). Good: small, or falling. Rising without an end: "
-        f"{runbook('BatchSlow')}, {runbook('QueryLagging')}.",
+        f"{runbook('StreamingBatchSlow')}, {runbook('StreamingQueryLagging')}.",
         [
             drawn(
                 each(source(f"backlog_{what}"), by="app, query, source"),

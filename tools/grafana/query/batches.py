@@ -20,9 +20,9 @@ def commit_age() -> Json:
         "Time since the last commit, and its window",
         "Good: a saw that stays below the dashed line. A *sign* is a commit, or proof that there "
         "is nothing to do: without one for longer than the window the query is stalled: "
-        f"{runbook('CommitStalled')}. The window sizes itself by the trigger and recent batches.",
+        f"{runbook('StreamingQueryStalled')}. The window sizes itself by the trigger and recent batches.",
         [
-            drawn(age(query("last_sign_timestamp_seconds")), "{{query}}: since the last sign"),
+            drawn(age(query("last_activity_timestamp_seconds")), "{{query}}: since the last sign"),
             WINDOW,
             drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: since the last commit"),
         ],
@@ -42,13 +42,13 @@ def in_flight() -> Json:
     return graph(
         "Batch in flight, and its window",
         "How long the batch that runs now has been running. Good: short teeth, or nothing. It "
-        f"climbs and its tasks finish: {runbook('BatchSlow')}. The *standstill* climbs with it, as "
-        f"no task finishes: {runbook('CommitStalled')}; the alert shows where the stream's thread "
+        f"climbs and its tasks finish: {runbook('StreamingBatchSlow')}. The *standstill* climbs with it, as "
+        f"no task finishes: {runbook('StreamingQueryStalled')}; the alert shows where the stream's thread "
         "stands.",
         [
             drawn(each(query("batch_in_flight_seconds")), "{{query}}: in flight"),
             WINDOW,
-            drawn(each(query("standstill_seconds")), "{{query}}: standstill"),
+            drawn(each(query("no_progress_seconds")), "{{query}}: standstill"),
         ],
         HALF,
         unit="s",
@@ -65,7 +65,7 @@ def duration() -> Json:
         "Batch duration",
         "Of the batches that ended in the last moments, by a histogram. Good: flat, and below the "
         "dashed line, the trigger's interval, where it has one: above it the query cannot keep its "
-        f"pace. Rising: {runbook('BatchSlow')}. No line: no batch has ended.",
+        f"pace. Rising: {runbook('StreamingBatchSlow')}. No line: no batch has ended.",
         [
             drawn(quantile(0.5, buckets, by="app, query"), "{{query}}: half are faster"),
             drawn(quantile(0.99, buckets, by="app, query"), "{{query}}: 99 % are faster"),

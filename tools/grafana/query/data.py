@@ -21,7 +21,7 @@ def rates() -> Json:
         "Rows",
         "*arriving* and *could process* are Spark's own figures of the last batch; *read* and "
         "*written* are counted. Good: it could process more than arrives. Less, for long: "
-        f"{runbook('QueryLagging')}. *written* is 0 for sinks that do not count, such as "
+        f"{runbook('StreamingQueryLagging')}. *written* is 0 for sinks that do not count, such as "
         "foreachBatch.",
         [
             drawn(each(query("input_rows_per_second")), "{{query}}: arriving"),
@@ -48,8 +48,8 @@ def lag() -> Json:
         "Offsets that wait in each source, by its place in the query: as the broker has it where "
         "it can be asked, also while the query hangs or is dead. *Spark's* is of the moment the "
         "last batch was planned, 0 where nothing limits a batch. Good: small, or falling. Rising "
-        f"without an end: {runbook('QueryLagging')}; standing, while nothing is committed: "
-        f"{runbook('OffsetStalled')}.",
+        f"without an end: {runbook('StreamingQueryLagging')}; standing, while nothing is committed: "
+        f"{runbook('StreamingOffsetsStalled')}.",
         [
             drawn(each(source("lag_offsets"), by=by), "{{query}}: source {{source}}"),
             drawn(each(source("lag_reported_offsets"), by=by), "{{query}}: {{source}}, Spark's"),
@@ -102,7 +102,7 @@ def freshness() -> Json:
         "Freshness",
         "How old the results are: since the last commit, and behind the event-time watermark "
         "(which also stands still when no data comes). *last heard* is the age of Spark's last "
-        f"event about the query: if it climbs while batches go on, {runbook('ListenerDeaf')}.",
+        f"event about the query: if it climbs while batches go on, {runbook('QuerypulseEventsMissing')}.",
         [
             drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: last commit"),
             drawn(age(query("watermark_timestamp_seconds")), "{{query}}: watermark"),
@@ -124,7 +124,7 @@ def watermark() -> Json:
     return graph(
         "Speed of the watermark",
         "Seconds of event time in each second. 1: it keeps pace. Above: it catches up. At 0 while "
-        f"rows arrive: {runbook('WatermarkStuck')}, nothing is ever emitted or forgotten. Only for "
+        f"rows arrive: {runbook('StreamingWatermarkStuck')}, nothing is ever emitted or forgotten. Only for "
         "queries with a watermark.",
         [drawn(speed, "{{query}}")],
         QUARTER,
@@ -154,7 +154,7 @@ def state_rows() -> Json:
     return graph(
         "Rows in state",
         "In all its state stores. Good: level over a day. Growing without an end: no watermark, "
-        f"or one that stands ({runbook('WatermarkStuck')}).",
+        f"or one that stands ({runbook('StreamingWatermarkStuck')}).",
         [drawn(each(query("state_rows")), "{{query}}")],
         QUARTER,
         unit="short",

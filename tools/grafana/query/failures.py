@@ -17,7 +17,7 @@ def errors() -> Json:
     return table(
         "The failure that stands",
         "The class of the exception that ended the last run; gone as soon as the query is back. "
-        f"Its message is in the alert and on the driver's page. {runbook('QueryFailed')}.",
+        f"Its message is in the alert and on the driver's page. {runbook('StreamingQueryFailed')}.",
         {
             "query": None,
             "error_class": None,
@@ -39,7 +39,7 @@ def terminations() -> Json:
     return graph(
         "Runs that ended",
         "By how: *failed* with an exception, *stopped* by somebody, *completed* by themselves. "
-        f"Good: only what you meant. {runbook('QueryFailed')}, {runbook('QueryGone')}.",
+        f"Good: only what you meant. {runbook('StreamingQueryFailed')}, {runbook('StreamingQueryStopped')}.",
         [drawn(ended, "{{query}}: {{outcome}}")],
         SIZE,
         unit="none",
@@ -58,7 +58,7 @@ def restarts() -> Json:
     return graph(
         "Restarts",
         "Runs that followed an earlier run. Good: none that you did not make. A row of them: "
-        f"{runbook('QueryFlapping')}.",
+        f"{runbook('StreamingQueryFlapping')}.",
         [drawn(meanwhile_each_step(query("restarts_total")), "{{query}}")],
         SIZE,
         unit="none",

@@ -59,7 +59,7 @@ def numbers() -> list[Json]:
         stat(
             "Lag",
             "Offsets that wait in all its sources. Good: small, or falling. "
-            f"{runbook('QueryLagging')}.",
+            f"{runbook('StreamingQueryLagging')}.",
             [now(each(source("lag_offsets"), how="sum"), "{{query}}")],
             SIZE,
             unit="short",
@@ -67,7 +67,7 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Restarts in this time",
-            f"In the time shown. Good: 0, or as many as you made. {runbook('QueryFlapping')}.",
+            f"In the time shown. Good: 0, or as many as you made. {runbook('StreamingQueryFlapping')}.",
             [now(meanwhile(query("restarts_total")), "{{query}}")],
             SIZE,
             steps=good_below({1: ORANGE, 3: VERMILLION}),
@@ -89,7 +89,7 @@ def states() -> Json:
     return timeline(
         "State over time",
         "Good: green or light blue to the right edge. A gap: nobody could be asked, because the "
-        f"driver or its monitor was gone ({runbook('DriverGone')}).",
+        f"driver or its monitor was gone ({runbook('StreamingDriverDown')}).",
         [drawn(state_number(), "{{query}}")],
         (24, 4),
     )

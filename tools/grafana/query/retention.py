@@ -20,7 +20,7 @@ def used() -> Json:
         "Retention used up by what waits",
         "How much of what a topic keeps, by age or by size, has not been read yet, in its worst "
         "partition. Good: near 0, or falling. At 100 % it is deleted unread: "
-        f"{runbook('DataLossRisk')}. It stands high and falls while a query catches up.",
+        f"{runbook('StreamingDataLossRisk')}. It stands high and falls while a query catches up.",
         [drawn(each(topic("retention_used_ratio"), by=BY_TOPIC), LEGEND)],
         HALF,
         unit="percentunit",
@@ -37,7 +37,7 @@ def left() -> Json:
         "Time until data is lost",
         "When the first record that waits would be deleted if nothing were read from now on, at "
         "least: segments are deleted whole. Good: level, near the topic's retention time. Falling "
-        f"as fast as the clock runs: the query stands; {runbook('DataLossRisk')}.",
+        f"as fast as the clock runs: the query stands; {runbook('StreamingDataLossRisk')}.",
         [drawn(each(topic("retention_left_seconds"), by=BY_TOPIC, how="min"), LEGEND)],
         HALF,
         unit="s",

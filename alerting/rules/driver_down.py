@@ -1,0 +1,55 @@
+"""StreamingDriverDown, seen from inside: the JVM has ended, and Python is left.
+
+``querypulse watch`` reports from outside when Python is gone too; both raise the same alert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...listener.probing import Context
+from ...listener.snapshot import Snapshot
+from ..finding import WHOLE_DRIVER, Finding, Severity, State
+from ..policy import Policy
+
+NAME = "StreamingDriverDown"
+MAX_NAMED = 20
+ENDED = "the JVM of the driver has ended"
+
+
+def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
+    """Fire at once: a JVM that has ended does not come back.
+
+    Of several processes each reports the queries that it answers for.
+    """
+    del now
+    if snapshot.context is not Context.JVM_GONE:
+        return None
+    died = sorted(_died(snapshot, policy))
+    if not died and not snapshot.ownership.is_eldest:
+        return None
+    count = f"{len(died)} streaming {'query' if len(died) == 1 else 'queries'}"
+    ended = f"{ENDED}, and {count} with it" if died else f"{ENDED}; no query was running"
+    reason = f"{ended}: {_named(died)}" if died else ended
+    return Finding(
+        alertname=NAME,
+        query=WHOLE_DRIVER,
+        severity=Severity.CRITICAL,
+        state=State.MISSING,
+        reason=reason,
+        summary=f"driver is down: {reason}",
+        evidence={},
+    )
+
+
+def _died(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
+    for label, query in snapshot.labels().items():
+        ignored = policy.limits(query.base_name).ignore
+        if query.alive and not ignored and snapshot.ownership.covers(query.session):
+            yield label
+
+
+def _named(labels: list[str]) -> str:
+    shown = ", ".join(labels[:MAX_NAMED])
+    more = len(labels) - MAX_NAMED
+    return f"{shown} and {more} more" if more > 0 else shown

@@ -1,0 +1,59 @@
+"""QuerypulseEventsMissing: the probe sees what no event tells, or Spark drops events.
+
+Spark has one serial, bounded queue for all listeners: a slow neighbour delays our events,
+a full queue drops them. The probe still sees deaths; figures and trends go stale.
+"""
+
+from __future__ import annotations
+
+from ...listener.probing import Context
+from ...listener.snapshot import Snapshot
+from ..finding import WHOLE_DRIVER, Finding, Severity, State
+from ..policy import Policy
+
+NAME = "QuerypulseEventsMissing"
+
+
+def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
+    """Fire for the whole driver: it has one queue."""
+    if snapshot.context is not Context.RUNNING:
+        return None
+    window = policy.defaults.stall_floor_seconds
+    told = _unheard(snapshot, now, window), _dropped(snapshot, now, window)
+    reason = "; ".join(text for text in told if text)
+    if not reason:
+        return None
+    return Finding(
+        alertname=NAME,
+        query=WHOLE_DRIVER,
+        severity=Severity.WARNING,
+        state=State.RUNNING,
+        reason=reason,
+        summary=f"querypulse does not receive Spark's events: {reason}",
+        evidence={"listener_registered": _registered(snapshot)},
+    )
+
+
+def _unheard(snapshot: Snapshot, now: float, window: float) -> str:
+    waits = {
+        label: snapshot.watched(query.unheard.since, now)
+        for label, query in snapshot.labels().items()
+        if query.alive and query.unheard is not None
+    }
+    deaf = sorted(label for label, seconds in waits.items() if seconds > window)
+    if not deaf:
+        return ""
+    longest = max(waits[label] for label in deaf)
+    return f"the probe saw commits that no event told of for {longest:.0f} s: {', '.join(deaf)}"
+
+
+def _dropped(snapshot: Snapshot, now: float, window: float) -> str:
+    at, probe = snapshot.events_dropped_at, snapshot.probe
+    if at is None or probe is None or snapshot.watched(at, now) > window:
+        return ""
+    return f"Spark's listener queue has dropped {probe.listener.dropped_events} events"
+
+
+def _registered(snapshot: Snapshot) -> str:
+    registered = snapshot.probe is not None and snapshot.probe.listener.registered
+    return "yes" if registered else "no: it was removed from Spark"

@@ -1,0 +1,73 @@
+"""QuerypulseMonitoringDegraded: the probe is silent, a checkpoint that must be read cannot be, or a rule fails.
+
+Events still tell of deaths, but hangs of what emits no events cannot be seen.
+"""
+
+from __future__ import annotations
+
+from ...listener.probing import Context
+from ...listener.query import Query
+from ...listener.snapshot import Snapshot
+from ..finding import WHOLE_DRIVER, Finding, Severity, State
+from ..policy import Policy
+
+NAME = "QuerypulseMonitoringDegraded"
+
+
+def check(
+    snapshot: Snapshot, now: float, policy: Policy, failed_rules: tuple[str, ...] = ()
+) -> Finding | None:
+    """Fire for the whole driver when something that should be seen is not.
+
+    ``failed_rules`` have raised an error, which is a defect of ours.
+    """
+    told = [f"rules that fail: {', '.join(failed_rules)}"] if failed_rules else []
+    if policy.probe_expected and snapshot.context is Context.RUNNING:
+        told += [_probe(snapshot, now, policy), _log(snapshot, now, policy)]
+    reason = "; ".join(text for text in told if text)
+    if not reason:
+        return None
+    return Finding(
+        alertname=NAME,
+        query=WHOLE_DRIVER,
+        severity=Severity.WARNING,
+        state=State.RUNNING,
+        reason=reason,
+        summary=f"querypulse cannot see every query: {reason}",
+        evidence={},
+    )
+
+
+def _probe(snapshot: Snapshot, now: float, policy: Policy) -> str:
+    last = snapshot.probe.at if snapshot.probe is not None else snapshot.began_at
+    silent = snapshot.watched(last, now)
+    if silent <= policy.defaults.stall_floor_seconds:
+        return ""
+    return f"the JVM has not answered the probe for {silent:.0f} s"
+
+
+def _log(snapshot: Snapshot, now: float, policy: Policy) -> str:
+    told = [
+        f"{label}: {_why(snapshot, query)}"
+        for label, query in snapshot.labels().items()
+        if query.alive and _needs_log(query) and _is_unread(snapshot, query, now, policy)
+    ]
+    return f"checkpoints cannot be read: {'; '.join(told)}" if told else ""
+
+
+def _is_unread(snapshot: Snapshot, query: Query, now: float, policy: Policy) -> bool:
+    limits = policy.limits(query.base_name)
+    if query.logged_at is None:
+        grace = max(limits.stall_floor_seconds, limits.start_grace_seconds)
+        return snapshot.watched(query.started_at, now) > grace
+    return snapshot.watched(query.logged_at, now) > limits.stall_floor_seconds
+
+
+def _why(snapshot: Snapshot, query: Query) -> str:
+    unreadable = snapshot.log.unreadable if snapshot.log is not None else {}
+    return unreadable.get(query.run_id, "no answer")
+
+
+def _needs_log(query: Query) -> bool:
+    facts = query.facts
+    return facts is not None and (facts.trigger.is_continuous or facts.async_progress)
