@@ -21,9 +21,19 @@ def is_flapping(query: Query, limits: Limits, now: float) -> bool:
 
 def poison_batch(query: Query, limits: Limits) -> Died | None:
     """The last failure, when all of the budget were of its batch and its error class."""
-    if query.unrecovered_deaths == 0:
+    if query.unrecovered_deaths == 0 or is_committed(query, query.deaths[-1]):
         return None
     return _same_again(query.deaths, limits)
+
+
+def is_committed(query: Query, died: Died) -> bool:
+    """Whether the checkpoint showed, when the last run began, that the batch has been done since.
+
+    The process that did it may not have been watched.
+    """
+    point = query.start_point
+    done = point.committed if point is not None else None
+    return done is not None and done.batch_id >= died.batch_id
 
 
 def was_flapping_already(query: Query, limits: Limits) -> bool:
@@ -36,6 +46,11 @@ def was_flapping_already(query: Query, limits: Limits) -> bool:
 def recent(query: Query, limits: Limits, now: float) -> list[Died]:
     """The failures within the window."""
     return [died for died in query.deaths if now - died.at <= limits.restart_window_seconds]
+
+
+def in_earlier_processes(deaths: Sequence[Died], began_at: float) -> int:
+    """How many of these came before this process began, at ``began_at``."""
+    return sum(died.at < began_at for died in deaths)
 
 
 def _spent(deaths: Sequence[Died], limits: Limits, at: float) -> bool:

@@ -55,7 +55,7 @@ LAST = (
     "run_id",
 )
 REPEATED = frozenset(
-    {"error_class", "exception", "error_message", "table", "batch_in_flight", "queries"}
+    {"error_class", "exception", "error_message", "table", "batch_in_flight", "queries", "drivers"}
 )
 """Evidence that a headline or a reason may give already."""
 _RANKS = {name: rank for rank, name in enumerate(FIRST)} | {

@@ -48,6 +48,7 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     reported_elsewhere: bool = False
     lag_allowed_offsets: float | None = None
     restart_budget: int | None = None
+    expected_input_seconds: float | None = None
     severity: Severity | None = None
     """Of the worst that holds of it; None where nothing does."""
 
@@ -143,6 +144,7 @@ def _judge(case: Case, rules: Asking) -> tuple[list[Finding], Verdict]:
         reported_elsewhere=elsewhere and not limits.ignore,
         lag_allowed_offsets=limits.lag_allowed_offsets,
         restart_budget=limits.restart_budget,
+        expected_input_seconds=limits.expected_input_seconds,
         severity=worst.severity if worst is not None else None,
     )
     return _told(case, worst, rules) if worst is not None and not elsewhere else [], verdict

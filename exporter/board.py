@@ -70,6 +70,11 @@ class ShownVerdict(Protocol):
         ...
 
     @property
+    def expected_input_seconds(self) -> float | None:
+        """How long it may read no rows; None where no data has to come."""
+        ...
+
+    @property
     def ignored(self) -> bool:
         """Whether the settings say that nothing depends on this query."""
         ...

@@ -135,6 +135,11 @@ FIGURES = (
         lambda row: row.verdict.restart_budget,
     ),
     Figure(
+        f"{PREFIX}_expected_input_seconds",
+        "How long it may read no rows before that is reported; absent where no data has to come.",
+        lambda row: row.verdict.expected_input_seconds,
+    ),
+    Figure(
         f"{PREFIX}_input_rows_total",
         "Rows read.",
         lambda row: row.totals.input_rows,

@@ -27,6 +27,7 @@ class _Unjudged(msgspec.Struct, frozen=True):
     window_seconds: float | None = None
     lag_allowed_offsets: float | None = None
     restart_budget: int | None = None
+    expected_input_seconds: float | None = None
 
 
 class Row(msgspec.Struct, frozen=True):

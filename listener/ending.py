@@ -35,6 +35,17 @@ def end(
     return query if failure is None else _count_death(query, failure, at)
 
 
+def with_batch_of_death(query: Query) -> Query:
+    """In which batch the present run has failed may become known only after its end."""
+    if query.ended is None or not query.deaths or query.deaths[-1].at != query.ended.at:
+        return query
+    *before, last = query.deaths
+    batch_id = _batch_at_death(query)
+    if batch_id <= last.batch_id:
+        return query
+    return replace(query, deaths=(*before, replace(last, batch_id=batch_id)))
+
+
 def expect_stop(query: Query) -> Query:
     """The present run is going to be stopped on purpose, or just was."""
     query = replace(query, stop_expected=True)
@@ -90,7 +101,10 @@ def _count_death(query: Query, failure: Failure, at: float) -> Query:
 
 def _batch_at_death(query: Query) -> int:
     """The batch last seen in flight, or the one after the last commit if that is later."""
-    after_commit = 0 if query.last_commit_batch is None else query.last_commit_batch + 1
+    committed = query.last_commit_batch
+    if committed is None and query.start_point is not None and query.start_point.committed:
+        committed = query.start_point.committed.batch_id
+    after_commit = 0 if committed is None else committed + 1
     flying = query.in_flight.batch_id if query.in_flight is not None else None
     return max(after_commit, flying or 0)
 

@@ -106,3 +106,9 @@ class Terminated(msgspec.Struct, frozen=True, gc=False):
 
 
 Event = Started | Progress | Idle | Terminated
+KIND_OF: dict[type[Event], EventKind] = {
+    Started: EventKind.STARTED,
+    Progress: EventKind.PROGRESS,
+    Idle: EventKind.IDLE,
+    Terminated: EventKind.TERMINATED,
+}

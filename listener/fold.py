@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from .commit_log import LoggedBatches, LogReport
 from .counting import count_batch, learn, remember
-from .ending import end, recovered
+from .ending import end, recovered, with_batch_of_death
 from .events import Event, Idle, Progress, Started, Terminated
 from .in_flight import in_flight, jobs_per_batch
+from .input_rows import without_input
 from .probing import Context, ProbedRun
 from .query import LogBehind, Query, Unheard
 from .sources.told_latest import with_latest
@@ -52,15 +53,8 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         commits_before_run=old.totals.commits,
         jobs_per_batch=old.jobs_per_batch,
         start_point=old.start_point if same_query else None,
-        without_input_before=_without_input(old, at) if same_query else 0.0,
+        without_input_before=without_input(old, at) if same_query else 0.0,
     )
-
-
-def _without_input(old: Query, at: float) -> float:
-    until = at if old.ended is None else old.ended.at
-    if old.last_input_at is not None:
-        return max(0.0, until - old.last_input_at)
-    return max(0.0, until - old.started_at) + old.without_input_before
 
 
 def _unended(old: Query) -> tuple[str, ...]:
@@ -109,6 +103,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
         news = _is_first_batch_id(previous)
         query = _committed_by_probe(query, run.batch_id - 1, at, first_look=news)
+        query = with_batch_of_death(query)
     if not run.active:
         return end(query, run.exception, run.error_class, at, witness="probe", context=context)
     return _idle(query, at) if run.waiting_without_data or _moved_on(previous, run) else query
@@ -118,7 +113,7 @@ def fold_logs(query: Query, report: LogReport) -> Query:
     """Take in what a round of reading has shown of the query's present run, which may be over."""
     start_point = report.starts.get(query.run_id)
     if start_point is not None:
-        query = replace(query, start_point=start_point)
+        query = with_batch_of_death(replace(query, start_point=start_point))
     log = report.logs.get(query.run_id)
     return query if log is None or not query.alive else fold_log(query, log, report.at)
 

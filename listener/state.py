@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from .commit_log import LogReport
 from .ending import end_past_run, expect_stop
-from .events import Event, Idle, Progress, Started, Terminated
+from .events import KIND_OF, Event, Terminated
 from .fold import fold_event, fold_logs, fold_probe
 from .forgetting import is_called, to_forget
 from .identity import UNDECIDED_SECONDS, Identity, Newcomer, UndecidedError
 from .ownership import ALONE, Ownership
+from .past_failures import PastFailures
 from .probing import Context, ProbedRun, ProbeReport
 from .query import Query
 from .snapshot import Pause, Snapshot
@@ -50,7 +51,7 @@ class State:
 
     def hear(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
         """Take in one event that arrived at ``at``; ``context`` as seen when it was read."""
-        self.events[_KINDS[type(event)]] += 1
+        self.events[KIND_OF[type(event)].value] += 1
         self._apply(Observed(event, at, context), wait=True)
         self._settle()
 
@@ -71,8 +72,7 @@ class State:
         # Only now is it known which of the other bearers of a name are alive.
         for run in report.runs:
             self._look_at_new(run, report)
-        for query_id in self._undecided.since(report.began_at):
-            self._decide(query_id, wait=False)
+        self._decide(self._undecided.since(report.began_at), wait=False)
         self._settle()
 
     def read(self, report: LogReport) -> None:
@@ -91,6 +91,11 @@ class State:
     def query(self, query_id: str) -> Query | None:
         """What is known of the query that an id belongs to, or did."""
         return self._identity.present(query_id, self._queries)
+
+    def restore(self, past: PastFailures) -> None:
+        """Give the queries that were met meanwhile their failures of earlier processes."""
+        for query in past.restored(self._queries):
+            self._put(query)
 
     def expect_stop(self, name: str) -> None:
         """Take note that the present run of ``name`` is going to be stopped, or just was."""
@@ -128,8 +133,7 @@ class State:
 
     def snapshot(self, now: float) -> Snapshot:
         """Everything known, frozen."""
-        for query_id in self._undecided.since(now - UNDECIDED_SECONDS):
-            self._decide(query_id, wait=False)
+        self._decide(self._undecided.since(now - UNDECIDED_SECONDS), wait=False)
         self._settle()
         return Snapshot(
             at=now,
@@ -171,7 +175,7 @@ class State:
             self._introduce(new, wait=unseen)
         except UndecidedError:
             return
-        self._decide(new.query_id, wait=False)
+        self._decide([new.query_id], wait=False)
         self._look_at_known(run, report)
 
     def _apply(self, seen: Observed, *, wait: bool) -> None:
@@ -196,18 +200,17 @@ class State:
         """After an end: the run that waits may be the successor of the one that has ended."""
         while self._has_ended:
             self._has_ended = False
-            for query_id in self._undecided.all():
-                self._decide(query_id, wait=True)
+            self._decide(self._undecided.all(), wait=True)
 
     def _hold(self, seen: Observed) -> None:
         self._undecided.add(seen)
         if self._undecided.is_full:
-            for query_id in self._undecided.all():
-                self._decide(query_id, wait=False)
+            self._decide(self._undecided.all(), wait=False)
 
-    def _decide(self, query_id: str, *, wait: bool) -> None:
-        for seen in self._undecided.take(query_id):
-            self._apply(seen, wait=wait)
+    def _decide(self, query_ids: Iterable[str], *, wait: bool) -> None:
+        for query_id in query_ids:
+            for seen in self._undecided.take(query_id):
+                self._apply(seen, wait=wait)
 
     def _route(self, seen: Observed, *, wait: bool) -> Query | None:
         """The query an event belongs to; None when it is an old run's, or introduces none."""
@@ -244,6 +247,3 @@ class State:
     def _drop(self, query: Query) -> None:
         del self._queries[query.label]
         self._identity.forget(query)
-
-
-_KINDS = {Started: "started", Progress: "progress", Idle: "idle", Terminated: "terminated"}

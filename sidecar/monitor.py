@@ -88,7 +88,7 @@ class MonitorFacts:
             outbox_pending={one.name: one.pending for one in deliveries},
             alerts_lost=_by_name({one.name: one.losses for one in deliveries}),
             circuits_open={one.name: one.circuit_open for one in deliveries},
-            receivers=tuple(one.name for one in deliveries),
+            receivers=self._telling.names,
             spool_problem=self._telling.spool_problem,
             app_name_problem=problem_of(self._app),
             callback_duration_seconds=self._callback_duration_seconds,

@@ -118,9 +118,8 @@ class Parts:
         self._telling.start()
         for loop in self._loops:
             loop.start()
-        names = [delivery.name for delivery in self._telling.deliveries]
         page = external_url(self._settings) or self.url
-        log_start(self.board.app, names, page if self.url else None)
+        log_start(self.board.app, self._telling.names, page if self.url else None)
 
     def expect_stop(self, name: str) -> None:
         """Let the worker know before it hears of the end itself."""
@@ -192,6 +191,7 @@ class Parts:
             heartbeat=self._outfit.heartbeat,
             query_heartbeats=QueryHeartbeats(self._outfit.query_heartbeats),
             inherit=inherit,
+            redact=self._outfit.redacting.text,
         )
         inherit(telling.inherited)
         return telling
@@ -208,6 +208,7 @@ class Parts:
             ownership=lambda: self.path.ownership,
             silences=self._outfit.silencing,
             main_thread=main_thread,
+            remembering=self._telling.remembering,
             redact=self._outfit.redacting,
             on_error=self._guard.report,
             on_judged=self._publish,

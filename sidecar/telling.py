@@ -14,6 +14,7 @@ from .configuration import wiring
 from .configuration.settings import Settings
 from .deadline import Deadline
 from .query_heartbeats import QueryHeartbeats
+from .remembering import Remembering
 
 
 class Telling:
@@ -33,14 +34,21 @@ class Telling:
         heartbeat: Heartbeat | None,
         query_heartbeats: QueryHeartbeats | None = None,
         inherit: Callable[[tuple[Incident, ...]], None] = lambda _: None,
+        redact: Callable[[str], str] = str,
     ) -> None:
         self._spool = wiring.spool(settings, app, guard)
         self.deliveries = wiring.deliveries(settings, guard, receivers=receivers, spool=self._spool)
+        self.remembering = Remembering(self._spool, redact)
         self._dispatch = Dispatch(self.deliveries, spool=self._spool)
         self._heartbeat = heartbeat
         self.query_heartbeats = query_heartbeats or QueryHeartbeats({})
         self._inherit = inherit
         self.inherited = self._adopt(self._spool.load()) if self._spool is not None else ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The receivers."""
+        return tuple(one.name for one in self.deliveries)
 
     @property
     def spool_problem(self) -> str:

@@ -24,6 +24,7 @@ from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, 
 from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
+from .remembering import Remembering
 
 TICK_SECONDS = 0.5
 LATE_SECONDS = 2.0
@@ -70,6 +71,7 @@ class Worker:
         ownership: Callable[[], Ownership] = lambda: ALONE,
         silences: Callable[[], Sequence[Silence]] = tuple,
         main_thread: Callable[[], str] = str,
+        remembering: Remembering | None = None,
         redact: Callable[[Judgement], Judgement],
         on_error: Callable[[str, Exception], None],
         on_judged: Callable[[Judged], None],
@@ -90,6 +92,7 @@ class Worker:
         self._ownership = ownership
         self._silences = silences
         self._main_thread = main_thread
+        self._remembering = remembering or Remembering()
         self._redact = redact
         self._on_error = on_error
         self._on_judged = on_judged
@@ -173,12 +176,14 @@ class Worker:
             self.state.forget(now)
         self._judged_at = now
         self.state.own(self._ownership())
+        wall, silences = self._wall(), self._silences()
+        self._remembering.restore(self.state, now, wall)
         snapshot = self.state.snapshot(now)
+        self._remembering.keep(snapshot, self.policy, wall)
         judgement = with_main_thread(evaluate(snapshot, now, self.policy), self._main_thread)
         judgement = self._redact(judgement)
         for rule, error in judgement.errors:
             self._on_error(f"rule {rule}", error)
-        wall, silences = self._wall(), self._silences()
         incidents = self._lifecycle.update(judgement, snapshot, now, wall, silences)
         self._dispatch.offer(incidents, self._lifecycle.closings)
         self.judged = Judged(

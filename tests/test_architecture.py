@@ -119,7 +119,7 @@ def test_relative_imports_are_resolved_as_python_does():
     """The test above is only as good as this."""
     assert folders_imported("alerting/rules/query_stopped.py") == {"alerting", "listener"}
     assert folders_imported("sidecar/demo/run.py") == {"sidecar"}
-    assert folders_imported("sidecar/worker.py") == {"alerting", "listener"}
+    assert folders_imported("sidecar/worker.py") == {"alerting", "listener", "sidecar"}
 
 
 def test_imports_inside_the_project_are_relative():

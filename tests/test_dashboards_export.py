@@ -284,7 +284,17 @@ def test_a_wrong_setting_is_refused_before_anything_is_written(export, tmp_path,
 
 
 @pytest.mark.parametrize(
-    "address", ["", "runbooks", "ftp://h/x", 'https://h/"x', "https://h/a b", "https://h/#{{x}}"]
+    "address",
+    [
+        "",
+        "runbooks",
+        "ftp://h/x",
+        'https://h/"x',
+        "https://h/a b",
+        "https://h/#{{x}}",
+        "https://u:hidden@h/x",
+        "https://hidden@h/x",
+    ],
 )
 def test_an_address_of_runbooks_that_would_break_a_file_is_refused(
     export, tmp_path, monkeypatch, address
@@ -294,6 +304,7 @@ def test_an_address_of_runbooks_that_would_break_a_file_is_refused(
 
     assert (code, output) == (COULD_NOT_BEGIN, "")
     assert "setting 'runbook_base_url'" in errors
+    assert "hidden" not in errors
     assert not (tmp_path / "stack").exists()
 
 

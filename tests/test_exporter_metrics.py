@@ -25,7 +25,7 @@ QUERY_METRICS = {
     "watermark_timestamp_seconds", "state_rows", "state_memory_bytes", "late_rows_dropped_total",
     "terminations_total", "restarts_total", "failure_info", "alert",
     "alerting_enabled", "last_activity_timestamp_seconds", "no_progress_seconds", "trigger_interval_seconds",
-    "lag_allowed_offsets", "restart_budget",
+    "expected_input_seconds", "lag_allowed_offsets", "restart_budget",
 }  # fmt: skip
 MONITOR_METRICS = {
     "build_info", "heartbeat_timestamp_seconds", "events_total", "events_dropped_total",
@@ -74,6 +74,7 @@ def test_all_streaming_metrics_carry_app_and_query_and_no_other_metric_does():
         ("alerting_enabled", 1),
         ("lag_allowed_offsets", 1000),
         ("restart_budget", 3),
+        ("expected_input_seconds", 3600),
         ("no_progress_seconds", 20),
         ("last_commit_batch_id", 7),
         ("commits_total", 1),
@@ -95,6 +96,11 @@ def test_all_streaming_metrics_carry_app_and_query_and_no_other_metric_does():
 )
 def test_a_busy_query_shows_each_figure(name, expected):
     assert of_query(full_board(), "busy", name) == {(): expected}
+
+
+@pytest.mark.parametrize("label", ["dead", "absent"])
+def test_a_query_that_need_not_read_rows_has_no_limit_for_it(label):
+    assert of_query(full_board(), label, "expected_input_seconds") == {}
 
 
 def test_figures_split_by_one_more_label():

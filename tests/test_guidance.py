@@ -88,7 +88,7 @@ def test_the_spark_ui_is_linked_where_there_is_one():
     assert annotations(guidance(Settings(), "http://d:4040"))["spark_ui_url"] == "http://d:4040"
 
 
-@pytest.mark.parametrize("name", ["external_url", "dashboard_url"])
+@pytest.mark.parametrize("name", ["external_url", "dashboard_url", "runbook_base_url"])
 @pytest.mark.parametrize(
     "url",
     [
@@ -125,7 +125,7 @@ def test_what_is_no_address_to_follow_is_refused_by_its_name(name, url):
     assert "hidden" not in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["external_url", "dashboard_url"])
+@pytest.mark.parametrize("name", ["external_url", "dashboard_url", "runbook_base_url"])
 @pytest.mark.parametrize(
     "url",
     [
@@ -133,12 +133,46 @@ def test_what_is_no_address_to_follow_is_refused_by_its_name(name, url):
         "https://driver:9719/a/b",
         "https://[::1]:9719/",
         "https://driver/d/%40team",
-        "https://driver/d?owner=a@b",
-        "https://driver/d?to=now#panel",
+        "https://driver/%3Fto/%23panel/",
     ],
 )
 def test_an_address_to_follow_is_taken_as_it_is(name, url):
     outfit(Settings(**{name: url}), Guard())
+
+
+@pytest.mark.parametrize("name", ["dashboard_url", "runbook_base_url"])
+@pytest.mark.parametrize(
+    "url", ["https://driver/d?owner=a@b", "https://driver/d?to=now#panel", "https://wiki/#/pulse"]
+)
+def test_a_dashboard_or_a_wiki_may_have_a_query_string_and_a_fragment(name, url):
+    outfit(Settings(**{name: url}), Guard())
+
+
+@pytest.mark.parametrize(
+    "rest", ["?token=hidden", "?", "/?a=b#hidden", "#hidden", "/#", "/orders?to=/hidden"]
+)
+def test_an_external_url_with_more_than_a_path_is_refused_for_paths_are_added_to_it(rest):
+    with pytest.raises(SettingsError) as error:
+        outfit(Settings(external_url=f"{HOME}{rest}"), Guard())
+
+    assert "setting 'external_url'" in str(error.value)
+    assert "without spaces, quotes, user name, password, token, query string" in str(error.value)
+    assert f"given: '{HOME}" in str(error.value)
+    assert "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize("url", ["https://u:part#rest@driver/", "https://u:part?rest@driver/"])
+def test_no_part_of_a_password_is_shown_where_it_looks_like_a_query_string(url):
+    with pytest.raises(SettingsError) as error:
+        outfit(Settings(external_url=url), Guard())
+
+    assert "part" not in str(error.value).partition("given")[2]
+
+
+@pytest.mark.parametrize("outside", [guidance, guidance_from_outside])
+def test_a_password_in_the_address_of_the_runbooks_never_gets_into_an_alert(outside):
+    with pytest.raises(SettingsError, match="'runbook_base_url'"):
+        outside(Settings(external_url=HOME, runbook_base_url="https://u:hidden@wiki.example/"))
 
 
 def test_only_a_dashboards_address_has_places_to_fill():

@@ -99,6 +99,21 @@ def test_a_list_shows_what_is_in_force(path, silence):
     assert [line.split()[1] for line in output.splitlines()] == ["a", "b"]
 
 
+@pytest.mark.parametrize(
+    "until", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59+14:00", "9999-12-31T23:59:59-12:00"]
+)
+def test_a_silence_that_ends_as_late_as_can_be_is_listed_and_ended(path, silence, until):
+    path.write_text(f'{{"queries": "a", "until": "{until}", "app": "etl"}}\n')
+    code, output, errors = silence()
+
+    assert (code, errors) == (0, "")
+    assert output.startswith("etl  a  *  until 9999-12-31T")
+    assert output.endswith(" left)\n")
+    assert silence("b", "--for", "1h")[0] == 0
+    assert [one.queries for one in read_silences(path)] == ["a", "b"]
+    assert silence("--end", "a") == (0, "ended: 1 of a\n", "")
+
+
 def test_what_has_ended_is_not_in_force(path, silence):
     path.write_text('{"queries": "a", "until": "2020-01-01T00:00:00Z", "app": "etl"}\n')
 

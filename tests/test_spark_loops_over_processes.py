@@ -18,13 +18,15 @@ WINDOW_SECONDS = 20.0
 PATIENCE_SECONDS = 180.0
 """Of a machine that runs much else."""
 KEY = "querypulse/driver/bronze/StreamingQueryFailed"
+FLAPPING = "querypulse/driver/bronze/StreamingQueryFlapping"
 JOB = """
 sidecar = attach(
     spark, http_port=0, stall_floor_seconds=20, start_grace_seconds=20, stall_critical_factor=9, resolve_after_seconds=0,
-    webhook_url=os.environ["PAGES"], pagerduty_url=os.environ["PAGERDUTY"], pagerduty_routing_key="k" * 32,
+    restart_window_seconds=3600,
+    spool_dir=os.environ["SPOOL"] or None, webhook_url=os.environ["PAGES"], pagerduty_url=os.environ["PAGERDUTY"], pagerduty_routing_key="k" * 32,
 )
 def fail(batch, batch_id):
-    if batch_id == 1 and os.environ["POISON"]:
+    if str(batch_id) == os.environ["POISON"]:
         raise ValueError("negative amount")
 (
     rate().writeStream.queryName("bronze").trigger(processingTime="200 milliseconds")
@@ -34,17 +36,17 @@ sidecar.await_any_failure()
 """
 
 
-def job(folder, pages, pagerduty, *, poison="yes"):
+def job(folder, pages, pagerduty, *, poison="1", spool=""):
     """One process; each has the checkpoint of the last."""
     folder.mkdir()
-    places = {"PAGES": pages.url, "PAGERDUTY": pagerduty.enqueue_url}
+    places = {"PAGES": pages.url, "PAGERDUTY": pagerduty.enqueue_url, "SPOOL": spool}
     checkpoint = str(folder.parent / "checkpoint")
     return Driver(JOB, folder, POISON=poison, CHECKPOINT=checkpoint, **places)
 
 
-def run_job(folder, pages, pagerduty):
+def run_job(folder, pages, pagerduty, **how):
     """One process from its start to its end: its exit code."""
-    with job(folder, pages, pagerduty) as driver:
+    with job(folder, pages, pagerduty, **how) as driver:
         return driver.wait(PATIENCE_SECONDS)
 
 
@@ -69,3 +71,29 @@ def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says
     assert ANNOTATION not in fired[0].annotations
     assert ANNOTATION in fired[-1].annotations
     assert pagerduty.incidents == {KEY: 1}
+
+
+def wording(pagerduty, key):
+    """What the newest trigger of an incident says."""
+    return [one["payload"]["summary"] for one in pagerduty.events if one["dedup_key"] == key][-1]
+
+
+@pytest.mark.timeout(4 * PATIENCE_SECONDS)
+def test_with_a_spool_failures_of_all_processes_count(tmp_path):
+    """Batch 1 fails in three processes; the fourth gets past it, and fails in batch 4."""
+    spool = str(tmp_path / "spool")
+    with Pages() as pages, PagerDutyDouble() as pagerduty:
+        opened = []
+        for number in range(3):
+            run_job(tmp_path / f"{number}", pages, pagerduty, spool=spool)
+            opened.append(dict(pagerduty.incidents))
+        named = wording(pagerduty, FLAPPING)
+        run_job(tmp_path / "past it", pages, pagerduty, spool=spool, poison="4")
+
+    assert opened == [{KEY: 1}, {KEY: 1}, {KEY: 1, FLAPPING: 1}]
+    assert named == (
+        "[driver] bronze keeps failing: batch 1 failed 3 times with ValueError, "
+        "2 of them in earlier processes (poison_batch)"
+    )
+    assert pagerduty.incidents == {KEY: 1, FLAPPING: 1}
+    assert FLAPPING in pagerduty.open

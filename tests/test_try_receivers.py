@@ -210,6 +210,17 @@ def test_without_a_receiver_there_is_nothing_to_try(try_them):
     assert "no receiver is configured" in errors
 
 
+def test_a_password_in_the_address_of_the_runbooks_is_not_sent(try_them, server):
+    code, _, errors = try_them(
+        webhook_url=server.url, runbook_base_url="https://u:hidden@wiki.example/pulse"
+    )
+
+    assert code == COULD_NOT_BEGIN
+    assert "'runbook_base_url'" in errors
+    assert "hidden" not in errors
+    assert server.requests == []
+
+
 def test_settings_that_cannot_be_used_are_refused_before_anybody_is_told(try_them, server):
     code, _, errors = try_them(webhook_url=server.url, slack_webhook_url="nowhere")
 

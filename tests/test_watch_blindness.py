@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.lookout import BAD, A, B, Lookout
+from support.lookout import BAD, TERMS, A, B, Lookout, pod
 from support.watching import serving, watching
 
 from querypulse.sidecar.watch import blindness
+from querypulse.sidecar.watch.judge import Judge
 from querypulse.sidecar.watch.look import Said
+from querypulse.sidecar.watch.roll import Roll
 
 
 def test_a_driver_that_bars_the_watcher_is_an_alert_of_the_watcher():
@@ -75,6 +77,115 @@ def test_the_next_watcher_ends_what_the_one_before_left_open():
 
     assert len(successor.update().blind) == 1
     assert successor.look().ended == ["querypulse-watch"]
+
+
+def restarted(lookout, *places):
+    """The next watcher, with what this one left open."""
+    (left,) = [one for one in lookout.all[-1].incidents if one.ends_at is None]
+    successor = Lookout(*places)
+    successor.judge.inherit([left], successor.now)
+    return successor.update()
+
+
+def test_a_driver_that_was_never_seen_and_bars_the_watcher_is_an_alert_of_the_watcher():
+    lookout = Lookout().looks(Said.BARRED, 17)
+
+    assert "http://a:9719: barred" in lookout.blind[0].annotations["reason"]
+
+
+def test_a_pod_whose_app_is_not_known_and_that_bars_the_watcher_is_named():
+    lookout = Lookout(pod(1), pod(2))
+    for _ in range(20):
+        lookout.look(pod(1)).look(pod(2), Said.BARRED)
+
+    assert "http://drivers:9719 (10.0.0.2): barred" in lookout.blind[0].annotations["reason"]
+
+
+def test_a_driver_that_bars_the_watcher_after_it_closed_in_good_order_is_named():
+    assert len(Lookout().look().stopped().looks(Said.BARRED, 17).blind) == 1
+
+
+@pytest.mark.parametrize("said", [Said.UNREACHABLE, *BAD])
+@pytest.mark.parametrize("seen", [True, False])
+def test_it_does_not_end_because_the_driver_it_names_is_down(said, seen):
+    lookout = Lookout().look() if seen else Lookout()
+    (first,) = lookout.looks(Said.BARRED, 17).blind
+    (last,) = lookout.looks(said, 600).blind
+
+    assert "http://a:9719: barred" in last.annotations["reason"]
+    assert last.starts_at == first.starts_at
+
+
+def test_it_ends_when_the_driver_it_names_comes_back_and_lets_the_watcher_in():
+    lookout = Lookout().looks(Said.BARRED, 17).looks(Said.REFUSED, 10)
+
+    assert lookout.look().ended == ["querypulse-watch"]
+
+
+def test_it_says_once_whom_it_names():
+    (alert,) = Lookout().looks(Said.BARRED, 17).blind
+
+    assert alert.annotations["drivers"] == "http://a:9719"
+    assert alert.annotations["description"].count("http://a:9719") <= 1
+
+
+def test_it_names_only_those_that_have_not_let_the_watcher_in_since():
+    lookout = Lookout(A, B)
+    for _ in range(20):
+        lookout.look(A, Said.BARRED).look(B, Said.BARRED)
+    lookout.looks(Said.REFUSED, 5, B).look(A)
+
+    assert lookout.blind[0].annotations["reason"].startswith("http://b:9719: barred; check")
+
+
+def test_it_ends_when_the_driver_it_names_closes_in_good_order():
+    lookout = Lookout().look().looks(Said.BARRED, 17).look(said=Said.REFUSED)
+
+    assert len(lookout.blind) == 1
+    assert lookout.stopped().ended == ["querypulse-watch"]
+
+
+def test_it_ends_when_the_driver_it_names_is_no_longer_watched():
+    assert Lookout().looks(Said.BARRED, 17).listed(B).ended == ["querypulse-watch"]
+
+
+def test_one_who_barred_the_watcher_for_a_moment_and_died_does_not_blind_it():
+    assert Lookout().look().looks(Said.BARRED, 10).looks(Said.REFUSED, 600).blind == []
+
+
+def test_a_moment_before_and_one_after_a_restart_of_the_driver_are_not_added_up():
+    lookout = Lookout().look().looks(Said.BARRED, 10).looks(Said.REFUSED, 600)
+
+    assert lookout.looks(Said.BARRED, 10).blind == []
+
+
+def test_the_next_watcher_does_not_end_it_before_it_knows_where_to_look():
+    left = Lookout().looks(Said.BARRED, 17).all[-1].incidents[0]
+    successor = Lookout()
+    successor.roll = Roll(15.0, 5.0)
+    successor.judge = Judge(successor.roll, TERMS)
+    successor.judge.inherit([left], successor.now)
+
+    assert len(successor.update().blind) == 1
+    assert len(successor.listed(A).blind) == 1
+
+
+@pytest.mark.parametrize("said", [Said.UNREACHABLE, *BAD])
+def test_the_next_watcher_does_not_end_it_because_the_driver_it_names_is_down(said):
+    lookout = restarted(Lookout().looks(Said.BARRED, 17), A).looks(said, 600)
+
+    assert "http://a:9719" in lookout.blind[0].annotations["reason"]
+    assert "querypulse-watch" in lookout.look().ended
+
+
+def test_the_next_watcher_ends_it_though_another_driver_is_down():
+    lookout = restarted(Lookout().looks(Said.BARRED, 17), A, B).looks(Said.REFUSED, 5, B)
+
+    assert lookout.look(A).ended == ["querypulse-watch"]
+
+
+def test_the_next_watcher_ends_what_names_nobody_that_it_watches():
+    assert restarted(Lookout().looks(Said.BARRED, 17), B).ended == ["querypulse-watch"]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import pytest
 from support.queries import until
 from support.watching import ServedDriver, address, is_seen, serving, watching
 
-from querypulse.sidecar.watch import targets
+from querypulse.sidecar.watch import blindness, targets
 from querypulse.sidecar.watch.network import answers
 
 pytestmark = pytest.mark.slow
@@ -138,11 +138,12 @@ def test_an_address_where_nobody_ever_was_is_told_as_that():
         assert "never answered" in told.pages[f"{host}:{port}"]["reason"]
 
 
-def test_a_wrong_token_from_the_beginning_is_told():
+def test_a_wrong_token_from_the_beginning_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch):
+    monkeypatch.setattr(blindness, "AFTER_SECONDS", 4 * 0.5 + WELL_PAST)
     with serving(token="secret") as server, watching(server.url, gone_after=0.5) as told:
-        host, port = address(server)
-        told.wait_for(f"{host}:{port}")
-        assert "401" in told.pages[f"{host}:{port}"]["connection"]
+        told.wait_for("querypulse-watch")
+        assert list(told.firing) == ["querypulse-watch"]
+        assert "401" in told.pages["querypulse-watch"]["reason"]
 
 
 def test_with_the_token_the_driver_is_seen_and_its_farewell_heard():

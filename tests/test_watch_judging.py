@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.lookout import BAD, BEAT, HERE, WALL, A, B, Lookout
+from support.lookout import BAD, BEAT, HERE, WALL, A, B, Lookout, pod
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.exporter.farewell import Notice
@@ -36,9 +36,16 @@ def test_one_that_was_never_seen_is_told_after_four_times_as_long():
     assert "never answered" in lookout.page["summary"]
 
 
-@pytest.mark.parametrize("said", [Said.BARRED, Said.STANDING])
-def test_one_that_answers_from_the_beginning_but_not_us_is_told_after_four_times_as_long(said):
-    assert Lookout().looks(said, 62).told == ["a:9719"]
+def test_one_that_never_answers_as_it_should_is_told_after_four_times_as_long():
+    assert Lookout().looks(Said.STANDING, 62).told == ["a:9719"]
+
+
+def test_one_that_has_only_barred_us_is_told_when_it_dies():
+    lookout = Lookout().looks(Said.BARRED, 600).looks(Said.REFUSED, 15)
+    assert lookout.told == []
+    assert lookout.look(said=Said.REFUSED).told == ["a:9719"]
+    assert "was killed" in lookout.page["summary"]
+    assert lookout.page["last_seen"] == "never by this watcher"
 
 
 def test_an_unreachable_driver_is_told_when_something_else_answers():
@@ -113,6 +120,24 @@ def test_a_driver_that_starts_slowly_is_not_told():
 def test_one_that_bars_us_after_it_was_seen_lives():
     lookout = Lookout().look().looks(Said.BARRED, 600)
     assert lookout.ever_told == set()
+
+
+def test_one_that_bars_us_from_the_beginning_lives():
+    assert Lookout().looks(Said.BARRED, 600).ever_told == set()
+
+
+def test_one_that_starts_slowly_and_then_bars_us_lives():
+    assert Lookout().looks(Said.REFUSED, 60).looks(Said.BARRED, 600).ever_told == set()
+
+
+def test_a_pod_that_bars_us_from_the_beginning_lives():
+    assert Lookout(pod(1)).looks(Said.BARRED, 600, pod(1)).ever_told == set()
+
+
+def test_one_that_never_answered_and_then_bars_us_is_there():
+    lookout = Lookout().looks(Said.REFUSED, 62)
+    assert lookout.told == ["a:9719"]
+    assert lookout.look(said=Said.BARRED).ended == ["a:9719"]
 
 
 def test_an_unreachable_driver_is_not_told_while_nothing_else_answers():

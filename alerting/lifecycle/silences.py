@@ -37,9 +37,14 @@ class Silence(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """As people read it: ``silenced until <ISO 8601>: <reason>``."""
-        until = datetime.fromtimestamp(min(self.until, END_OF_TIME), timezone.utc)
-        text = f"silenced until {until.isoformat(timespec='seconds').replace('+00:00', 'Z')}"
+        text = f"silenced until {end_text(self.until)}"
         return f"{text}: {self.reason}" if self.reason else text
+
+
+def end_text(wall: float) -> str:
+    """Unix seconds as RFC 3339 in UTC; what lies beyond the year 9999 is its last second."""
+    until = datetime.fromtimestamp(min(wall, END_OF_TIME), timezone.utc)
+    return until.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def silence_of(alert: Alert, silences: Iterable[Silence], wall: float) -> Silence | None:

@@ -1,4 +1,4 @@
-"""Keeps the outboxes on disk, in a thread of its own, so that they outlive the driver."""
+"""Keeps outboxes and failures on disk, in a thread of its own, so that they outlive the driver."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ...listener.guard import Guard
 from ...listener.loop import Loop
+from ...listener.past_failures import FailedQuery
 from .row import Row
-from .spool_file import Change, Rows, SpoolBusyError, SpoolFile, is_corruption
+from .spool_file import Change, Failures, Rows, SpoolBusyError, SpoolFile, is_corruption
 
 log = logging.getLogger("querypulse")
 
@@ -23,7 +24,8 @@ Essence = tuple[object, ...]
 
 
 class Spool:
-    """The newest rows of every receiver, written as soon as anything of weight changes.
+    """The newest rows of every receiver, written as soon as anything of weight changes; and the
+    failures of queries.
 
     ``problem`` says what is wrong, and is empty while all is well. Deliveries do not notice:
     without a disk everything works as long as the process lives. Until the rows of an earlier
@@ -49,7 +51,10 @@ class Spool:
         self._found: Rows | None = None
         self._was_opened = False
         self._fails = False
+        self._left: Failures = {}
         self._newest: dict[str, tuple[Row, ...]] = {}
+        self._failures: Failures | None = None
+        self._failures_on_disk: Failures = {}
         self._offered = 0
         self._written = 0
         self._on_disk: dict[tuple[str, str], Essence] = {}
@@ -76,6 +81,8 @@ class Spool:
             if found is not None:
                 # What was offered before does not know of them; the next offers will.
                 self._newest.clear()
+                self._left = self._failures_on_disk
+                self._failures = None if self._left else self._failures
             self._changed.notify_all()
             return found
 
@@ -86,6 +93,25 @@ class Spool:
         with self._changed:
             if self._newest.get(receiver) != rows:
                 self._newest[receiver] = rows
+                self._offered += 1
+                self._changed.notify_all()
+
+    def take_failures(self) -> tuple[FailedQuery, ...]:
+        """The failures that came with the rows which ``load`` has returned, once."""
+        if self._loop.is_forked:
+            return ()
+        with self._changed:
+            left, self._left = self._left, {}
+            return tuple(left.values())
+
+    def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
+        """Keep these failures, and no others; never waits for the disk."""
+        newest = {one.query_id: one for one in kept}
+        if self._loop.is_forked:
+            return
+        with self._changed:
+            if self._failures != newest:
+                self._failures = newest
                 self._offered += 1
                 self._changed.notify_all()
 
@@ -139,6 +165,7 @@ class Spool:
                 for receiver, held in rows.items()
                 for row in held
             }
+            self._failures_on_disk = self._file.failures
             self._was_opened = True
             self._offered += 1
             self._changed.notify_all()
@@ -149,12 +176,19 @@ class Spool:
                 if not self._loop.stopping.is_set():
                     self._changed.wait()
                 return
-            newest, offered = dict(self._newest), self._offered
+            newest, failures, offered = dict(self._newest), self._failures, self._offered
+            known = self._failures_on_disk
         changes, on_disk = self._differences(newest)
-        if changes:
-            self._file.write(changes)
+        failures = known if failures is None else failures
+        failed = {
+            key: failures.get(key)
+            for key in {**known, **failures}
+            if failures.get(key) != known.get(key)
+        }
+        if changes or failed:
+            self._file.write(changes, failed)
         with self._changed:
-            self._on_disk = on_disk
+            self._on_disk, self._failures_on_disk = on_disk, failures
             self._written = offered
             self._fails = False
             self._changed.notify_all()

@@ -1,31 +1,40 @@
-"""The SQLite file that keeps the outboxes' rows; used by one thread."""
+"""The SQLite file that keeps the outboxes' rows and the queries' failures; used by one thread."""
 
 from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from ...listener.past_failures import FailedQuery
 from .row import Row
 from .spool_lock import SpoolLock
 
 VERSION = 1
 BUSY_SECONDS = 2.0
+T = TypeVar("T")
 APP_CHARACTERS = 16
 
 CREATE = "CREATE TABLE rows (receiver TEXT, key TEXT, row BLOB, PRIMARY KEY (receiver, key))"
 READ = "SELECT receiver, key, row FROM rows ORDER BY rowid"
 WRITE = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?)"
 DELETE = "DELETE FROM rows WHERE receiver = ? AND key = ?"
+CREATE_FAILURES = "CREATE TABLE IF NOT EXISTS failures (query TEXT PRIMARY KEY, kept BLOB)"
+READ_FAILURES = "SELECT query, kept FROM failures ORDER BY rowid"
+WRITE_FAILURES = "INSERT OR REPLACE INTO failures VALUES (?, ?)"
+DELETE_FAILURES = "DELETE FROM failures WHERE query = ?"
 
 Rows = dict[str, tuple[Row, ...]]
 """All rows by receiver."""
 Change = tuple[str, str, Row | None]
 """Receiver, key, and the new row; None deletes it."""
+Failures = dict[str, FailedQuery]
+"""The failures of all queries by query id; times are Unix seconds."""
 
 
 class SpoolBusyError(Exception):
@@ -39,14 +48,16 @@ class UnreadableError(Exception):
 class SpoolFile:
     """One application's file in ``folder``: only its owner may read it, from its first byte on.
 
-    ``existed``: it was there before. ``mishap`` says what could not be read, and where it was
-    put. Errors are those of the file system (``OSError``) and of SQLite (``sqlite3.Error``).
+    ``existed``: it was there before. ``failures`` are those it held when it was opened.
+    ``mishap`` says what could not be read, and where it was put. Errors are those of the file
+    system (``OSError``) and of SQLite (``sqlite3.Error``).
     """
 
     def __init__(self, folder: Path, app: str) -> None:
         name = f"outbox-{sha256(app.encode()).hexdigest()[:APP_CHARACTERS]}"
         self.path = folder / f"{name}.sqlite"
         self.existed = False
+        self.failures: Failures = {}
         self.mishap = ""
         self._lock = SpoolLock(folder / f"{name}.lock")
         self._connection: sqlite3.Connection | None = None
@@ -83,8 +94,13 @@ class SpoolFile:
                 Path(f"{self.path}{suffix}").replace(f"{target}{suffix}")
         self.mishap = f"{error}; put aside as {target}"
 
-    def write(self, changes: Iterable[Change]) -> None:
-        """Write all changes or none; they are on the disk when this returns."""
+    def write(
+        self, changes: Iterable[Change], failed: Mapping[str, FailedQuery | None] | None = None
+    ) -> None:
+        """Write all changes or none; they are on the disk when this returns.
+
+        ``failed`` by query id; None deletes its failures.
+        """
         connection = self._connection
         if connection is None:
             raise sqlite3.ProgrammingError("the spool is not open")
@@ -95,6 +111,11 @@ class SpoolFile:
                     connection.execute(DELETE, (receiver, key))
                 else:
                     connection.execute(WRITE, (receiver, key, msgspec.json.encode(row)))
+            for query_id, kept in (failed or {}).items():
+                if kept is None:
+                    connection.execute(DELETE_FAILURES, (query_id,))
+                else:
+                    connection.execute(WRITE_FAILURES, (query_id, msgspec.json.encode(kept)))
 
     def disconnect(self) -> None:
         """Close the file, but let nobody else have it."""
@@ -140,20 +161,38 @@ class SpoolFile:
                 connection.execute(f"PRAGMA user_version={VERSION}")
         elif version != VERSION:
             raise UnreadableError(f"{self.path}: version {version}, this is for {VERSION}")
+        connection.execute(CREATE_FAILURES)
+        self.failures = self._decode_failures(connection)
         return self._decode(connection)
 
     def _decode(self, connection: sqlite3.Connection) -> Rows:
         """All rows; a damaged one must not cost the others."""
         rows: Rows = {}
         for receiver, key, text in connection.execute(READ).fetchall():
-            try:
-                row = msgspec.json.decode(text, type=Row)
-            except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
-                self.mishap = f"{self.path}: {key} of {receiver} was unreadable: {error}"
+            row = self._decoded(text, Row, f"{key} of {receiver}")
+            if row is None:
                 connection.execute(DELETE, (receiver, key))
-                continue
-            rows[receiver] = (*rows.get(receiver, ()), row)
+            else:
+                rows[receiver] = (*rows.get(receiver, ()), row)
         return rows
+
+    def _decode_failures(self, connection: sqlite3.Connection) -> Failures:
+        """Those of all queries; damaged ones cost nobody theirs."""
+        failures: Failures = {}
+        for query_id, text in connection.execute(READ_FAILURES).fetchall():
+            kept = self._decoded(text, FailedQuery, f"what is kept of query {query_id}")
+            if kept is None:
+                connection.execute(DELETE_FAILURES, (query_id,))
+            else:
+                failures[query_id] = kept
+        return failures
+
+    def _decoded(self, text: bytes, kind: type[T], what: str) -> T | None:
+        try:
+            return msgspec.json.decode(text, type=kind)
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+            self.mishap = f"{self.path}: {what} was unreadable: {error}"
+            return None
 
 
 def is_corruption(error: Exception) -> bool:

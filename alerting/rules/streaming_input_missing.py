@@ -6,6 +6,7 @@ failed, is stalled or lags has another alert, which explains why it reads nothin
 
 from __future__ import annotations
 
+from ...listener.input_rows import has_uncounted_rows
 from ..case import Case
 from ..evidence import evidence
 from ..finding import Finding, Severity, State
@@ -43,12 +44,10 @@ def check(case: Case) -> Finding | None:
 def _may_have_rows(case: Case) -> bool:
     """Whether rows may have been read that no event has told of yet, or ever will.
 
-    A batch in flight may have some, and so may one that only the probe has seen. ``continuous``
-    has no events that count rows.
+    A batch in flight may have some.
     """
     query = case.query
-    is_continuous = query.facts is not None and query.facts.trigger.is_continuous
-    if query.unheard is not None or is_continuous:
+    if has_uncounted_rows(query):
         return True
     flight, done = query.in_flight, query.last_commit_batch
     if flight is None or flight.batch_id is None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ... import dashboards
+from ..configuration.links import runbook_base_url
 from ..configuration.settings import DEFAULT_RUNBOOKS, Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
 from ..whole_file import write_whole
@@ -74,19 +75,20 @@ def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) ->
 
 def _runbooks(settings: Settings) -> str:
     """Where links are to lead, as it can stand in YAML, JSON and Markdown."""
-    if _ADDRESS.fullmatch(settings.runbook_base_url) is None:
+    base = runbook_base_url(settings)
+    if _ADDRESS.fullmatch(base) is None:
         raise SettingsError(
             "setting 'runbook_base_url': to export dashboards it must be an http or https "
-            f"address without spaces and quotes (given: {settings.runbook_base_url!r})"
+            f"address of letters, digits and ~:/?=&%@+,;!*-._ (given: {base!r})"
         )
-    return settings.runbook_base_url.rstrip("/")
+    return base
 
 
-def shipped_files(runbook_base_url: str) -> dict[str, bytes]:
+def shipped_files(base: str) -> dict[str, bytes]:
     """Relative path -> content of everything that is exported, sorted by path."""
     root = files(dashboards)
     found = {
-        name: content.replace(DEFAULT_RUNBOOKS.encode(), runbook_base_url.encode())
+        name: content.replace(DEFAULT_RUNBOOKS.encode(), base.encode())
         for folder in FOLDERS
         for name, content in _below(root / folder, folder)
     }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from ...alerting.lifecycle.silences import end_text
 from ..configuration.receiver_settings import SilenceSettings
 from ..configuration.settings import SettingsError
 from ..configuration.settings_sources import load_strictly
@@ -156,7 +157,7 @@ def _say(silences: Silences, now: datetime) -> int:
     for one in silences:
         left = timedelta(seconds=round((one.until - now).total_seconds()))
         why = f": {one.reason}" if one.reason else ""
-        until = one.until.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        until = end_text(one.until.timestamp())
         whose = f"{one.app}  {one.queries}"
         sys.stdout.write(f"{whose}  {one.alertname}  until {until} ({left} left){why}\n")
     return 0

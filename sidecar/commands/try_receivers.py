@@ -17,6 +17,7 @@ from ...alerting.receivers.heartbeat import Heartbeat
 from ...alerting.receivers.receiver import DeliveryError, Receiver
 from ...listener.guard import Guard
 from ..configuration import receivers_from_settings
+from ..configuration.links import runbook_base_url
 from ..configuration.settings import Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
 from .check import require_spool
@@ -130,7 +131,7 @@ def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
             "summary": f"[{app}] test alert of querypulse: nothing is wrong",
             "description": "Somebody ran 'querypulse test-alert'. It ends by itself at once.",
             "reason": "a test of the receivers",
-            "runbook_url": settings.runbook_base_url,
+            "runbook_url": runbook_base_url(settings),
         },
         starts_at=now,
     )

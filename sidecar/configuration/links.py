@@ -12,6 +12,7 @@ from ..runbooks import next_steps
 from .settings import DEFAULT_RUNBOOKS, Settings, SettingsError
 
 _ALLOWED = re.compile(r"https?://[^\s\"'<>\\^`|{}]+", re.IGNORECASE)
+_AFTER_PATH = re.compile(r"([?#]).*", re.DOTALL)
 _PLACES = ("{app}", "{query}")
 
 
@@ -19,25 +20,40 @@ def external_url(settings: Settings) -> str:
     """Where people reach the status page, without a slash at its end; empty where not known.
 
     Raises:
+        SettingsError: it is no address that can be shown as a link, or no path can be added to it.
+
+    """
+    url = settings.external_url or ""
+    if "?" in url or "#" in url:
+        shown = _AFTER_PATH.sub(r"\1********", _without_user(url))
+        raise _refusal("external_url", shown, ", token, query string and fragment")
+    return _checked("external_url", url).rstrip("/") if url else ""
+
+
+def runbook_base_url(settings: Settings) -> str:
+    """What precedes the runbooks' names, without a slash at its end.
+
+    Raises:
         SettingsError: it is no address that can be shown as a link.
 
     """
-    return _checked("external_url", settings.external_url or "").rstrip("/")
+    return _checked("runbook_base_url", settings.runbook_base_url).rstrip("/")
 
 
 def guidance(settings: Settings, spark_ui_url: str = "") -> Guidance:
     """Links and first steps of the alerts of one driver.
 
     Raises:
-        SettingsError: ``external_url`` or ``dashboard_url`` cannot be shown as a link.
+        SettingsError: an address cannot be shown as a link.
 
     """
     home = external_url(settings)
     own = bool(home) and settings.runbook_base_url == DEFAULT_RUNBOOKS
-    base = settings.runbook_base_url.rstrip("/")
+    base = runbook_base_url(settings)
+    dashboard = settings.dashboard_url or ""
     return Guidance(
         runbook_url=f"{home}/runbooks/{{alertname}}" if own else f"{base}/{{alertname}}.md",
-        dashboard_url=_checked("dashboard_url", settings.dashboard_url or "", _PLACES),
+        dashboard_url=_checked("dashboard_url", dashboard, _PLACES) if dashboard else "",
         spark_ui_url=spark_ui_url,
         next_steps=next_steps(),
     )
@@ -47,7 +63,7 @@ def guidance_from_outside(settings: Settings) -> Guidance:
     """The same of alerts about a driver that is down, and so serves no runbook.
 
     Raises:
-        SettingsError: ``dashboard_url`` cannot be shown as a link.
+        SettingsError: ``dashboard_url`` or ``runbook_base_url`` cannot be shown as a link.
 
     """
     return guidance(replace(settings, external_url=None))
@@ -57,14 +73,18 @@ def _checked(name: str, url: str, places: tuple[str, ...] = ()) -> str:
     plain = url
     for place in places:
         plain = plain.replace(place, "x")
-    if url and not _is_address(plain):
-        allowed = f", and may hold {' and '.join(places)}" if places else ""
-        raise SettingsError(
-            f"setting {name!r}: it must be an http or https address with a host, without spaces, "
-            f"quotes, user name, password and token{allowed}; an @ in a path is written %40 "
-            f"(given: {_without_user(url)!r})"
-        )
+    if not _is_address(plain):
+        may_hold = f", and may hold {' and '.join(places)}" if places else ""
+        raise _refusal(name, url, f" and token{may_hold}")
     return url
+
+
+def _refusal(name: str, url: str, without: str) -> SettingsError:
+    return SettingsError(
+        f"setting {name!r}: it must be an http or https address with a host, without spaces, "
+        f"quotes, user name, password{without}; an @ in a path is written %40 "
+        f"(given: {_without_user(url)!r})"
+    )
 
 
 def _is_address(url: str) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from ...alerting.lifecycle.guidance import Guidance
 from ...alerting.lifecycle.wording import alert_of
 from ...alerting.rules import monitoring_degraded
 from .look import Said
-from .memory import Subject
+from .roll import Roll
 
 APP = "querypulse-watch"
 """Label ``app`` of what is wrong with the watcher; also under which it keeps its spool."""
@@ -23,11 +23,17 @@ AFTER_SECONDS = 15.0
 """While a token is rotated, driver and watcher may differ for a moment: that is no alert."""
 MAX_SHOWN = 10
 READABLE = "every driver that answers lets the watcher in"
+BEFORE = "did not let the watcher before this one in"
+DRIVERS = "drivers"
+"""The annotation that names all of them: the next watcher goes on with it."""
 ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
 class Blindness:
-    """One ``QuerypulseMonitoringDegraded`` for all drivers that have not let the watcher in for a while."""
+    """One ``QuerypulseMonitoringDegraded`` for all drivers that have not let the watcher in for a while.
+
+    It does not end because such a driver is down: then nobody knows whether it lets us in.
+    """
 
     def __init__(self, guidance: Guidance, repeat_interval_seconds: float) -> None:
         self._guidance = guidance
@@ -35,6 +41,7 @@ class Blindness:
         self._open: Incident | None = None
         self._opened_at = 0.0
         self._barred_since: dict[str, float] = {}
+        self._blind: dict[str, str] = {}
 
     def restore(self, incident: Incident, now: float) -> bool:
         """Go on with what an earlier watcher left open; False when it is something else."""
@@ -42,32 +49,33 @@ class Blindness:
         if (labels["app"], labels["alertname"]) != (APP, monitoring_degraded.NAME):
             return False
         self._open, self._opened_at = incident, now
+        names = incident.alerts[0].annotations.get(DRIVERS, "")
+        self._blind = dict.fromkeys(filter(None, names.split(", ")), BEFORE)
         return True
 
     def update(
         self,
-        subjects: Collection[Subject],
+        roll: Roll,
         now: float,
         wall: float,
         muted: Callable[[Alert], str],
     ) -> list[Incident]:
         """The open alert, or once its end; nothing where every driver lets the watcher in."""
         barred = {
-            one.place.shown: one.last.detail
-            for one in subjects
-            if one.last is not None and one.last.said is Said.BARRED
+            place.shown: spot.look.detail
+            for place, spot in roll.spots.items()
+            if spot.look is not None and spot.look.said is Said.BARRED
         }
         self._barred_since = {name: self._barred_since.get(name, now) for name in barred}
         due = [name for name, since in self._barred_since.items() if now - since >= AFTER_SECONDS]
-        if due:
-            return [self._fires({name: barred[name] for name in due}, now, wall, muted)]
-        unknown = barred or any(one.last is None for one in subjects)
-        return self._still_open() if unknown else self._ended(wall)
+        if roll.is_listed:
+            unread = {place.shown for place, spot in roll.spots.items() if not spot.readable}
+            self._blind = {name: text for name, text in self._blind.items() if name in unread}
+        self._blind |= {name: barred[name] for name in due}
+        return [self._fires(now, wall, muted)] if self._blind else self._ended(wall)
 
-    def _fires(
-        self, barred: Mapping[str, str], now: float, wall: float, muted: Callable[[Alert], str]
-    ) -> Incident:
-        alert = alert_of(_finding(barred), APP, self._guidance, wall)
+    def _fires(self, now: float, wall: float, muted: Callable[[Alert], str]) -> Incident:
+        alert = alert_of(_finding(self._blind), APP, self._guidance, wall)
         if self._open is None:
             self._open, self._opened_at = Incident((alert,)), now
         alert = replace(alert, starts_at=self._open.starts_at)
@@ -76,9 +84,6 @@ class Blindness:
             revision, self._opened_at = revision + 1, now
         self._open = Incident((alert,), revision, muted(alert))
         return self._open
-
-    def _still_open(self) -> list[Incident]:
-        return [] if self._open is None else [self._open]
 
     def _ended(self, wall: float) -> list[Incident]:
         if self._open is None:
@@ -100,5 +105,5 @@ def _finding(barred: Mapping[str, str]) -> Finding:
         state=State.RUNNING,
         reason=reason,
         summary=f"querypulse watch cannot see: {reason}",
-        evidence={},
+        evidence={DRIVERS: ", ".join(names)},
     )

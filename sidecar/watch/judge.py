@@ -87,8 +87,7 @@ class Judge:
             reminders = int((now - one.fired_at) // self._terms.repeat_interval_seconds)
             revision = one.revision + reminders
             incidents[one.alert.key] = Incident((one.alert,), revision, muted(one.alert))
-        subjects = list(self.roll.subjects.values())
-        blind = self._blindness.update(subjects, now, wall, muted)
+        blind = self._blindness.update(self.roll, now, wall, muted)
         return Told(
             (*incidents.values(), *blind),
             tuple(self._closings(now, wall)),

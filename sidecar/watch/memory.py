@@ -39,11 +39,19 @@ class Spot(msgspec.Struct):
         self.look = look
         return look
 
-    def lives(self, seen: bool) -> bool:
-        """Whether a driver is there; who bars us counts where one was ``seen`` before."""
+    @property
+    def lives(self) -> bool:
+        """Whether a driver is there; one that bars us is."""
         if self.look is None or self.stopped_at is not None:
             return False
-        return self.look.said is Said.WELL or (seen and self.look.said is Said.BARRED)
+        return self.look.said in (Said.WELL, Said.BARRED)
+
+    @property
+    def readable(self) -> bool:
+        """Whether the newest look was let in, or the driver has closed in good order."""
+        if self.look is None or self.look.said is Said.BARRED:
+            return False
+        return self.look.said is Said.WELL or self.stopped_at is not None
 
 
 class Subject(msgspec.Struct):

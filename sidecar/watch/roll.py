@@ -6,7 +6,7 @@ All times are monotonic seconds of the watcher.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -28,7 +28,10 @@ Key = tuple[str, str]
 
 
 class Roll:
-    """Remembers what was seen of each driver; ``subjects`` are those that are to be there."""
+    """Remembers what was seen of each driver; ``subjects`` are those that are to be there.
+
+    ``is_listed`` says whether it is known by now where to look.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,7 @@ class Roll:
         self._longest_pause = interval_seconds + SLACK_SECONDS
         self._spots: dict[Place, Spot] = {}
         self._listed: frozenset[Place] = frozenset()
+        self.is_listed = False
         self._proof_at: float | None = None
         self.subjects: dict[Key, Subject] = {}
 
@@ -48,6 +52,11 @@ class Roll:
     def places(self) -> frozenset[Place]:
         """Where to look: what is listed, and addresses that left DNS without a farewell."""
         return frozenset(self._spots)
+
+    @property
+    def spots(self) -> Mapping[Place, Spot]:
+        """What is remembered of each place where to look."""
+        return self._spots
 
     @property
     def unsure(self) -> bool:
@@ -60,6 +69,7 @@ class Roll:
         An address that left DNS is: its driver may have been killed. ``forget`` ends that.
         """
         self._listed = frozenset(places)
+        self.is_listed = True
         for place in self._listed - self._spots.keys():
             self._spots[place] = Spot()
             if not any(key[0] == place.listed_as for key in self.subjects):
@@ -95,7 +105,7 @@ class Roll:
             place.shown == shown
             and (spot := self._spots[place]).look is not None
             and spot.stopped_at is None
-            and not spot.lives(seen=True)
+            and not spot.lives
             for place in self._listed
         )
 
@@ -165,7 +175,7 @@ class Roll:
         """Let one subject know of a look under its name."""
         own = self._places_of(subject)
         if self._lives(subject):
-            if place in own and self._spots[place].lives(subject.seen):
+            if place in own and self._spots[place].lives:
                 subject.hear_well(place, look)
         elif place in own:
             subject.hear_bad(place, look, self._longest_pause)
@@ -204,7 +214,7 @@ class Roll:
         ]
 
     def _lives(self, subject: Subject) -> bool:
-        return any(self._spots[place].lives(subject.seen) for place in self._places_of(subject))
+        return any(self._spots[place].lives for place in self._places_of(subject))
 
     def _drop_spots(self) -> None:
         """Look no more where nothing is listed and nobody is missed."""
@@ -216,7 +226,5 @@ class Roll:
         for subject in self.subjects.values():
             if subject.app and not subject.stopped:
                 own = self._places_of(subject)
-                if not any(
-                    place in self._listed and self._spots[place].lives(seen=True) for place in own
-                ):
+                if not any(place in self._listed and self._spots[place].lives for place in own):
                     yield from own

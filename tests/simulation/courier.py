@@ -12,6 +12,7 @@ from querypulse.alerting.outbox.routing import Route
 from querypulse.alerting.outbox.row import Row
 from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
 from querypulse.listener.guard import Guard
+from querypulse.listener.past_failures import FailedQuery
 
 from .clock import Time
 from .messages import About
@@ -29,6 +30,9 @@ class SimSpool:
         self._exists = False
         self._disk: dict[str, tuple[Row, ...]] = {}
         self._offered: dict[str, list[tuple[float, tuple[Row, ...]]]] = {}
+        self._failures: tuple[FailedQuery, ...] = ()
+        self._left: tuple[FailedQuery, ...] = ()
+        self._failures_offered: list[tuple[float, tuple[FailedQuery, ...]]] = []
 
     def offer(self, receiver: str, rows: tuple[Row, ...]) -> None:
         """Take all rows of one receiver."""
@@ -44,14 +48,37 @@ class SimSpool:
         for receiver in self._offered:
             self._write(receiver)
         self._offered.clear()
+        self._write_failures()
+        self._failures_offered.clear()
+        kept = msgspec.json.encode(self._failures)
+        self._left = msgspec.json.decode(kept, type=tuple[FailedQuery, ...])
         text = msgspec.json.encode(self._disk)
         return msgspec.json.decode(text, type=dict[str, tuple[Row, ...]])
 
+    def take_failures(self) -> tuple[FailedQuery, ...]:
+        """What the last process has left; asked for again and again, and new once."""
+        left, self._left = self._left, ()
+        return left
+
+    def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
+        """Take the failures of all queries."""
+        self._failures_offered.append((self._time.now, kept))
+        self._write_failures()
+
     def flush(self) -> None:
         """Everything is written."""
+        if self._failures_offered:
+            self._failures = self._failures_offered[-1][1]
+            self._failures_offered.clear()
         for receiver, waiting in self._offered.items():
             self._disk[receiver] = waiting[-1][1]
         self._offered.clear()
+
+    def _write_failures(self) -> None:
+        waiting = self._failures_offered
+        while waiting and self._time.now - waiting[0][0] >= WRITE_SECONDS:
+            self._failures = waiting.pop(0)[1]
+        del waiting[:-2]
 
     def _write(self, receiver: str) -> None:
         waiting = self._offered[receiver]

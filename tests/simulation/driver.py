@@ -23,6 +23,7 @@ from querypulse.listener.reader import Ending, EventReader, Item, Marker
 from querypulse.sidecar.deadline import Deadline
 from querypulse.sidecar.parts import Parts
 from querypulse.sidecar.process_end import End, end_of
+from querypulse.sidecar.remembering import Remembering
 from querypulse.sidecar.worker import Judged, Worker
 
 from .clock import Time
@@ -121,7 +122,11 @@ class SimDriver:
                 defaults=Limits(
                     slow_critical_seconds=setup.slow_critical,
                     failed_grace_seconds=setup.failed_grace,
-                    expected_input_seconds=setup.expected_input or None,
+                ),
+                overrides=tuple(
+                    (str(one.spec.name), {"expected_input_seconds": one.spec.expected_input})
+                    for one in named
+                    if one.spec.expected_input
                 ),
                 probe_stale_seconds=STALE_SECONDS,
                 probe_expected=True,
@@ -131,6 +136,7 @@ class SimDriver:
             latest_report=lambda: self.probe.latest,
             latest_log=lambda: self.probe.log,
             silences=lambda: silences,
+            remembering=Remembering(spool),
             redact=_unchanged,
             on_error=self.guard.report,
             on_judged=self._judged,
@@ -186,6 +192,10 @@ class SimDriver:
 
     def close(self, uncaught: type[BaseException] | None = None) -> None:
         """The application ends, perhaps by an exception: as ``Parts.end``, without its threads."""
+        if self.alive and not self.awake:
+            # A process that stands still ends once it goes on.
+            self.time.at(self.asleep_until, lambda: self.close(uncaught))
+            return
         self.closed_at = self.time.now
         if not self.attached:
             self.kill(Health.STOPPED)

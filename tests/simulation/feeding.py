@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from querypulse.alerting.rules import streaming_input_missing
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .messages import Notification
 from .queries import SimQuery
+from .receivers import SimReceiver
 from .truth import Health
 from .verdicts import (
     SEEN_SECONDS,
@@ -14,20 +18,27 @@ from .verdicts import (
     Stage,
     Violation,
     is_seen,
+    is_up,
     recovery_seconds,
 )
 
 NAME = streaming_input_missing.NAME
 SLACK_SECONDS = 12.0
+NOTIFIED_SECONDS = 14.0
+"""As after any death."""
 
 
 class Feeding:
-    """Looks at what a driver finds and has open, under ``Setup.expected_input``."""
+    """Looks at what drivers find and receivers show, under ``QuerySpec.expected_input``."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._fed: dict[str, float] = {}
         """For how long a query has been fed whose alert is open."""
+        self._unknown: dict[tuple[str, str], float] = {}
+        """For how long a receiver that works has not been told of one that reads no rows."""
+        self._found_at: dict[str, float] = {}
+        self._checked: dict[str, int] = {}
 
     def judged(self, driver: SimDriver, judged: Judged) -> None:
         """Whoever has just read rows is not reported."""
@@ -35,19 +46,51 @@ class Feeding:
             query = self._stage.queries.get(driver.owners.get(finding.query, ""))
             if finding.alertname != NAME or query is None:
                 continue
-            hungry = self._stage.time.now - max(query.fed_at, query.started_at)
-            if hungry < self._stage.plan.setup.expected_input - SLACK_SECONDS:
+            # A restart does not begin anew.
+            hungry = self._stage.time.now - max(query.fed_at, query.kept[0][0])
+            # Of a run's first commit nothing is known while its event is late.
+            late = SLACK_SECONDS + self._stage.longest_delay
+            if hungry < query.spec.expected_input - late or not query.spec.expected_input:
                 raise Violation(
                     "P2", f"{query.key} has read rows {hungry:.0f} s ago, and {NAME} was found"
                 )
+            self._found_at[query.key] = self._stage.time.now
 
     def tick(self) -> None:
-        """Whoever has read none for too long is."""
-        if not self._stage.plan.setup.expected_input:
-            return
+        """Whoever has read none for too long is, and nobody else."""
         for query in self._stage.queries.values():
-            if not query.spec.is_finite and not query.spec.is_continuous and query.spec.name:
-                self._check(query, self._stage.drivers[query.spec.driver])
+            spec = query.spec
+            if spec.expected_input and not spec.is_finite and not spec.is_continuous:
+                self._check(query, self._stage.drivers[spec.driver])
+        for receiver in self._stage.receivers:
+            for one in receiver.notifications[self._checked.get(receiver.name, 0) :]:
+                self._check_cause(receiver, one)
+            self._checked[receiver.name] = len(receiver.notifications)
+
+    def _check_cause(self, receiver: SimReceiver, one: Notification) -> None:
+        """Nobody is notified of a query that reads rows, or whose settings ask for none."""
+        late = NOTIFIED_SECONDS + self._stage.longest_delay
+        if receiver.trouble_ended_at > one.at - 400.0:
+            late += receiver.trouble_seconds + 400.0
+        for key, name in one.named:
+            if name == NAME and one.at - self._found_at.get(key, -inf) > late:
+                raise Violation("P2", f"{receiver.name} notified of {NAME} of {key}, which is fed")
+
+    def _check_known(self, query: SimQuery, open_ones: set[str]) -> None:
+        """What a driver has open of it is known to a person at each receiver that works."""
+        for receiver in self._stage.receivers:
+            place = (query.key, receiver.name)
+            spoken = {*(one for held in receiver.open.values() for one in held.heard)}
+            spoken |= {one for rejected in receiver.rejected for one in rejected.named}
+            excused = not is_up(receiver) or self._stage.silences.covers(query.spec, NAME)
+            if open_ones != {NAME} or excused or (query.key, NAME) in spoken:
+                self._unknown.pop(place, None)
+                continue
+            waited = self._unknown[place] = self._unknown.get(place, 0.0) + TICK_SECONDS
+            if waited > NOTIFIED_SECONDS:
+                raise Violation(
+                    "P1", f"{query.key} reads no rows, and {receiver.name} has notified nobody"
+                )
 
     def _check(self, query: SimQuery, driver: SimDriver) -> None:
         if not is_seen(driver, query.key) or query.truth.health is not Health.HEALTHY:
@@ -60,7 +103,10 @@ class Feeding:
             if query.key == driver.owners.get(alert.labels["query"])
             or alert.labels["query"] == WHOLE_DRIVER
         }
-        hungry = now - max(query.fed_at, query.started_at, query.truth.since, driver.attached_at)
+        # Time in which nobody watched does not count.
+        watched_since = max(driver.attached_at, driver.awake_since, driver.spark.paused_until)
+        hungry = now - max(query.fed_at, query.started_at, query.truth.since, watched_since)
+        self._check_known(query, open_ones)
         if (
             hungry > self._promised(query, driver)
             and not open_ones
@@ -80,10 +126,10 @@ class Feeding:
             for label, one in driver.worker.judged.judgement.verdicts.items()
             if driver.owners.get(label) == query.key
         ]
-        least = max([self._stage.plan.setup.expected_input, *windows])
+        least = max([query.spec.expected_input, *windows])
         return least + SLACK_SECONDS + SEEN_SECONDS + self._stage.longest_delay
 
     @staticmethod
     def _is_told(query: SimQuery, driver: SimDriver) -> bool:
         """Whether an event has told of its last rows: else nobody knows whether there were more."""
-        return driver.bus.lost_until.get(query.key, float("-inf")) < query.fed_at
+        return driver.bus.lost_until.get(query.key, -inf) < query.fed_at

@@ -70,7 +70,6 @@ class _Maker:
             mailbox=rng.choice(terms.mailboxes),
             memory=terms.memory if rng.random() < terms.small_memory else 1000,
             slow_critical=rng.choice(terms.slow_critical),
-            expected_input=terms.expected_input,
         )
 
     def _query(self, index: int, setup: Setup) -> QuerySpec:
@@ -85,12 +84,14 @@ class _Maker:
             trigger=rng.choice(["AvailableNow", "Once"]) if finite else rng.choice(kinds),
             every=rng.choice(terms.every),
             takes=rng.choice(terms.takes),
-            driver=rng.choice(setup.drivers),
+            # Those without a name share a label, which two drivers of one app must not.
+            driver=rng.choice(setup.drivers if name is not None else setup.drivers[:1]),
             recovers=rng.choice([0.0, 0.0, 0.0, 2.0, 10.0, 40.0]),
             loop=rng.choice([0.0, 5.0, 30.0]) if finite else 0.0,
             checkpoint="kept" if kept else "new",
             expected=name is not None and rng.random() < terms.expected,
             log_every=self._log_every(finite),
+            expected_input=self._expected_input(name),
         )  # fmt: skip
 
     def _log_every(self, finite: bool) -> float:
@@ -99,12 +100,20 @@ class _Maker:
             return 0.0
         return self._rng.choice([2.0, 10.0, 30.0])
 
+    def _expected_input(self, name: str | None) -> float:
+        share = self._terms.declares
+        if not share or name is None or self._rng.random() >= share:
+            return 0.0
+        return self._rng.choice(self._terms.expected_input)
+
     def _to_query(self, query: QuerySpec) -> list[Step]:
         """Something that happens to one query; now and then two things that belong together."""
         kind = self._weighted(self._terms.to_query)
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
         if kind == "new":
             return self._new(query, at)
+        if kind == "bad_batch":
+            return self._bad_batch(query, at)
         if kind.startswith("die "):
             return self._die(kind, query, at)
         if kind in ("stop", "die") and self._rng.random() < 0.5:
@@ -146,6 +155,21 @@ class _Maker:
             return [self._silence(key, at), Step(round(at + 20.0, 1), "die", key)]
         back = at + self._rng.choice([0.5, 3.0, 20.0, 70.0, 120.0])
         return [Step(at, "die", key), Step(round(back, 1), "restart", key)]
+
+    def _bad_batch(self, query: QuerySpec, at: float) -> list[Step]:
+        """A batch that fails again and again: in one process, or in each that follows."""
+        every = self._rng.choice([20.0, 60.0, 130.0])
+        steps, again = [Step(at, "bad_batch", query.key, self._rng.choice(_BAD))], at + every
+        processes = self._rng.random() < 0.5
+        while again < min(at + steps[0].seconds + every, self._horizon):
+            here = round(again, 1)
+            if processes:
+                # The job fails fast, and its scheduler starts it again.
+                steps += [Step(here, "raise", query.driver), Step(here + 5.0, "boot", query.driver)]
+            else:
+                steps.append(Step(here, "restart", query.key))
+            again += every
+        return steps
 
     def _silence(self, who: str, at: float) -> Step:
         names = (
@@ -229,6 +253,7 @@ _ENDS = frozenset({"kill", "close", "raise", "terminate", "jvm_crash", "context_
 
 
 _OF_OFFSETS = ("lag", "stall", "rewind")
+_BAD = (50.0, 160.0, 420.0)
 _LONG = (8.0, 20.0, 50.0, 90.0, 160.0, 250.0)
 _SECONDS = {
     **dict.fromkeys(("hang", "ask", "dry", "log_stands", "unreadable"), _LONG),

@@ -1,10 +1,17 @@
-"""P9: a batch that fails in process after process is one incident, which says so."""
+"""P9: what fails in process after process is one incident, which says so.
+
+A batch that fails in each is one of ``StreamingQueryFailed``. With a spool its failures are counted over all
+processes: that batch is named, and a job that commits in between is one incident of
+``StreamingQueryFlapping``.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from math import inf
 
-from querypulse.alerting.rules import query_failed
+from querypulse.alerting.policy import Limits
+from querypulse.alerting.rules import query_failed, query_flapping
 from querypulse.sidecar.worker import Judged
 
 from .driver import SimDriver
@@ -18,12 +25,15 @@ KNOWN_SECONDS = 14.0
 """As after any death."""
 WORDS = "never committed, over restarts"
 MOST = {query_failed.NAME: 1}
+EARLIER = "in earlier processes"
+MORE_AT_WEBHOOKS = 1
+"""That the batch failed in earlier processes, too, is news, and a webhook is sent it as such."""
 MOST_OF_OTHERS = 2
 """A stall in the process that planned the batch has another end than one over restarts."""
 
 
 class Looping:
-    """Looks at queries whose batch fails in each process (the step ``bad_batch``)."""
+    """Looks at queries that fail in each process (the steps ``bad_batch`` and ``bad_runs``)."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -39,8 +49,16 @@ class Looping:
                 for receiver in filter(is_up, self._stage.receivers):
                     self._check_count(receiver, query)
                     self._check_words(receiver, query)
+                    self._check_poison(receiver, query)
+            if now < query.bad_runs_until:
+                for receiver in filter(is_up, self._stage.receivers):
+                    self._check_flapping(receiver, query)
 
     def _check_count(self, receiver: SimReceiver, query: SimQuery) -> None:
+        webhook = receiver.kind == "webhook"
+        if webhook and not self._stage.plan.setup.spool:
+            # Nobody can tell a new process what the webhook knows.
+            return
         since = query.checkpoint.planned_at
         heard = Counter(
             (one.key, name)
@@ -49,7 +67,7 @@ class Looping:
             if key == query.key and one.at >= since
         )
         for (key, name), times in heard.items():
-            if times > MOST.get(name, MOST_OF_OTHERS):
+            if times > MOST.get(name, MOST_OF_OTHERS) + MORE_AT_WEBHOOKS * webhook:
                 raise Violation(
                     "P9", f"{receiver.name} notified {times} times of {key} in one loop"
                 )
@@ -59,6 +77,9 @@ class Looping:
         failed_at = driver.probe.failures.get(query.key)
         planned_at, now = query.checkpoint.planned_at, self._stage.time.now
         if failed_at is None or not driver.attached or now - failed_at < KNOWN_SECONDS:
+            return
+        if planned_at == -inf:
+            # Its checkpoint is new: no process has planned anything there.
             return
         if planned_at > driver.born_at - KNOWN_SECONDS or failed_at - planned_at < OLD_SECONDS:
             return
@@ -70,4 +91,46 @@ class Looping:
             raise Violation(
                 "P9", f"nothing at {receiver.name} says that the batch of {query.key} fails in "
                 f"process after process: {[one.words for one in mine]}"
+            )  # fmt: skip
+
+    def _check_poison(self, receiver: SimReceiver, query: SimQuery) -> None:
+        """A batch that has spent the restart budget is named."""
+        failed_at = [at for at in query.failed_at if at > query.checkpoint.planned_at]
+        if self._is_spent(failed_at, query):
+            self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", "poison_batch")
+
+    def _check_flapping(self, receiver: SimReceiver, query: SimQuery) -> None:
+        """A query that has spent it within the restart window: nobody is notified again."""
+        window = Limits().restart_window_seconds
+        lately = [at for at in query.failed_at if query.failed_at[-1] - at <= window]
+        if not self._is_spent(lately, query):
+            return
+        self._says(receiver, query, "failures within ", EARLIER)
+        notified = [
+            one for one in receiver.notifications if any(k == query.key for k, _ in one.named)
+        ]
+        mine = (query.key, query_flapping.NAME)
+        first = next(n for n, one in enumerate(notified) if mine in one.named)
+        if notified[first + 1 :]:
+            raise Violation(
+                "P9", f"{receiver.name} notified of {notified[first + 1].key}, though "
+                f"{query.key} was known to flap"
+            )  # fmt: skip
+
+    def _is_spent(self, failed_at: list[float], query: SimQuery) -> bool:
+        """Whether the failure that spends the restart budget can be known by now."""
+        budget, driver = Limits().restart_budget, self._stage.drivers[query.spec.driver]
+        if not self._stage.plan.setup.spool or len(failed_at) < budget:
+            return False
+        return self._stage.time.now - failed_at[budget - 1] >= KNOWN_SECONDS and driver.attached
+
+    def _says(self, receiver: SimReceiver, query: SimQuery, *words: str) -> None:
+        shown = [
+            one.words for one in receiver.open.values()
+            if (query.key, query_flapping.NAME) in one.shown
+        ]  # fmt: skip
+        if not any(all(word in text for word in words) for text in shown):
+            raise Violation(
+                "P9", f"nothing at {receiver.name} says {words} of {query.key}, which fails in "
+                f"process after process: {shown}"
             )  # fmt: skip

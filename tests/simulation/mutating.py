@@ -42,7 +42,7 @@ def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
     """Short histories in which little else happens than what is named."""
     return Terms(
         **{
-            "minutes": (5.0,), "queries": (2,), "steps": (2, 3), "finite": 0.0,
+            "minutes": (5.0,), "queries": (2,), "steps": (2, 3), "finite": 0.0, "declares": 0.0,
             "to_query": tuple((kind, 1.0) for kind in kinds or ("repeat",)),
             "around": tuple((kind, 1.0) for kind in around or ("acknowledge",)),
             "around_share": 0.5 if around else 0.0,

@@ -114,8 +114,10 @@ def _one_silence_is_the_drivers(findings: Any, *others: Any) -> Any:
     )
 
 
-HUNGRY = only("dry", "restart", "hang", minutes=(8.0,), steps=(4,), expected_input=70.0)
-UNHEARD = only("drop", "dry", minutes=(8.0,), steps=(4,), expected_input=70.0)
+HUNGRY = only(
+    "dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)
+)
+UNHEARD = only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,))
 OF_NOTIFYING = (
     Mutation("every end of a driver is a planned one", "P1",
              driver, "end_of", lambda *_: End.CLOSED,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from querypulse.alerting.lifecycle.grouping import Grouping
 from querypulse.alerting.outbox import closings, outbox, pace
 from querypulse.alerting.outbox.closings import Closings
 from querypulse.alerting.outbox.row import Told, Want, Why
+from querypulse.sidecar.watch import judge
 from querypulse.sidecar.watch.memory import Subject
 
 from .mutating import Mutation, only
@@ -71,6 +73,10 @@ KEYS = (
     Mutation("Alertmanager is not asked what is open", "P5",
              Closings, "__init__", _asks_nobody,
              finding="B1", plan=plan_of("B1", 1)),
+    Mutation("watch does not ask Alertmanager what is open", "P5",
+             Closings, "__init__", _asks_nobody, finding="N2", plan=plan_of("N2")),
+    Mutation("watch resolves what it saw to be over some seconds ago", "P1",
+             judge, "FRESH_SECONDS", math.inf, finding="N2", plan=plan_of("N2", 1)),
     Mutation("what may have been left open is resolved before anybody is paged", "P1",
              outbox.Outbox, "_wants", _stale_first, finding="B1", plan=plan_of("B1", 2)),
     Mutation("a resolve that is refused is not sent again", "P3",

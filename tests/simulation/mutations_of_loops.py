@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from querypulse.alerting import over_restarts
 from querypulse.alerting.lifecycle import inhibition
+from querypulse.listener import past_failures
+from querypulse.sidecar import remembering
 
 from .mutating import Mutation
 from .scenarios import plan_of
@@ -13,4 +15,12 @@ LOOPS = (
              over_restarts, "unfinished", lambda _: None, finding="S1", plan=plan_of("S1")),
     Mutation("a stall over restarts ends when the query fails", "P9",
              inhibition, "ANNOTATION", "no such annotation", finding="S1", plan=plan_of("S1", 1)),
+    Mutation("the next process knows of no failure, and counts from zero", "P9",
+             remembering.Remembering, "restore", lambda *_: None, finding="S1", plan=plan_of("S1", 3)),
+    Mutation("nobody keeps in which batch a process has failed", "P9",
+             remembering.Remembering, "keep", lambda *_: None, finding="S1", plan=plan_of("S1", 5)),
+    Mutation("a failure keeps the time of a clock that was set since", "P9",
+             remembering, "CLOCK_SET_SECONDS", 1e9, finding="S1", plan=plan_of("S1", 4)),
+    Mutation("a failure that the clock shows to come is no failure", "P9",
+             past_failures, "CLOCKS_DIFFER_SECONDS", 0.0, finding="S1", plan=plan_of("S1", 4)),
 )  # fmt: skip

@@ -25,6 +25,8 @@ from .receivers import SimReceiver
 LOOK_SECONDS = 5.0
 GONE_AFTER_SECONDS = 15.0
 """The command's defaults."""
+JUDGE_SECONDS = 1.0
+"""The command takes half of that."""
 
 
 class SimWatch:
@@ -62,6 +64,7 @@ class SimWatch:
             self._places[name] = Place(f"http://{name}:9719", loopback=True)
         self._roll.listed(self._places.values())
         self._look()
+        self._judge_all()
 
     def _look(self) -> None:
         for name, place in self._places.items():
@@ -70,11 +73,15 @@ class SimWatch:
                 self._roll.closes(place, self._time.now, driver.announced)
                 driver.announced = None
             self._roll.looked(place, self._see(driver))
+        self._time.after(LOOK_SECONDS, self._look)
+
+    def _judge_all(self) -> None:
+        """More often than anybody looks."""
         told = self._judge.update(self._time.now, self._time.wall())
         self._dispatch.offer(told.incidents, told.closings)
         for courier in self.couriers:
             courier.pump()
-        self._time.after(LOOK_SECONDS, self._look)
+        self._time.after(JUDGE_SECONDS, self._judge_all)
 
     def _see(self, driver: SimDriver) -> Look:
         now = self._time.now

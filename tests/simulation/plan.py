@@ -25,6 +25,7 @@ STEPS = {
     "unreadable": "its checkpoint cannot be read for so long",
     "dry": "its source is empty for so long",
     "bad_batch": "its batch fails in each run, whichever process runs it, for so long",
+    "bad_runs": "its runs commit, and fail so many seconds (arg) after their start, for so long",
     "crash_loop": "every new run fails at once for so long (arg: seconds between runs)",
     "delay": "its events come late by so much (arg: for how long)",
     "drop": "its events are lost for so long",
@@ -72,6 +73,8 @@ class QuerySpec(msgspec.Struct, frozen=True):
     expected: bool = False
     log_every: float = 0.0
     """After how many seconds async progress tracking writes its logs; 0: at each batch."""
+    expected_input: float = 0.0
+    """``expected_input_seconds`` for its name; 0: no data has to come."""
 
     @property
     def is_continuous(self) -> bool:
@@ -120,8 +123,6 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     """``slow_critical_seconds``: small numbers bring what is critical into reach."""
     failed_grace: float = 0.0
     """``failed_grace_seconds``."""
-    expected_input: float = 0.0
-    """``expected_input_seconds``; 0: no data has to come."""
     mailbox: int = 2000
     """How many progress events may wait for the worker."""
 

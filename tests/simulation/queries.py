@@ -47,6 +47,11 @@ class SimQuery:
         self.log_until = 0.0
         self.crash_until = 0.0
         self.bad_until = 0.0
+        self.bad_runs_until = 0.0
+        self.bad_runs_last = 0.0
+        """How many seconds each of its runs lasts until then."""
+        self.failed_at: list[float] = []
+        """When its runs failed, in whichever process."""
         self.crash_pause = 1.0
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}

@@ -190,7 +190,10 @@ class Quiet:
             if query is None:
                 continue
             began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
-            which = self._aways if name == driver_down.NAME else began[-1] if began else -1
+            which: float = self._aways if name == driver_down.NAME else began[-1] if began else -1
+            if name == streaming_input_missing.NAME:
+                # It may come back for other reasons, and each time it does no rows came since.
+                which = query.fed_at
             # A warning that becomes critical is news.
             mark = (receiver.name, key, name, which, one.severity)
             before = self._heard.get(mark)

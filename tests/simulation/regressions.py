@@ -22,6 +22,7 @@ THEN = Terms(
         ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
     ),
     logs_rarely=0.0,
+    declares=0.0,
     without=frozenset({"A8", "A18"}),
 )  # fmt: skip
 """What could happen when these seeds failed; new steps would make other plans of them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
 from querypulse.alerting.outbox.closings import HELD_SECONDS
 from querypulse.alerting.outbox.pace import CLOSING_SECONDS, MISCONFIGURED_RETRY_SECONDS
@@ -243,8 +244,9 @@ class Resolving:
         driver = self._stage.drivers.get(one.driver)
         if driver is None or one.opened_at >= driver.born_at or driver.inherits:
             return False
-        # Only what can be asked, or takes a resolve of what it does not know, can be told.
-        return not receiver.habits.reconciles
+        # Only what can be asked, or takes a resolve of what it does not know, can be told; and under
+        # a generic name the incident may be another driver's, which lives (A8).
+        return not receiver.habits.reconciles or is_generic(driver.app)
 
     def _of_group(self, one: Open) -> list[str]:
         """Whose health ends a group that an earlier process has left open: that of all."""

@@ -110,6 +110,7 @@ class Run:
 
     def fail(self, text: str) -> None:
         """The run ends with an exception."""
+        self.query.failed_at.append(self._spark.time.now)
         java = "io.delta.exceptions.ConcurrentAppendException"
         self._end(f"{java}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
 
@@ -152,6 +153,8 @@ class Run:
             self._spark.later(self, min(5.0, rest), self._finish)
         elif now < query.bad_until:
             self.fail("negative amount")
+        elif now < query.bad_runs_until and now - self.started_at >= query.bad_runs_last:
+            self.fail("out of memory")
         else:
             self._commit()
 

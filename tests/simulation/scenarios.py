@@ -234,6 +234,11 @@ SCENARIOS = (
         setup=Setup(receivers=("alertmanager",), watched=True),
     ),
     _scenario(
+        "N2", "P1", "watch sends its start-up resolve late, after the driver has reported its JVM's end",
+        (A, B), Step(28, "receiver", "", 20.0, "down"), Step(48, "jvm_crash"), horizon=200.0,
+        setup=Setup(watched=True),
+    ),
+    _scenario(
         "S1", "P3|P5|P9", "a batch fails after two minutes in process after process, without a spool",
         (replace(A, takes=100.0),), Step(150, "bad_batch", "a", 700.0), *_processes(6, since=220.0),
         horizon=1400.0, setup=Setup(spool=False),
@@ -248,6 +253,22 @@ SCENARIOS = (
         "S1", "P3|P5|P9", "a batch fails at once in process after process; another query is healthy",
         (replace(A, takes=8.0), B), Step(60, "bad_batch", "a", 700.0),
         *_processes(6, since=80.0), horizon=1200.0, setup=Setup(spool=False),
+    ),
+    _scenario(
+        "S1", "P9", "a job commits and fails after 85 s, in process after process, with a spool",
+        (A, B), Step(2, "bad_runs", "a", 900.0, "85"), *_processes(7, since=95.0),
+        horizon=1500.0,
+    ),
+    _scenario(
+        "S1", "P9", "the same, and the clock is set: between two processes, and within some",
+        (A, B), Step(2, "bad_runs", "a", 900.0, "85"), *_processes(7, since=95.0),
+        Step(97, "jump", "", -20.0), Step(150, "jump", "", -400.0), Step(270, "jump", "", 400.0),
+        horizon=1500.0,
+    ),
+    _scenario(
+        "S1", "P9", "a batch fails in process after process, with a spool: it is named",
+        (replace(A, takes=8.0), B), Step(60, "bad_batch", "a", 700.0),
+        *_processes(6, since=80.0), horizon=1200.0,
     ),
     _scenario(
         "seed 869342679", "P3", "a failed query without a name whose next process only starts it",

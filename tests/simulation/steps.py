@@ -113,6 +113,11 @@ def _crash_loop(driver: SimDriver, query: SimQuery, step: Step) -> None:
     _die(driver, query, step)
 
 
+def _bad_runs(driver: SimDriver, query: SimQuery, step: Step) -> None:
+    query.bad_runs_until = driver.time.now + step.seconds
+    query.bad_runs_last = float(step.arg)
+
+
 def _late(driver: SimDriver, query: SimQuery, step: Step) -> None:
     driver.spark.post_late(query, int(step.arg))
 
@@ -196,6 +201,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "rewind": _of_source("rewind_until"),
     "crash_loop": _crash_loop,
     "bad_batch": _until("bad_until"),
+    "bad_runs": _bad_runs,
     "late": _late,
 }
 _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {

@@ -16,8 +16,9 @@ class Terms(msgspec.Struct, frozen=True):
     steps: tuple[int, ...] = (1, 2, 3, 4, 6, 9)
     mailboxes: tuple[int, ...] = (2000,)
     slow_critical: tuple[float, ...] = (1800.0, 240.0)
-    expected_input: float = 0.0
-    """For how long all queries may read no rows; 0: for ever, as by default."""
+    declares: float = 0.3
+    """How many of the queries with a name say for how long they may read no rows."""
+    expected_input: tuple[float, ...] = (70.0, 150.0)
     finite: float = 0.2
     named: float = 0.85
     expected: float = 0.3
@@ -41,7 +42,7 @@ class Terms(msgspec.Struct, frozen=True):
         ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
         ("silence", 1.5), ("die in silence", 1.0),
         ("log_stands", 1.0), ("unreadable", 1.0),
-        ("fan_out", 1.0), ("skew", 2.0), ("starve", 1.0), ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
+        ("bad_batch", 1.0), ("fan_out", 1.0), ("skew", 2.0), ("starve", 1.0), ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
     )  # fmt: skip
     around: tuple[tuple[str, float], ...] = (
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),

@@ -17,6 +17,7 @@ from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import ProbedRun, ProbeReport
 from querypulse.listener.reader import Arrived, Marker
+from querypulse.sidecar.remembering import Remembering
 from querypulse.sidecar.worker import TICK_SECONDS, Judged, Worker
 
 WALL = 1_700_000_000.0
@@ -26,8 +27,9 @@ WALL = 1_700_000_000.0
 class Desk:
     """Tells the worker's story; ``published`` and ``offers`` are what came of each judging."""
 
-    def __init__(self, **limits: float) -> None:
+    def __init__(self, remembering: Remembering | None = None, **limits: float) -> None:
         self.clock = Clock(1000.0)
+        self.wall = WALL
         self.inbox: Mailbox[Arrived | Marker] = Mailbox(100)
         self.report: ProbeReport | None = None
         self.published: list[Judged] = []
@@ -50,11 +52,12 @@ class Desk:
             latest_report=lambda: self.report,
             silences=lambda: self.silences,
             main_thread=self.main_thread,
+            remembering=remembering,
             redact=self.redact,
             on_error=lambda where, error: self.errors.append((where, error)),
             on_judged=self.on_judged,
             clock=self.clock,
-            wall=lambda: WALL + self.clock.now,
+            wall=lambda: self.wall + self.clock.now,
         )
 
     def on_judged(self, judged: Judged) -> None:

@@ -100,4 +100,7 @@ def full_story() -> Story:
 
 def full_board(**changes) -> Board:
     """``full_story``, and ``absent``, which is expected and nobody has seen."""
-    return board(full_story(), expected=("busy", "absent"), **changes)
+    overrides = (("busy", {"expected_input_seconds": 3600.0}),)
+    return board(
+        full_story(), **{"expected": ("busy", "absent"), "overrides": overrides, **changes}
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.exporter.farewell import Notice
@@ -18,6 +20,12 @@ B = Place("http://b:9719")
 HERE = Place("http://127.0.0.1:9719", loopback=True)
 BAD = (Said.REFUSED, Said.SILENT, Said.STANDING, Said.BROKEN, Said.REPLACED)
 
+TERMS = Terms(
+    resolve_after_seconds=0.0,
+    repeat_interval_seconds=3600.0,
+    guidance=Guidance("https://runbooks.example/{alertname}.md"),
+)
+
 
 def pod(number: int) -> Place:
     """An address that the name ``drivers`` may have."""
@@ -31,10 +39,8 @@ class Lookout:
         self.now = 1000.0
         self.muted = ""
         self.roll = Roll(gone_after, interval)
-        self.judge = Judge(self.roll, Terms(
-            resolve_after_seconds=resolve_after, repeat_interval_seconds=3600.0,
-            guidance=Guidance("https://runbooks.example/{alertname}.md"),
-        ))  # fmt: skip
+        terms = msgspec.structs.replace(TERMS, resolve_after_seconds=resolve_after)
+        self.judge = Judge(self.roll, terms)
         self.roll.listed(places or (A,))
         self.all: list[Told] = []
 

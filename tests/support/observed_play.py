@@ -63,6 +63,8 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         resolve_after_seconds=3,
         # Nobody listens there: these pages are not delivered.
         webhook_url="http://127.0.0.1:9/",
+        # It is not reported: while it hangs, its batch may have rows.
+        queries={HUNG: {"expected_input_seconds": 60}},
         **{**SETTINGS, "expected_queries": ["never_started", WELL]},
     )
     say(sidecar.url)

@@ -12,11 +12,12 @@ from tools.grafana.query import backlog, batches, data, failures, present, reten
 def query_dashboard() -> Json:
     """The dashboard as JSON."""
     event_time = [data.watermark(), data.late_rows(), data.state_rows(), data.state_memory()]
+    keeping_up = [data.rates(), data.without_rows(), data.lag(), data.freshness()]
     sections: list[Section] = [
         ("", [*present.numbers(), present.states(), present.alerts(), present.run()]),
         ("Does it commit?", [batches.commit_age(), batches.in_flight()]),
         ("Where does the time go?", [batches.duration(), batches.phases(), batches.commits()]),
-        ("Does it keep up?", [data.rates(), data.lag(), data.freshness()]),
+        ("Does it keep up?", keeping_up),
         ("What waits at the broker?", [data.lag_of_topics(), data.age_of_what_waits()]),
         ("Is data in danger?", [retention.used(), retention.left()]),
         ("What waits in its tables?", [backlog.files(), backlog.volume()]),

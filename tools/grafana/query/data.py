@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from tools.grafana.fields import Json, fixed, target_lines
+from tools.grafana.fields import Json, fixed, limit, target_lines
 from tools.grafana.links import runbook
 from tools.grafana.palette import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY
 from tools.grafana.panels import drawn, graph
 from tools.grafana.promql import age, each, per_second, query, source, topic
 
-THIRD = (8, 8)
 HALF = (12, 8)
 QUARTER = (6, 8)
 LEGEND = "{{query}}: {{topic}}"
@@ -29,7 +28,7 @@ def rates() -> Json:
             drawn(per_second(query("input_rows_total")), "{{query}}: read"),
             drawn(per_second(query("output_rows_total")), "{{query}}: written"),
         ],
-        THIRD,
+        HALF,
         unit="rowsps",
         overrides=[
             target_lines("A", color=fixed(SKY)),
@@ -37,6 +36,27 @@ def rates() -> Json:
             target_lines("C", color=fixed(BLUE)),
             target_lines("D", color=fixed(PURPLE)),
         ],
+    )
+
+
+def without_rows() -> Json:
+    """For how long it has read nothing, under what its settings allow."""
+    read, began = (query(f"{what}_timestamp_seconds") for what in ("last_input", "start"))
+    return graph(
+        "Time without rows",
+        "Since the present run last read rows, or since it began. Dashed is the setting "
+        "*expected_input_seconds*: above it, and above the window, data that must come is missing: "
+        f"{runbook('StreamingInputMissing')}. The alert also counts the runs before. No dashed "
+        "line: the query may be idle.",
+        [
+            drawn(f"time() - ({each(read)} or {each(began)})", "{{query}}: without rows"),
+            drawn(each(query("expected_input_seconds")), "{{query}}: allowed"),
+        ],
+        HALF,
+        unit="s",
+        color=BLUE,
+        overrides=[limit("B", ORANGE)],
+        empty="no run was seen",
     )
 
 
@@ -54,7 +74,7 @@ def lag() -> Json:
             drawn(each(source("lag_offsets"), by=by), "{{query}}: source {{source}}"),
             drawn(each(source("lag_reported_offsets"), by=by), "{{query}}: {{source}}, Spark's"),
         ],
-        THIRD,
+        HALF,
         unit="short",
         at_least=1,
         empty="its sources do not tell their lag",
@@ -108,7 +128,7 @@ def freshness() -> Json:
             drawn(age(query("watermark_timestamp_seconds")), "{{query}}: watermark"),
             drawn(age(query("last_event_timestamp_seconds")), "{{query}}: last heard"),
         ],
-        THIRD,
+        HALF,
         unit="s",
         overrides=[
             target_lines("A", color=fixed(GREEN)),

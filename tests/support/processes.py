@@ -1,0 +1,66 @@
+"""A job whose processes come one after the other; each knows what the spool has kept of the last."""
+
+from __future__ import annotations
+
+import msgspec
+from support.story import CONFLICT, Story, policy, processing
+
+from querypulse.alerting.kept_failures import kept_failures
+from querypulse.listener.past_failures import FailedQuery, PastFailures, shifted
+
+WALL = 1_700_000_000.0
+EVERY_SECONDS = 120.0
+OOM = "java.lang.OutOfMemoryError: Java heap space"
+
+
+class Process(Story):
+    """One process; its own clock shows 0 when it begins, ``born`` seconds after the first one.
+
+    ``ahead``: by how many seconds its wall clock shows more than is true.
+    """
+
+    def __init__(self, *, born=0.0, kept=(), ahead=0.0):
+        super().__init__()
+        self.born = born
+        self.wall = WALL + born + ahead
+        self.past = PastFailures()
+        self.read(kept)
+
+    def read(self, kept, *, at=0.0):
+        """The spool answers, perhaps late."""
+        self.past.add(kept, now=at, wall=self.wall + at, began_at=0.0)
+        return self
+
+    def judge(self, now, **settings):
+        self.state.restore(self.past)
+        return super().judge(now, **settings)
+
+    def kept(self, at, **settings):
+        """What is on the disk when it ends at ``at``."""
+        self.state.restore(self.past)
+        snapshot = self.state.snapshot(at)
+        kept = kept_failures(snapshot.queries, self.past.unmet, policy(**settings), at)
+        text = msgspec.json.encode([shifted(one, self.wall) for one in kept])
+        return msgspec.json.decode(text, type=tuple[FailedQuery, ...])
+
+    def next(self, *, after=EVERY_SECONDS, ahead=0.0, **settings):
+        """The process after it, ``after`` seconds after this one began, which ended by then."""
+        kept = self.kept(after, **settings)
+        return Process(born=self.born + after, kept=kept, ahead=ahead)
+
+    def fails(self, query="a", run=1, *, at=60, batch=None, exception=CONFLICT):
+        """A run fails: with ``batch`` in this one, else after the commit of one."""
+        self.started(query, run, at=at - 8)
+        if batch is None:
+            self.commit(query, run, batch=int(self.born) + run, at=at - 5)
+        else:
+            self.probe(processing(query, run, batch=batch), at=at - 5)
+        return self.ended(query, run, at=at, exception=exception)
+
+
+def failing(count, *, every=EVERY_SECONDS, limits=None, **how):
+    """So many processes, each of which fails once; the last of them."""
+    process = Process().fails(**how)
+    for _ in range(count - 1):
+        process = process.next(after=every, **(limits or {})).fails(**how)
+    return process

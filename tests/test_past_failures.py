@@ -1,0 +1,319 @@
+"""Failures that a spool has kept: which count in the next process, and which must not."""
+
+from __future__ import annotations
+
+import pytest
+from support.processes import OOM, WALL, Process, failing
+from support.story import CONFLICT, processing
+
+from querypulse.listener.events import Started, Terminated
+from querypulse.listener.past_failures import KEEP_SECONDS, MAX_KEPT, FailedQuery, mark_of
+from querypulse.listener.probing import Context
+from querypulse.listener.query import Died
+
+DAY = 24 * 3600.0
+NAME = "StreamingQueryFlapping"
+LONGER = {"restart_window_seconds": 3600.0}
+
+
+def flapping(process, now, **settings):
+    return [one for one in process.judge(now, **settings).findings if one.alertname == NAME]
+
+
+def of_session(process, run, query_id, *, session, at):
+    process.state.hear(Started(query_id, f"{query_id}-{run}", "a", session=session), at)
+    return process
+
+
+def dies(process, run, query_id, *, at, exception=CONFLICT):
+    process.state.hear(Terminated(query_id, f"{query_id}-{run}", exception, None), at)
+    return process
+
+
+def unnamed(process, query_id, *, at=60):
+    process.state.hear(Started(query_id, f"{query_id}-1", None), at - 5)
+    return dies(process, 1, query_id, at=at)
+
+
+def fails_unseen(process, *, committed, at=60):
+    """It fails before a poll shows it in its batch; its checkpoint is read after that."""
+    process.started(at=at - 1).ended(at=at, exception=CONFLICT)
+    return process.began(at=at + 1, committed=(committed, at - 100.0))
+
+
+def unseen(count, *, committed):
+    process = fails_unseen(Process(), committed=committed)
+    for _ in range(count - 1):
+        process = fails_unseen(process.next(after=3600.0), committed=committed)
+    return process
+
+
+LAST_OF = "the last of ConcurrentAppendException"
+THREE = f"3 failures within 600 s, 2 of them in earlier processes, {LAST_OF}"
+POISON = "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"
+
+FIRES = [
+    ("fails in each process, and commits in between", failing(3), 61, {}, THREE),
+    ("failed twice in the process before", Process().fails().fails(run=2, at=100).next().fails(), 61, {}, THREE),
+    ("failed in three processes, and starts in the fourth", failing(3).next().started(at=5), 6, {},
+     f"3 failures within 600 s, 3 of them in earlier processes, {LAST_OF}"),
+    ("failed in three processes, and commits in the fourth",
+     failing(3).next().started(at=5).commit(batch=400, at=8), 9, {},
+     f"3 failures within 600 s, 3 of them in earlier processes, {LAST_OF}"),
+    ("was not started in the process in between", failing(2).next(after=100).next(after=100).fails(), 61, {}, THREE),
+    ("each process has another checkpoint, under the same name",
+     dies(of_session(failing(2).next(), 1, "id-new", session="s9", at=50), 1, "id-new", at=60), 61, {}, THREE),
+    ("has no name, and the same id", unnamed(unnamed(unnamed(Process(), "x"*36).next(), "x"*36).next(), "x"*36), 61, {},
+     "xxxxxxxx: poison_batch: batch 0 failed 3 times with ConcurrentAppendException, 2 of them in earlier processes"),
+    ("the clock is behind by 20 s in the third process", failing(2).next(ahead=-80.0).fails(), 61, {}, THREE),
+    ("the spool answers after it has failed", Process(born=240.0).fails().read(failing(2).kept(120), at=65), 66, {}, THREE),
+    ("its windows are longer", failing(3, every=1000.0, limits=LONGER), 61, LONGER,
+     f"3 failures within 3600 s, 2 of them in earlier processes, {LAST_OF}"),
+    ("one batch in each process", failing(3, batch=7), 61, {}, f"{POISON}, 2 of them in earlier processes"),
+    ("one batch, once a day", failing(3, batch=7, every=DAY), 61, {}, f"{POISON}, 2 of them in earlier processes"),
+    ("one batch, twice in the first process", Process().fails(batch=7).fails(run=2, at=100, batch=7).next(after=DAY).fails(batch=7), 61, {},
+     f"{POISON}, 2 of them in earlier processes"),
+    ("one batch, and the next process has only started it", failing(3, batch=7, every=DAY).next(after=DAY).started(at=5), 6, {},
+     f"{POISON}, 3 of them in earlier processes"),
+    ("one batch, and no poll has shown it", unseen(3, committed=6), 62, {}, f"{POISON}, 2 of them in earlier processes"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("process", "now", "settings", "reason"), [pytest.param(*row, id=what) for what, *row in FIRES]
+)
+def test_failures_of_earlier_processes_count_and_are_said_to_be_theirs(
+    process, now, settings, reason
+):
+    (finding,) = flapping(process, now, **settings)
+
+    assert (finding.severity.value, finding.reason) == ("critical", reason)
+    assert ", in an earlier process" in finding.evidence["deaths"]
+
+
+def recovered(count=3, **sign):
+    """A batch has failed in so many processes, and the next one gets past it."""
+    process = failing(count, batch=7).next(after=1000.0).started(at=5)
+    return process.commit(batch=7, at=8) if sign.get("commits", True) else process.idle(at=8)
+
+
+def namesakes(*, alive):
+    """Two sessions with a query of one name: one has failed three times, the other is healthy."""
+    process = of_session(Process(), 0, "id-b", session="s2", at=1)
+    for number, at in enumerate((20, 30, 40)):
+        of_session(process, number, "id-a", session="s1", at=at)
+        dies(process, number, "id-a", at=at + 5)
+    if not alive:
+        process.state.hear(Terminated("id-b", "id-b-0", None, None), 50.0)
+    return process
+
+
+QUIET = [
+    ("two failures in two processes", failing(2), 61, {}),
+    ("two failures, and a start", failing(2).next().started(at=5), 6, {}),
+    ("failures that are older than the window", failing(3, every=400.0), 61, {}),
+    ("the same, and it starts once more", failing(3, every=250.0).next(after=600.0).started(at=5), 100, {}),
+    ("the failures of a process grow old in the next one", failing(3).next().started(at=5).commit(batch=400, at=8), 500, {}),
+    ("fails in different batches, a day apart", failing(3, every=DAY), 61, {}),
+    ("fails of different things, a day apart",
+     failing(2, batch=7, every=DAY).next(after=DAY).fails(batch=7, exception=OOM), 61, {}),
+    ("one batch, and it was committed", recovered(), 9, {}),
+    ("one batch, and it was idle since", recovered(commits=False), 9, {}),
+    ("one batch, committed in the last process, and a new one starts", recovered().next(after=1000.0).started(at=5), 6, {}),
+    ("one batch, committed in the last process, and another one fails",
+     recovered().next(after=1000.0).fails(batch=8), 61, {}),
+    ("one batch, and a process that nobody watched has committed it",
+     failing(3, batch=7, every=DAY).next(after=DAY).started(at=5).began(at=6, committed=(9, -600.0)), 7, {}),
+    ("one batch, a month ago", failing(3, batch=7).next(after=KEEP_SECONDS + DAY).started(at=5), 6, {}),
+    ("one batch in two processes", failing(2, batch=7), 61, {}),
+    ("a larger budget", failing(3), 61, {"restart_budget": 4}),
+    ("ignored by its name", failing(3), 61, {"overrides": [("a", {"ignore": True})]}),
+    ("planned stops", Process().started(at=1).commit(batch=1, at=2).expect_stop().ended(at=3).next().started(at=1).expect_stop().ended(at=2)
+     .next().started(at=1).expect_stop().ended(at=2), 3, {}),
+    ("stops that nobody announced", Process().started(at=1).ended(at=2).next().started(at=1).ended(at=2).next().started(at=1).ended(at=2), 3, {}),
+    ("ends with its SparkContext", failing(2).next().started(at=1).ended(at=2, exception="SparkContext was shut down", context=Context.STOPPED), 3, {}),
+    ("another query", failing(3).next().fails("b"), 61, {}),
+    ("a query without a name, and with another id", unnamed(unnamed(unnamed(Process(), "x"*36).next(), "y"*36).next(), "z"*36), 61, {}),
+    ("its name, and another checkpoint that was healthy in the last process",
+     of_session(namesakes(alive=True).next(), 1, "id-b", session="s9", at=5), 6, {}),
+    ("the same, and that one was the last to end", of_session(namesakes(alive=False).next(), 1, "id-b", session="s9", at=5), 6, {}),
+    ("the same, and a third checkpoint succeeds that one", of_session(namesakes(alive=False).next(), 1, "id-c", session="s9", at=5), 6, {}),
+    ("its name is borne by two that live",
+     of_session(of_session(failing(3).next(), 1, "id-b", session="s8", at=5), 1, "id-c", session="s9", at=5), 6, {}),
+    ("the clock of the last process was a day ahead", Process(ahead=DAY).fails().fails(run=2, at=70).fails(run=3, at=80).next().started(at=5), 6, {}),
+    ("the clock is an hour ahead now", failing(3).next(ahead=3600.0).started(at=5), 6, {}),
+    ("the spool answers late, and one batch was committed meanwhile",
+     Process(born=DAY).started(at=5).commit(batch=7, at=8).read(failing(3, batch=7).kept(120), at=9), 10, {}),
+    ("there is no spool", Process(born=120.0).fails(), 61, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("process", "now", "settings"), [pytest.param(*row, id=what) for what, *row in QUIET]
+)
+def test_what_an_earlier_process_met_does_not_make_a_query_flap(process, now, settings):
+    assert flapping(process, now, **settings) == []
+
+
+def test_more_stays_silent_than_fires():
+    assert len(QUIET) > 1.5 * len(FIRES)
+
+
+# -- once it flaps ----------------------------------------------------------------------------
+
+
+def test_a_further_failure_of_a_query_that_flaps_over_processes_is_no_news():
+    assert [one.alertname for one in failing(4).judge(61).findings] == [NAME]
+
+
+def test_a_failure_of_an_earlier_process_is_no_failure_of_this_one():
+    """``await_any_failure`` must not end a process for what another one has met."""
+    process = failing(3).next().started(at=5)
+
+    assert process.judge(6).verdicts["a"].state.value == "flapping"
+    assert process.query().failure is None
+    assert process.query().totals.failed == 0
+
+
+# -- whose failures they are ------------------------------------------------------------------
+
+
+def test_each_query_has_its_own_by_its_id_whichever_starts_first():
+    process = namesakes(alive=True).next()
+    of_session(process, 1, "id-b", session="s8", at=5)
+    process.judge(6)
+    of_session(process, 1, "id-a", session="s9", at=7)
+
+    assert [(one.query, one.alertname) for one in flapping(process, 8)] == [("a-id-a", NAME)]
+
+
+def test_failures_go_over_to_one_successor_only():
+    process = failing(3).next()
+    of_session(process, 1, "id-b", session="s8", at=5)
+    assert len(flapping(process, 6)) == 1
+
+    of_session(process, 1, "id-c", session="s9", at=7)
+    assert [one.query for one in flapping(process, 8)] == ["a"]
+
+
+def test_a_query_that_is_started_again_does_not_get_them_twice():
+    process = failing(2).next().fails()
+    process.judge(61)
+    process.started(run=2, at=62)
+    process.judge(63)
+
+    assert len(process.query().deaths) == 3
+
+
+def test_what_is_read_late_stands_before_what_happened_meanwhile():
+    process = Process(born=240.0).fails()
+    process.judge(61)
+    process.read(failing(2).kept(120), at=65).judge(66)
+
+    assert [died.at for died in process.query().deaths] == [-180.0, -60.0, 60]
+    assert process.query().unrecovered_deaths == 1, "it has committed in this process"
+
+
+# -- the clocks -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ahead", "at"), [(0.0, -60.0), (-59.0, -1.0), (-100.0, -1.0), (3600.0, -3660.0)]
+)
+def test_a_failure_is_as_old_as_the_clocks_say_and_never_to_come(ahead, at):
+    process = Process().fails().next(ahead=ahead).started(at=5)
+    process.judge(6)
+
+    assert [died.at for died in process.query().deaths] == [at]
+
+
+@pytest.mark.parametrize("ahead", [-121.0, -3600.0, -KEEP_SECONDS, KEEP_SECONDS])
+def test_a_failure_at_a_time_that_nobody_should_believe_is_none(ahead):
+    process = Process().fails().next(ahead=ahead).started(at=5)
+    process.judge(6)
+
+    assert process.query().deaths == ()
+
+
+def test_counts_and_times_that_are_nonsense_do_no_harm():
+    died = tuple(Died(WALL + at, -5, "E") for at in (-1.0, 1e300, -1e300, -40.0))
+    kept = FailedQuery("id-a", mark_of("a"), died, unrecovered_deaths=10**9)
+    process = Process(kept=[kept, FailedQuery("", "", (), -3)]).started(at=5)
+    process.judge(6)
+
+    query = process.query()
+    assert [one.at for one in query.deaths] == [-40.0, -1.0]
+    assert query.unrecovered_deaths == 2
+
+
+# -- how much is kept -------------------------------------------------------------------------
+
+
+def test_what_is_kept_is_what_the_rules_use():
+    """Of one query that fails often, the last 16; of another, its batch; of a third, nothing."""
+    process = Process()
+    for number in range(40):
+        process.fails(run=number, at=100 + 10 * number)
+    process.fails("b", at=200, batch=3)
+    process.fails("c", at=300).started("c", run=2, at=305).commit("c", run=2, batch=4, at=310)
+    process.started("d", at=400).commit("d", batch=1, at=401)
+    kept = {one.query_id: one for one in process.kept(2000)}
+
+    assert {name: len(one.deaths) for name, one in kept.items()} == {"id-b": 1, "id-a": 1}
+    assert {one.query_id: len(one.deaths) for one in process.kept(500)}["id-a"] == 16
+
+
+def test_failures_of_a_query_that_this_process_has_not_met_are_kept_for_the_next():
+    process = failing(3, batch=7).next().next().next()
+
+    assert [len(one.deaths) for one in process.kept(1)] == [3]
+    assert process.past.restored({}) == []
+
+
+def test_a_batch_that_was_committed_is_kept_no_longer_than_the_window():
+    process = recovered()
+
+    assert [one.unrecovered_deaths for one in process.kept(10, restart_window_seconds=5000.0)] == [
+        0
+    ]
+    assert process.kept(10) == ()
+
+
+def test_at_most_a_thousand_queries_are_kept_the_newest_failures_first():
+    process = Process()
+    for number in range(MAX_KEPT + 5):
+        process.fails(f"q{number}", at=10 + number / 10)
+    kept = {one.query_id for one in process.kept(200)}
+
+    assert len(kept) == MAX_KEPT
+    assert {"id-q5", f"id-q{MAX_KEPT + 4}"} <= kept
+    assert "id-q4" not in kept
+
+
+def test_no_name_is_written_down():
+    """A name may be long, or hold what nobody should read."""
+    (one,) = Process().fails("secret" * 100).kept(61)
+
+    assert "secret" not in one.mark
+    assert len(one.mark) == 16
+    assert mark_of("lone \ud800 surrogate") != mark_of("")
+    assert mark_of(None) == ""
+
+
+def test_a_batch_that_is_read_late_is_the_batch_of_the_failure():
+    process = Process().started(at=1).ended(at=2, exception=CONFLICT)
+    assert process.query().deaths[-1].batch_id == 0
+
+    process.probe(processing(batch=41, active=False, exception=CONFLICT), at=3)
+    assert process.query().deaths[-1].batch_id == 41
+
+    process.began(at=4, committed=(40, -100.0))
+    assert process.query().deaths[-1].batch_id == 41
+
+
+def test_the_batch_of_an_earlier_failure_is_not_changed_by_a_later_run():
+    process = (
+        Process().fails(batch=7).started(run=2, at=70).probe(processing(number=2, batch=9), at=80)
+    )
+
+    assert [died.batch_id for died in process.query().deaths] == [7]

@@ -1,0 +1,390 @@
+"""Failures of queries on a real disk: kept by one process, given to the same query of the next."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from pathlib import Path
+
+import pytest
+from support.desk import WALL, Desk
+from support.queries import until
+from support.spooling import row
+from support.story import CONFLICT
+from support.telling import PATIENCE_SECONDS
+
+from querypulse.alerting.outbox.spool import Spool
+from querypulse.listener.guard import Guard
+from querypulse.listener.past_failures import FailedQuery, mark_of
+from querypulse.listener.query import Died
+from querypulse.sidecar.remembering import Remembering
+
+
+def failed(number=1, *, times=2):
+    deaths = tuple(Died(WALL + n, 7, "ValueError") for n in range(times))
+    return FailedQuery(f"id-{number}", mark_of(f"q{number}"), deaths, times, WALL + times)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "spool"
+
+
+@pytest.fixture
+def spool(folder):
+    """Opens spools and closes them in the end."""
+    opened = []
+
+    def opens(app="etl"):
+        opened.append(Spool(folder, app, Guard(), wall=lambda: WALL))
+        return opened[-1]
+
+    yield opens
+    for one in opened:
+        one.close(PATIENCE_SECONDS)
+    assert "querypulse-spool" not in {thread.name for thread in threading.enumerate()}
+
+
+def kept(spool, *failures, rows=()):
+    """A spool with these failures on the disk, closed."""
+    spool.load(PATIENCE_SECONDS)
+    spool.offer("pager", rows)
+    spool.offer_failures(failures)
+    assert spool.flush(PATIENCE_SECONDS)
+    spool.close(PATIENCE_SECONDS)
+
+
+def left(spool):
+    """What a new process finds."""
+    spool.load(PATIENCE_SECONDS)
+    return spool.take_failures()
+
+
+def path_of(folder) -> Path:
+    (path,) = folder.glob("outbox-*.sqlite")
+    return path
+
+
+def run_sql(folder, *statements):
+    connection = sqlite3.connect(path_of(folder), isolation_level=None)
+    found = [connection.execute(one).fetchall() for one in statements]
+    connection.close()
+    return found[-1]
+
+
+# -- keeping ----------------------------------------------------------------------------------
+
+
+def test_failures_are_there_for_the_next_process_beside_the_rows(spool):
+    kept(spool(), failed(1), failed(2), rows=(row(1),))
+    successor = spool()
+
+    assert successor.load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert successor.take_failures() == (failed(1), failed(2))
+
+
+def test_failures_are_taken_once(spool):
+    kept(spool(), failed())
+    successor = spool()
+
+    assert left(successor) == (failed(),)
+    assert successor.take_failures() == ()
+
+
+def test_the_first_process_finds_none(spool):
+    assert left(spool()) == ()
+
+
+def test_failures_that_nobody_offers_stay(spool):
+    """``querypulse watch`` knows no query, and neither does a driver without queries."""
+    kept(spool(), failed())
+    watch = spool()
+    watch.load(PATIENCE_SECONDS)
+    watch.offer("pager", (row(1),))
+    assert watch.flush(PATIENCE_SECONDS)
+    watch.close(PATIENCE_SECONDS)
+
+    assert left(spool()) == (failed(),)
+
+
+def test_failures_that_are_no_longer_offered_leave_the_disk(spool):
+    kept(spool(), failed(1), failed(2))
+    kept(spool(), failed(2, times=3))
+
+    assert left(spool()) == (failed(2, times=3),)
+
+
+def test_nothing_is_written_over_failures_that_nobody_took(spool):
+    """They came late, and the worker has not asked yet."""
+    kept(spool(), failed())
+    successor = spool()
+    successor.start()
+    successor.offer_failures(())
+    assert successor.flush(0.2) is False
+    successor.close(0.1)
+
+    assert left(spool()) == (failed(),)
+
+
+def test_what_was_offered_before_they_were_taken_does_not_replace_them(spool):
+    kept(spool(), failed())
+    successor = spool()
+    successor.start()
+    successor.offer_failures(())
+    assert left(successor) == (failed(),)
+    assert successor.flush(PATIENCE_SECONDS)
+    successor.close(PATIENCE_SECONDS)
+
+    assert left(spool()) == (failed(),)
+
+
+def test_the_same_failures_are_written_once(spool, folder):
+    one = spool()
+    one.load(PATIENCE_SECONDS)
+    one.offer_failures((failed(),))
+    assert one.flush(PATIENCE_SECONDS)
+    connection = sqlite3.connect(path_of(folder))
+    before = connection.execute("PRAGMA data_version").fetchone()
+    for _ in range(3):
+        one.offer_failures((failed(),))
+    one.offer("pager", ())
+    assert one.flush(PATIENCE_SECONDS)
+    assert connection.execute("PRAGMA data_version").fetchone() == before
+    one.offer_failures((failed(times=3),))
+    assert one.flush(PATIENCE_SECONDS)
+
+    assert connection.execute("PRAGMA data_version").fetchone() != before
+    connection.close()
+
+
+def test_another_application_has_failures_of_its_own(spool):
+    kept(spool("etl"), failed())
+
+    assert left(spool("etl2")) == ()
+    assert left(spool("etl")) == (failed(),)
+
+
+def test_a_file_from_before_failures_were_kept_is_used_on(spool, folder):
+    kept(spool(), rows=(row(1),))
+    run_sql(folder, "DROP TABLE failures")
+    successor = spool()
+    assert successor.load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert successor.take_failures() == ()
+    successor.offer_failures((failed(),))
+    assert successor.flush(PATIENCE_SECONDS)
+    successor.close(PATIENCE_SECONDS)
+
+    assert (successor.problem, left(spool())) == ("", (failed(),))
+
+
+def test_a_forked_child_neither_takes_nor_writes_them(spool):
+    kept(spool(), failed())
+    one = spool()
+    one.load(PATIENCE_SECONDS)
+    with one._changed:
+        process = os.fork()
+        if process == 0:
+            one.offer_failures(())
+            os._exit(0 if one.take_failures() == () else 1)
+    assert os.waitpid(process, 0)[1] == 0
+
+    assert one.take_failures() == (failed(),)
+
+
+# -- what goes wrong --------------------------------------------------------------------------
+
+GARBLED = [b"{{", b"", b"\xff\xfe", b"[]", b'{"query_id": 3}', b'{"query_id": "id-1", "mark": "", "deaths": [{"at": null}]}',
+           b'{"query_id": "id-1", "mark": "", "deaths": [{"at": 1.0, "batch_id": "7", "error_class": "E"}]}']  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GARBLED)
+def test_garbled_failures_cost_no_other_query_theirs_and_are_said_once(spool, folder, caplog, text):
+    kept(spool(), failed(1), failed(2), rows=(row(1),))
+    run_sql(folder, f"UPDATE failures SET kept = x'{text.hex()}' WHERE query = 'id-1'")
+    one = spool()
+
+    assert one.load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert one.take_failures() == (failed(2),)
+    until(lambda: "what is kept of query id-1 was unreadable" in one.problem, "it is said")
+    one.close(PATIENCE_SECONDS)
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    successor = spool()
+    assert left(successor) == (failed(2),)
+    successor.close(PATIENCE_SECONDS)
+    assert successor.problem == ""
+
+
+def test_what_a_newer_version_writes_besides_is_ignored(spool, folder):
+    kept(spool(), failed())
+    run_sql(
+        folder,
+        'UPDATE failures SET kept = replace(CAST(kept AS TEXT), \'{"query_id"\', \'{"colour":1,"query_id"\')',
+    )
+
+    assert left(spool()) == (failed(),)
+
+
+def overwrite(path):
+    path.write_bytes(b"This is not a database at all. " * 100)
+
+
+def make_newer(path):
+    run_sql(path.parent, "PRAGMA user_version=2")
+
+
+@pytest.mark.parametrize("mishap", [overwrite, make_newer])
+def test_an_unreadable_file_is_put_aside_and_failures_are_kept_in_a_new_one(
+    spool, folder, caplog, mishap
+):
+    kept(spool(), failed(1))
+    mishap(path_of(folder))
+    one = spool()
+    assert left(one) == ()
+    one.offer_failures((failed(2),))
+    assert one.flush(PATIENCE_SECONDS)
+    one.close(PATIENCE_SECONDS)
+
+    assert "put aside" in one.problem
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert left(spool()) == (failed(2),)
+
+
+@pytest.mark.contains_errors
+def test_a_file_that_breaks_while_it_is_used_gets_all_failures_again(spool, folder, monkeypatch):
+    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    one = spool()
+    one.load(PATIENCE_SECONDS)
+    one.offer_failures((failed(1),))
+    assert one.flush(PATIENCE_SECONDS)
+    run_sql(
+        folder,
+        "PRAGMA writable_schema=ON",
+        "UPDATE sqlite_master SET sql = 'CREATE NONSENSE'",
+        "PRAGMA schema_version=99",
+    )
+    one.offer_failures((failed(1), failed(2)))
+    assert one.flush(PATIENCE_SECONDS)
+    one.close(PATIENCE_SECONDS)
+
+    assert one._guard.errors["spool"] == 1
+    assert left(spool()) == (failed(1), failed(2))
+
+
+def test_what_another_living_process_holds_is_taken_over_when_it_is_free(spool, monkeypatch):
+    """One that is slow to end: its failures come late, and count."""
+    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    first = spool()
+    first.load(PATIENCE_SECONDS)
+    second = spool()
+    assert left(second) == ()
+    second.offer_failures((failed(2),))
+    first.offer_failures((failed(1),))
+    first.close(PATIENCE_SECONDS)
+    until(lambda: second.load(0.0) is not None, "the lock is free")
+
+    assert second.take_failures() == (failed(1),)
+
+
+# -- through the worker -----------------------------------------------------------------------
+
+
+def run_process(spool, *, at, restart_budget=3, watched=True):
+    """A process that begins ``at`` seconds after the first one, commits, and fails; its alerts."""
+    spool.load(PATIENCE_SECONDS)
+    desk = Desk(Remembering(spool) if watched else None, restart_budget=restart_budget)
+    desk.wall = WALL + at
+    desk.started().step(1.0).commit(batch=at).step(1.0)
+    desk.ended(exception=CONFLICT).step().step()
+    assert spool.flush(PATIENCE_SECONDS)
+    spool.close(PATIENCE_SECONDS)
+    return dict(desk.told)
+
+
+def test_a_job_that_fails_in_each_process_flaps_and_a_failure_more_is_no_news(spool):
+    told = [run_process(spool(), at=120 * number) for number in range(4)]
+
+    assert told == [{"StreamingQueryFailed": "a"}] * 2 + [{"StreamingQueryFlapping": "a"}] * 2
+
+
+def test_without_memory_each_failure_is_one_of_its_own(spool):
+    told = [run_process(spool(), at=120 * number, watched=False) for number in range(4)]
+
+    assert told == [{"StreamingQueryFailed": "a"}] * 4
+
+
+def test_failures_that_come_rarely_stay_single(spool):
+    told = [run_process(spool(), at=3600 * number) for number in range(4)]
+
+    assert told == [{"StreamingQueryFailed": "a"}] * 4
+
+
+def test_failures_that_are_read_late_count_and_are_kept(spool, monkeypatch):
+    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    for number in range(2):
+        run_process(spool(), at=120 * number)
+    slow = spool()
+    slow.load(PATIENCE_SECONDS)
+    one = spool()
+    assert one.load(PATIENCE_SECONDS) is None
+    desk = Desk(Remembering(one))
+    desk.wall = WALL + 240
+    desk.started().step(1.0).commit(batch=240).step(1.0).ended(exception=CONFLICT).step().step()
+    assert dict(desk.told) == {"StreamingQueryFailed": "a"}
+    slow.close(PATIENCE_SECONDS)
+    until(lambda: one.load(0.0) is not None, "the lock is free")
+    desk.step().step()
+    assert one.flush(PATIENCE_SECONDS)
+    one.close(PATIENCE_SECONDS)
+
+    assert dict(desk.told) == {"StreamingQueryFailed": "a", "StreamingQueryFlapping": "a"}
+    assert [len(one.deaths) for one in left(spool())] == [3]
+
+
+class Notebook:
+    """In place of a spool."""
+
+    def __init__(self, *found):
+        self.found = found
+        self.offers = []
+
+    def take_failures(self):
+        found, self.found = self.found, ()
+        return found
+
+    def offer_failures(self, kept):
+        if not self.offers or self.offers[-1] != kept:
+            self.offers.append(kept)
+
+
+def times(notebook):
+    return [[died.at - WALL for one in kept for died in one.deaths] for kept in notebook.offers]
+
+
+def test_a_failure_is_offered_once_however_the_clocks_drift():
+    notebook = Notebook()
+    desk = Desk(Remembering(notebook)).started().step().ended(exception=CONFLICT).step()
+    for drift in (0.1, -0.3, 4.0):
+        desk.wall = WALL + drift
+        desk.step()
+
+    assert times(notebook) == [[], [1000.5]]
+
+
+def test_a_failure_follows_a_clock_that_is_set():
+    """Else the next process would take it for older, or for one to come."""
+    notebook = Notebook()
+    desk = Desk(Remembering(notebook)).started().step().ended(exception=CONFLICT).step()
+    desk.wall = WALL - 3600.0
+    desk.step()
+
+    assert times(notebook) == [[], [1000.5], [-2599.5]]
+
+
+def test_an_error_class_that_is_to_be_hidden_is_not_written_down():
+    notebook = Notebook()
+    remembering = Remembering(notebook, lambda text: text.replace("Concurrent", "***"))
+    Desk(remembering).started().step().ended(exception=CONFLICT).step()
+
+    ((one,),) = notebook.offers[1:]
+    assert [died.error_class for died in one.deaths] == ["***AppendException"]
