@@ -27,7 +27,7 @@ ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
 class Blindness:
-    """One ``QuerypulseMonitoringDegraded`` for all drivers that have not let the watcher in for a while."""
+    """One ``QuerypulseMonitoringDegraded`` for all drivers that refuse the watcher for a while."""
 
     def __init__(self, guidance: Guidance, repeat_interval_seconds: float) -> None:
         self._guidance = guidance
