@@ -12,11 +12,13 @@ class State(str, Enum):
 
     FAILED = "failed"
     MISSING = "missing"
+    STOPPED_UNEXPECTEDLY = "stopped_unexpectedly"
     STALLED = "stalled"
     FLAPPING = "flapping"
     REWOUND = "rewound"
     SLOW = "slow"
     LAGGING = "lagging"
+    WATERMARK_STUCK = "watermark_stuck"
     WAITING = "waiting"
     IDLE = "idle"
     RUNNING = "running"

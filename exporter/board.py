@@ -13,11 +13,13 @@ from .buckets import CALLBACK_BUCKETS, PROBE_BUCKETS, Buckets
 STATES = (
     "failed",
     "missing",
+    "stopped_unexpectedly",
     "stalled",
     "flapping",
     "rewound",
     "slow",
     "lagging",
+    "watermark_stuck",
     "waiting",
     "idle",
     "running",

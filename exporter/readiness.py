@@ -7,7 +7,9 @@ import msgspec
 from .board import Board
 from .row import Row, rows
 
-UNREADY = frozenset({"failed", "missing", "stalled", "flapping", "rewound", "starting"})
+UNREADY = frozenset(
+    {"failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting"}
+)
 """States in which a query does not do its work."""
 
 

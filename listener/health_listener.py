@@ -57,7 +57,7 @@ class HealthListener(StreamingQueryListener):
         """How often PySpark asked for the JVM listener: to add it, or to remove it."""
         self.refused: Counter[str] = Counter()
         """What came through the proxy and is no event of the JVM, by reason."""
-        self.callback_duration_seconds: deque[float] = deque(maxlen=4096)
+        self.callback_durations: deque[float] = deque(maxlen=4096)
         self.closed = False
         """Whether nobody reads what is handed over any more."""
         self._guard = guard
@@ -86,7 +86,7 @@ class HealthListener(StreamingQueryListener):
             return
         at = time.monotonic()
         self.mailbox.put(Received(kind, payload, at), lifecycle=kind.is_lifecycle)
-        self.callback_duration_seconds.append(time.monotonic() - at)
+        self.callback_durations.append(time.monotonic() - at)
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """PySpark's own path: called by Spark while ``start()`` waits."""

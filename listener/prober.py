@@ -30,7 +30,7 @@ class Prober:
         self, probe: Probe, interval_seconds: float, on_report: Callable[[], None]
     ) -> None:
         self.latest: ProbeReport | None = None
-        self.probe_duration_seconds: deque[float] = deque(maxlen=4096)
+        self.probe_durations: deque[float] = deque(maxlen=4096)
         self._probe = probe
         self._interval = interval_seconds
         self._on_report = on_report
@@ -42,7 +42,7 @@ class Prober:
         try:
             report = self._probe.look(time.monotonic)
             self.latest = report
-            self.probe_duration_seconds.append(report.at - report.began_at)
+            self.probe_durations.append(report.at - report.began_at)
             with self._looked:
                 self._looked.notify_all()
             self._on_report()

@@ -42,7 +42,7 @@ def first_failure(snapshot: Snapshot, judgement: Judgement) -> QueryFailure | No
             return QueryFailure(finding.query, finding.reason)
     for label, query in snapshot.labels().items():
         gone = judgement.verdicts.get(label) if query.gone_at is not None else None
-        if gone is not None and _is_elsewhere(gone, State.MISSING, label, foreign):
+        if gone is not None and _is_elsewhere(gone, State.STOPPED_UNEXPECTEDLY, label, foreign):
             return QueryFailure(label, gone.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, driver_down.ENDED)

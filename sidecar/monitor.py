@@ -46,8 +46,8 @@ class MonitorFacts:
         self._worker = worker
         self._guard = guard
         self._telling = telling
-        self._callback_duration_seconds = CALLBACK_BUCKETS
-        self._probe_duration_seconds = PROBE_BUCKETS
+        self._callback_durations = CALLBACK_BUCKETS
+        self._probe_durations = PROBE_BUCKETS
 
     def board(self, judged: Judged) -> Board:
         """Everything readers may see, frozen."""
@@ -67,12 +67,10 @@ class MonitorFacts:
     def _monitor(self, judged: Judged) -> Monitor:
         report = judged.snapshot.probe
         deliveries = self._telling.deliveries
-        self._callback_duration_seconds = self._callback_duration_seconds.add(
-            _drain(self._listener.callback_duration_seconds)
+        self._callback_durations = self._callback_durations.add(
+            _drain(self._listener.callback_durations)
         )
-        self._probe_duration_seconds = self._probe_duration_seconds.add(
-            _drain(self._prober.probe_duration_seconds)
-        )
+        self._probe_durations = self._probe_durations.add(_drain(self._prober.probe_durations))
         return Monitor(
             heartbeat_timestamp=time.time(),
             listener_path=self._path.name,
@@ -91,8 +89,8 @@ class MonitorFacts:
             receivers=self._telling.names,
             spool_problem=self._telling.spool_problem,
             app_name_problem=problem_of(self._app),
-            callback_duration_seconds=self._callback_duration_seconds,
-            probe_duration_seconds=self._probe_duration_seconds,
+            callback_duration_seconds=self._callback_durations,
+            probe_duration_seconds=self._probe_durations,
         )
 
     def _dropped(self) -> dict[str, int]:

@@ -30,6 +30,9 @@ settings.register_profile(
 )
 settings.load_profile("querypulse")
 
+# Drivers of tests live for a minute: C2 and a concurrent collector cost them more than they give.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
 CORES = 12
 """More than most tests want: a task under ``continuous`` or ``realTime`` holds one for good."""
 

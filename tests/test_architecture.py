@@ -175,17 +175,28 @@ def test_pyspark_is_not_needed_to_import(module, tmp_path):
     assert isolated(script, tmp_path) == []
 
 
-def test_the_public_names_are_there():
-    from querypulse.sidecar import QueryFailure, Settings, SettingsError, Sidecar, attach
+def test_the_root_offers_the_public_names_of_the_sidecar():
+    import querypulse
+    from querypulse import QueryFailure, Settings, SettingsError, Sidecar, attach, sidecar
 
     assert all(callable(name) for name in (QueryFailure, Settings, SettingsError, Sidecar, attach))
+    assert querypulse.__all__ == sidecar.__all__
+    assert all(getattr(querypulse, name) is getattr(sidecar, name) for name in sidecar.__all__)
+
+
+@pytest.mark.parametrize("package", ["querypulse", "querypulse.listener", "querypulse.alerting"])
+def test_a_part_is_imported_without_the_sidecar(package, tmp_path):
+    script = f"import sys, {package}; print('querypulse.sidecar' in sys.modules)"
+
+    assert isolated(script, tmp_path) == ["False"]
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error():
+    import querypulse
     import querypulse.listener
     import querypulse.sidecar
 
-    for module in (querypulse.listener, querypulse.sidecar):
+    for module in (querypulse, querypulse.listener, querypulse.sidecar):
         with pytest.raises(AttributeError, match="nobody"):
             _ = module.nobody
 

@@ -67,7 +67,7 @@ def test_a_driver_without_a_heartbeat_yet_is_not_said_to_be_needed():
 def test_a_query_that_is_ignored_is_not_watched_and_needs_no_driver():
     shown = board(committing(), overrides=(("a", {"ignore": True}),))
 
-    assert of_query(shown, "a", "watched") == {(): 0}
+    assert of_query(shown, "a", "alerting_enabled") == {(): 0}
     assert values(shown, "querypulse_driver_expected_timestamp_seconds") == {}
 
 

@@ -36,7 +36,7 @@ MONITOR_METRICS = {
     "driver_expected_timestamp_seconds",
 }  # fmt: skip
 SOURCE_METRICS = {
-    "lag_offsets", "lag_reported_offsets", "lag_seconds", "asked_timestamp_seconds",
+    "lag_offsets", "lag_reported_offsets", "lag_seconds", "last_success_timestamp_seconds",
     "backlog_files", "backlog_bytes",
 }  # fmt: skip
 TOPIC_METRICS = {

@@ -227,7 +227,9 @@ def test_an_empty_board_has_a_status():
 def test_each_state_makes_ready_or_unready(state):
     story = Story().started(at=0).commit(batch=1, at=10)
     answer = readiness(with_verdict(board(story), "a", state, "because"))
-    unready = state in ("failed", "missing", "stalled", "flapping", "rewound", "starting")
+    unready = state in (
+        "failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting",
+    )  # fmt: skip
     assert unready == (state in UNREADY)
     assert answer.ready is not unready
     assert answer.reasons == ((Reason("a", state, "because"),) if unready else ())

@@ -80,7 +80,9 @@ def test_an_ignored_query_is_calm_however_it_fares_and_needs_time_only():
 def test_a_warning_is_open_in_every_sick_state_and_a_critical_alert_in_the_grave_ones(state):
     snapshot = started().state.snapshot(10)
     seen = Health(Judgement(verdicts={"a": Verdict(state)}), snapshot, 10.0)
-    grave = state in {State.FAILED, State.MISSING, State.STALLED}
+    grave = state in {
+        State.FAILED, State.MISSING, State.STOPPED_UNEXPECTEDLY, State.STALLED,
+    }  # fmt: skip
 
     if state is State.WAITING:
         assert seen.calm("a", "warning", None) is not None

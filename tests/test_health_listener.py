@@ -169,7 +169,7 @@ def test_what_is_no_handle_of_the_jvm_is_counted_as_forged_and_goes_no_further(j
 
     assert listening.listener.refused == {"forged": 1}
     assert (listening.received, listening.listener.mailbox.depth) == ([], 0)
-    assert list(listening.listener.callback_duration_seconds) == []
+    assert list(listening.listener.callback_durations) == []
 
 
 def test_forged_events_take_no_room_from_real_ones(jvm):
@@ -202,9 +202,9 @@ def test_every_callback_is_timed_and_the_samples_are_bounded(jvm):
     for _ in range(5):
         raw.onQueryProgress(handle())
 
-    assert len(listening.listener.callback_duration_seconds) == 5
-    assert all(0 <= seconds < 1 for seconds in listening.listener.callback_duration_seconds)
-    assert listening.listener.callback_duration_seconds.maxlen is not None
+    assert len(listening.listener.callback_durations) == 5
+    assert all(0 <= seconds < 1 for seconds in listening.listener.callback_durations)
+    assert listening.listener.callback_durations.maxlen is not None
 
 
 def test_the_raw_proxy_names_the_java_interface_that_it_implements(jvm):

@@ -11,9 +11,9 @@ from support.repository import ROOT, grafana
 from querypulse.exporter.board import STATES
 
 MEANING = {
-    "#D55E00": {"failed", "missing"},
+    "#D55E00": {"failed", "missing", "stopped_unexpectedly"},
     "#CC79A7": {"stalled", "flapping"},
-    "#E69F00": {"rewound", "slow", "lagging"},
+    "#E69F00": {"rewound", "slow", "lagging", "watermark_stuck"},
     "#56B4E9": {"waiting", "idle"},
     "#009E73": {"running"},
     "#0072B2": {"starting"},

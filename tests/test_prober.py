@@ -49,7 +49,7 @@ def test_the_newest_report_wins_and_is_announced():
 
     assert announced[0] is not announced[1]
     assert one.latest is announced[1]
-    assert len(one.probe_duration_seconds) == 2
+    assert len(one.probe_durations) == 2
 
 
 def test_a_look_that_fails_leaves_the_last_report_to_grow_old():
@@ -63,7 +63,7 @@ def test_a_look_that_fails_leaves_the_last_report_to_grow_old():
         one.step()
 
     assert one.latest is known
-    assert (len(one.probe_duration_seconds), announced) == (1, [1])
+    assert (len(one.probe_durations), announced) == (1, [1])
 
 
 def test_the_next_look_waits_for_its_time():

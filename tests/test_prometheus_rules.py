@@ -102,10 +102,7 @@ def test_the_manifest_holds_the_same_rules():
 
 
 def test_every_verdict_of_ours_has_its_rule():
-    modules = [check.__module__ for check in our_rules.ORDER]
-    names = {
-        re.sub(r"(?:^|_)(\w)", lambda m: m[1].upper(), one.rpartition(".")[2]) for one in modules
-    }
+    names = {sys.modules[check.__module__].NAME for check in our_rules.ORDER}
 
     assert names | {events_missing.NAME, monitoring_degraded.NAME} | OUTSIDE == set(ALERTS)
 
@@ -181,7 +178,7 @@ MUTANTS = [
     ("StreamingQueryFlapping", "the budget", replaced(">= on (app, query)", ">= on (app, query) 0.6 *")),
     ("StreamingQueryFlapping", "the outcome", replaced('{outcome="failed"}', "", 2)),
     ("StreamingQueryFlapping", "the time", replaced("[10m]", "[1h]")),
-    ("StreamingDriverDown", "need", replaced("driver_needed_", "driver_heartbeat_")),
+    ("StreamingDriverDown", "need", replaced("driver_expected_", "driver_heartbeat_")),
     ("StreamingDriverDown", "the newest", replaced(">= on (app)", ">= on (app) 0 *")),
     ("StreamingDriverDown", "a heart that stands", replaced("offset 2m", "offset 1d")),
     ("StreamingDriverDown", "the day", replaced("[1d]", "[2d]", 2)),

@@ -68,7 +68,7 @@ TRUTH = {
     "idles": (set(), "idle"),
     "hangs": ({"StreamingQueryStalled"}, "stalled"),
     "dies": ({"StreamingQueryFailed"}, "failed"),
-    "stops": ({"StreamingQueryStopped"}, "missing"),
+    "stops": ({"StreamingQueryStopped"}, "stopped_unexpectedly"),
 }
 ABOUT_US = {"QuerypulseEventsMissing", "QuerypulseMonitoringDegraded"}
 

@@ -271,7 +271,7 @@ def test_a_batch_that_hangs_is_planned_and_not_committed(spark, witness):
 
 def test_a_healthy_query_costs_its_storage_nothing(spark, witness):
     query = start(rate(spark), "healthy")
-    has_run(query, batch=1)
+    has_run(query, batch=4)
 
     assert not witness.look("healthy").facts.async_progress
     assert [witness.logged("healthy") for _ in range(20)] == [None] * 20

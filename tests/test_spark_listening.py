@@ -173,7 +173,7 @@ def test_nothing_of_ours_runs_in_python_on_sparks_threads(spark, watch, monkeypa
 
     assert events(sidecar, "progress")
     assert called == []
-    assert not sidecar.listener.callback_duration_seconds
+    assert not sidecar.listener.callback_durations
     spark.streams.removeListener(sidecar.listener)
 
 

@@ -114,7 +114,7 @@ def test_each_incident_has_a_group_key_of_its_own():
                 "query": 'bro"nze\nä\a',
                 "severity": "critical",
             },
-            "a4fe88bc602eab39",
+            "efeb9cef03ed181f",
         ),
         ({}, "cbf29ce484222325"),
     ],

@@ -18,8 +18,8 @@ from ..evaluate import Judgement, Verdict
 from ..finding import WHOLE_DRIVER, Severity, State
 from ..headline import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 
-GRAVE = frozenset({State.FAILED, State.MISSING, State.STALLED})
-SICK = GRAVE | {State.FLAPPING, State.REWOUND, State.SLOW, State.LAGGING}
+GRAVE = frozenset({State.FAILED, State.MISSING, State.STOPPED_UNEXPECTEDLY, State.STALLED})
+SICK = GRAVE | {State.FLAPPING, State.REWOUND, State.SLOW, State.LAGGING, State.WATERMARK_STUCK}
 COMMITS_OF_HEALTH = 2
 POLL_IS_OLD_SECONDS = 10.0
 """Twenty polls of the probe at its default interval."""
@@ -166,9 +166,9 @@ def _grave_states(verdict: Verdict) -> frozenset[State]:
 
 
 def _on_purpose(query: Query, context: Context) -> bool:
-    """Whether nobody will wonder at this end; else it may be told as ``StreamingQueryStopped`` soon.
+    """Whether the end is planned; any other may soon be a ``StreamingQueryStopped``.
 
-    Without its trigger nobody knows that it should have gone on.
+    Without its trigger it is not known that the query should have gone on.
     """
     if context.is_on_purpose or query.stop_expected:
         return True

@@ -2,16 +2,16 @@
 
 While X is open, Y does not begin to fire:
 
-=======================  ===================================  ==================================
-X                        Y                                    while
-=======================  ===================================  ==================================
-a critical alert of the  every warning, and every alert of a  X fires, and for
-whole driver (``*``)     query but ``StreamingQueryFailed``            ``resolve_after_seconds`` after
-a critical alert of a    a warning of the same query, but     X is open
+=======================  =====================================  ================================
+X                        Y                                      while
+=======================  =====================================  ================================
+a critical alert of the  every warning, and every alert of a    X fires, and for
+whole driver (``*``)     query but ``StreamingQueryFailed``     ``resolve_after_seconds`` after
+a critical alert of a    a warning of the same query, but       X is open
 query                    not ``StreamingDataLossRisk``
-any alert of a query     ``StreamingInputMissing`` of the     X is open
+any alert of a query     ``StreamingInputMissing`` of the       X is open
                          same query
-=======================  ===================================  ==================================
+=======================  =====================================  ================================
 
 A failure is never suppressed. What is silenced suppresses nothing, nor does what only an earlier
 driver found. Alerts of queries without a name may be about different queries: they suppress none.

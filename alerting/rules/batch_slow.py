@@ -17,7 +17,7 @@ NAME = "StreamingBatchSlow"
 
 
 def check(case: Case) -> Finding | None:
-    """Fire while the batch in flight gets on, but slowly; ``StreamingQueryStalled`` when it does not."""
+    """Fire while the batch in flight makes progress slowly; without any, the query is stalled."""
     flight = case.query.in_flight
     if flight is None or not _is_slow(case, flight):
         return None

@@ -1,4 +1,4 @@
-"""StreamingDataLossRisk: what a query has not read yet is near its source's retention edge, or beyond.
+"""StreamingDataLossRisk: unread data is near its source's retention edge, or beyond it.
 
 By the time ``failOnDataLoss`` strikes it is too late. A query that outruns the edge, catching up
 from the beginning of all that is kept, is in no danger. After klag-exporter's lag-to-retention

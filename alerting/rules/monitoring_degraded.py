@@ -1,4 +1,4 @@
-"""QuerypulseMonitoringDegraded: the probe is silent, a checkpoint that must be read cannot be, or a rule fails.
+"""QuerypulseMonitoringDegraded: no probe, an unreadable checkpoint, or a rule that fails.
 
 Events still tell of deaths, but hangs of what emits no events cannot be seen.
 """

@@ -1,4 +1,4 @@
-"""StreamingOffsetsRewound: an end offset went down and stays down, or the source itself ends before it.
+"""StreamingOffsetsRewound: an end offset went down and stays down, or the source ends before it.
 
 Topics deleted and made anew, checkpoints copied back, sources that forget: rows come twice. A
 table replaced by a shorter one: rows never come. Burrow's rule 2, with time to come back: after a

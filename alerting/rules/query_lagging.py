@@ -1,4 +1,4 @@
-"""StreamingQueryLagging: lag above what is allowed in the whole window, never falling, input present.
+"""StreamingQueryLagging: lag above the allowed one for a whole window, never falling, with input.
 
 In offsets it must have risen: a steady lag may be transaction markers, or a few records more. In
 seconds (``lag_allowed_seconds``) the first unread record tells, so that a steady lag counts.

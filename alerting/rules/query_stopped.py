@@ -36,7 +36,7 @@ def check(case: Case) -> Finding | None:
         alertname=NAME,
         query=case.label,
         severity=Severity.CRITICAL,
-        state=State.MISSING,
+        state=State.STOPPED_UNEXPECTEDLY,
         reason=reason,
         summary=f"{case.label} is gone: {reason}",
         evidence=evidence(case),

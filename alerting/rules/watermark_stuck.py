@@ -29,7 +29,7 @@ def check(case: Case) -> Finding | None:
         alertname=NAME,
         query=case.label,
         severity=Severity.WARNING,
-        state=State.LAGGING,
+        state=State.WATERMARK_STUCK,
         reason=reason,
         summary=f"{case.label} makes no event-time progress: {reason}",
         evidence=evidence(case),

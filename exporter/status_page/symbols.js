@@ -4,11 +4,13 @@
 const SHAPES = {
   failed: "M4 4L12 12M12 4L4 12",
   missing: "M5.5 6A2.5 2.5 0 1 1 8 8.5V9.5M8 12.5V12.6",
+  stopped_unexpectedly: "M4.5 4.5H11.5V11.5H4.5ZM8 6.5V8.5M8 9.9V10",
   stalled: "M5.5 3.5V12.5M10.5 3.5V12.5",
   flapping: "M2.5 10L5.5 5L8.5 11L11 5L13.5 10",
   rewound: "M8 4L4 8L8 12M13 4L9 8L13 12",
   slow: "M8 3A5 5 0 1 0 13 8M8 5V8L10 9.5",
   lagging: "M3 12.5H13M3 8.5H10M3 4.5H6",
+  watermark_stuck: "M8 2.5C10.5 6 11.5 7.5 11.5 9.5A3.5 3.5 0 0 1 4.5 9.5C4.5 7.5 5.5 6 8 2.5Z",
   waiting: "M3.5 8V8.1M8 8V8.1M12.5 8V8.1",
   idle: "M4 8H12",
   running: "M5.5 3.5L12 8L5.5 12.5Z",

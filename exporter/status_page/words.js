@@ -7,11 +7,13 @@
 const STATES = {
   failed: ["has failed", "have failed"],
   missing: ["is missing", "are missing"],
+  stopped_unexpectedly: ["stopped unexpectedly", "stopped unexpectedly"],
   stalled: ["is stalled", "are stalled"],
   flapping: ["is flapping", "are flapping"],
   rewound: ["was rewound", "were rewound"],
   slow: ["is slow", "are slow"],
   lagging: ["is lagging", "are lagging"],
+  watermark_stuck: ["has a stuck watermark", "have a stuck watermark"],
   waiting: ["is waiting", "are waiting"],
   idle: ["is idle", "are idle"],
   running: ["is running", "are running"],
@@ -21,7 +23,7 @@ const STATES = {
 };
 const ORDER = Object.keys(STATES);
 const WELL = new Set(["waiting", "idle", "running", "completed"]);
-const OVER = new Set(["failed", "missing", "stopped", "completed"]);
+const OVER = new Set(["failed", "missing", "stopped_unexpectedly", "stopped", "completed"]);
 const NAMED = 4;
 const UNKNOWN = "–";
 

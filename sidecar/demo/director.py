@@ -1,4 +1,4 @@
-"""Directs the demo: waits until all queries commit, lets the scenario strike, watches what is told."""
+"""Directs the demo: waits until all queries commit, plays the scenario, checks the alerts."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def as_json(change: Change) -> str:
 def as_text(change: Change) -> str:
     """One line for a person, its columns aligned for names of the usual length."""
     when = change.at.replace("T", " ")
-    what = f"{change.status:<8}  {change.severity:<8}  {change.alertname:<14}"
+    what = f"{change.status:<8}  {change.severity:<8}  {change.alertname:<28}"
     return f"{when}  {what}  {change.app + '/' + change.query:<32}  {change.reason}"
 
 

@@ -30,7 +30,7 @@ ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
 class Blindness:
-    """One ``QuerypulseMonitoringDegraded`` for all drivers that have not let the watcher in for a while.
+    """One ``QuerypulseMonitoringDegraded`` for all drivers that refuse the watcher for a while.
 
     It does not end because such a driver is down: then nobody knows whether it lets us in.
     """

@@ -436,14 +436,14 @@ CASES = [
     ("killed by a planned spark.stop()", steady().ended(at=101, exception=SHUTDOWN, context=Context.STOPPED), 102, {}, None, "stopped"),
     ("a sibling dies", steady().started("b", at=0).commit("b", batch=0, at=99).ended("b", at=100, exception=CONFLICT), 101, {}, ("StreamingQueryFailed", "b"), "running"),
     # -- StreamingQueryStopped ----------------------------------------------------------------------------
-    ("stopped, not back after the grace", steady().probe(run(), at=100).ended(at=101), 162, {}, "StreamingQueryStopped", "missing"),
-    ("vanished without a word, not back", steady().probe(run(), at=100).probe(at=101), 162, {}, "StreamingQueryStopped", "missing"),
+    ("stopped, not back after the grace", steady().probe(run(), at=100).ended(at=101), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
+    ("vanished without a word, not back", steady().probe(run(), at=100).probe(at=101), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
     ("the SparkContext died under it", steady().probe(run(), at=100).ended(at=101, exception=SHUTDOWN, context=Context.STOPPED)
-     .probe(at=102, context=Context.STOPPED), 170, {}, "StreamingQueryStopped", "missing"),
+     .probe(at=102, context=Context.STOPPED), 170, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
     ("idle in a SparkContext that died by itself: Spark still calls it active",
-     steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 170, {}, "StreamingQueryStopped", "missing"),
-    ("trigger unknown, but on the roster", steady().ended(at=101), 162, {"expected": ["a"]}, "StreamingQueryStopped", "missing"),
-    ("Spark refuses to name the trigger, but the query is expected", steady().probe(run(trigger="Unknown"), at=100).ended(at=101), 162, {"expected": ["a"]}, "StreamingQueryStopped", "missing"),
+     steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 170, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
+    ("trigger unknown, but on the roster", steady().ended(at=101), 162, {"expected": ["a"]}, "StreamingQueryStopped", "stopped_unexpectedly"),
+    ("Spark refuses to name the trigger, but the query is expected", steady().probe(run(trigger="Unknown"), at=100).ended(at=101), 162, {"expected": ["a"]}, "StreamingQueryStopped", "stopped_unexpectedly"),
     ("Spark refuses to name the trigger, ended", steady().probe(run(trigger="Unknown"), at=100).ended(at=101), 900, {}, None, "stopped"),
     ("Spark refuses to name the trigger, vanished", steady().probe(run(trigger="Unknown"), at=100).probe(at=101), 900, {}, None, "stopped"),
     ("Spark refuses to name the trigger, ended while another is expected",
@@ -461,7 +461,7 @@ CASES = [
     ("availableNow, finished before its SparkContext died",
      Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(at=3, context=Context.STOPPED), 900, {}, None, "completed"),
     ("availableNow, cut off by a SparkContext that stopped by itself",
-     Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2, exception=SHUTDOWN, context=Context.STOPPED).probe(at=3, context=Context.STOPPED), 900, {}, "StreamingQueryStopped", "missing"),
+     Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2, exception=SHUTDOWN, context=Context.STOPPED).probe(at=3, context=Context.STOPPED), 900, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
     ("availableNow, stopped long before its SparkContext was",
      Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(at=300, context=Context.STOPPED), 900, {}, None, "completed"),
     ("availableNow, cut off by the application's own spark.stop()",
@@ -757,7 +757,7 @@ CASES = [
     ("flaps, and is dead since: its third death is no news, the danger is",
      near_the_edge(1000, story=dying(50, 75, 101), run=3), 1000, {}, [("StreamingQueryFlapping", "a"), ("StreamingDataLossRisk", "a")], "failed", ["StreamingQueryFailed"]),
     ("vanished", near_the_edge(850, story=steady().probe(run(), at=100).probe(at=101)), 850, {},
-     [("StreamingQueryStopped", "a"), ("StreamingDataLossRisk", "a")], "missing"),
+     [("StreamingQueryStopped", "a"), ("StreamingDataLossRisk", "a")], "stopped_unexpectedly"),
     ("hangs, and the topic is bounded by size (retention.bytes strikes first)", near_the_edge(850, kept=BY_SIZE), 850, {},
      [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
     ("hangs, and nobody may ask for the topic's retention", near_the_edge(850, kept=UNSAID), 850, {},
@@ -829,8 +829,8 @@ CASES = [
     ("started again after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
     ("started again after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
     # -- StreamingWatermarkStuck -----------------------------------------------------------------------
-    ("rows arrive, the watermark stands (Dataflow: data freshness)", watermarks(*[500.0] * 8), 432, {}, "StreamingWatermarkStuck", "lagging"),
-    ("rows without any event time: the watermark never moves", watermarks(*[0.0] * 8), 432, {}, "StreamingWatermarkStuck", "lagging"),
+    ("rows arrive, the watermark stands (Dataflow: data freshness)", watermarks(*[500.0] * 8), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+    ("rows without any event time: the watermark never moves", watermarks(*[0.0] * 8), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
     ("the watermark moves", watermarks(*(500.0 + n for n in range(8))), 432, {}, None, "running"),
     ("a join waits for its other side", watermarks(*[500.0] * 8, rows=(10, 0)), 432, {}, None, "running"),
     ("no rows, no-data batches only", watermarks(*[500.0] * 8, rows=(0,)), 432, {}, None, "running"),
@@ -920,10 +920,10 @@ CASES = [
     ("an announced stop of a query on the roster", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, {"expected": ["a"]}, None, "stopped"),
     ("it failed though its stop was announced", steady().expect_stop().ended(at=101, exception=CONFLICT), 102, {}, "StreamingQueryFailed", "failed"),
     ("an announcement holds for one run", steady().probe(run(), at=100).expect_stop().ended(at=101).started(run=2, at=102)
-     .probe(run(number=2), at=103).ended(run=2, at=110), 172, {}, "StreamingQueryStopped", "missing"),
+     .probe(run(number=2), at=103).ended(run=2, at=110), 172, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
     # -- one cause, one incident --------------------------------------------------------------
     ("the SparkContext died under two queries", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100)
-     .probe(run(batch=10), run("b"), at=102, context=Context.STOPPED), 170, {}, ("StreamingQueryStopped", "*"), "missing", ["StreamingQueryStopped"]),
+     .probe(run(batch=10), run("b"), at=102, context=Context.STOPPED), 170, {}, ("StreamingQueryStopped", "*"), "stopped_unexpectedly", ["StreamingQueryStopped"]),
     ("the JVM does not answer, two queries", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100), 170,
      {"probe_expected": True}, ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled", "QuerypulseMonitoringDegraded"]),
 ]  # fmt: skip

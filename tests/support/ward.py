@@ -30,7 +30,7 @@ COMMIT_EVERY_SECONDS = 5
 
 STATES = {
     "StreamingQueryFailed": State.FAILED,
-    "StreamingQueryStopped": State.MISSING,
+    "StreamingQueryStopped": State.STOPPED_UNEXPECTEDLY,
     "StreamingQueryMissing": State.MISSING,
     "StreamingQueryStalled": State.STALLED,
     "StreamingOffsetsStalled": State.STALLED,
@@ -39,7 +39,7 @@ STATES = {
     "StreamingBatchSlow": State.SLOW,
     "StreamingDataLossRisk": State.LAGGING,
     "StreamingQueryLagging": State.LAGGING,
-    "StreamingWatermarkStuck": State.LAGGING,
+    "StreamingWatermarkStuck": State.WATERMARK_STUCK,
     "QuerypulseEventsMissing": State.RUNNING,
     "QuerypulseMonitoringDegraded": State.RUNNING,
 }

@@ -102,7 +102,8 @@ def choice(name: str, label: str, series: str, *, everything: bool = True) -> Js
 def _annotations(noted: bool) -> list[Json]:
     """What happened: starts as moments, deaths and alerts for as long as they last."""
     start = f"{each(query('start_timestamp_seconds'))} * 1000"
-    dead = f"{each(query('state', matcher('state', 'failed', 'missing')))} == 1"
+    down = matcher("state", "failed", "missing", "stopped_unexpectedly")
+    dead = f"{each(query('state', down))} == 1"
     alert = each(OPEN_ALERTS, by=ALERT_LABELS)
     found = [
         {

@@ -17,11 +17,13 @@ GREY = "#999999"
 STATES = {
     "failed": VERMILLION,
     "missing": VERMILLION,
+    "stopped_unexpectedly": VERMILLION,
     "stalled": PURPLE,
     "flapping": PURPLE,
     "rewound": ORANGE,
     "slow": ORANGE,
     "lagging": ORANGE,
+    "watermark_stuck": ORANGE,
     "waiting": SKY,
     "idle": SKY,
     "running": GREEN,

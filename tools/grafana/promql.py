@@ -111,7 +111,7 @@ def silent_apps() -> str:
     """
     heard = each(driver("heartbeat_timestamp_seconds"), by="app")
     last = each(f"last_over_time({driver('heartbeat_timestamp_seconds')}[1d])", by="app")
-    needed = each(f"last_over_time({driver('needed_timestamp_seconds')}[1d])", by="app")
+    needed = each(f"last_over_time({driver('expected_timestamp_seconds')}[1d])", by="app")
     return f"({needed} >= {last} unless time() - {heard} < 60)"
 
 

@@ -41,7 +41,9 @@ max by (app) (
 )
 # that the JVM does not answer, or is gone, is told already
 unless on (app)
-  max by (app) (spark_streaming_query_alert{{alertname=~"StreamingQueryStalled|StreamingQueryStopped"}})"""
+  max by (app) (spark_streaming_query_alert{{
+    alertname=~"StreamingQueryStalled|StreamingQueryStopped"
+  }})"""
 
 NOT_DELIVERED = f"""\
 max by (app) (

@@ -39,7 +39,9 @@ STALLED = f"""\
 # its tasks finish: StreamingBatchSlow
 unless on (app, query) {GETS_ON}
 # no witness has ever seen it: StreamingQueryMissing
-unless on (app, query) max by (app, query) (spark_streaming_query_state{{state="missing"}} == 1)
+unless on (app, query) max by (app, query) (
+  spark_streaming_query_state{{state=~"missing|stopped_unexpectedly"}} == 1
+)
 # it tells nothing but its commit log, which only querypulse can judge
 unless on (app, query) {CONTINUOUS}
 # one cause for all queries: that is told of query "*"
@@ -75,7 +77,9 @@ and on (app, query) (
 )
 # nothing worse is told of it
 unless on (app, query) max by (app, query) (
-  spark_streaming_query_state{{state=~"failed|missing|stalled|slow|stopped|completed"}} == 1
+  spark_streaming_query_state{{
+    state=~"failed|missing|stopped_unexpectedly|stalled|slow|stopped|completed"
+  }} == 1
 )
 {WATCHED}"""
 

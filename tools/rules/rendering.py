@@ -25,7 +25,7 @@ ABOUT = """\
 #   or ..._alert        querypulse's own alert; for five minutes after the driver's last scrape,
 #                       those that were open then: a scrape that fails resolves nothing, and
 #                       what had resolved before stays resolved
-#   unless ... offset   the driver's heart has stood for five minutes: StreamingDriverDown speaks for all
+#   unless ... offset   no heartbeat of the driver for five minutes: StreamingDriverDown covers all
 #
 # Ages are reckoned by the driver's own clock (its heartbeat), whatever Prometheus' clock says.
 # Windows and graces are querypulse's settings, but for the numbers that are explained here.

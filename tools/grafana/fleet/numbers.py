@@ -28,7 +28,7 @@ def numbers() -> list[Json]:
             "Queries that ended with an exception, or should be there and are not. Good: 0. "
             f"Otherwise nothing of their data arrives: {runbook('StreamingQueryFailed')}, "
             f"{runbook('StreamingQueryStopped')}, {runbook('StreamingQueryMissing')}.",
-            [now(in_state("failed", "missing"), "dead")],
+            [now(in_state("failed", "missing", "stopped_unexpectedly"), "dead")],
             SIZE,
             steps=good_below({1: VERMILLION}),
             empty="no query seen",
@@ -46,9 +46,9 @@ def numbers() -> list[Json]:
         stat(
             "Degraded",
             "Queries that work, but slower than they should, ever further behind, or on offsets "
-            f"that went back. Good: 0. {runbook('StreamingBatchSlow')}, {runbook('StreamingQueryLagging')}, "
-            f"{runbook('StreamingOffsetsRewound')}.",
-            [now(in_state("rewound", "slow", "lagging"), "degraded")],
+            f"that went back. Good: 0. {runbook('StreamingBatchSlow')}, "
+            f"{runbook('StreamingQueryLagging')}, {runbook('StreamingOffsetsRewound')}.",
+            [now(in_state("rewound", "slow", "lagging", "watermark_stuck"), "degraded")],
             SIZE,
             steps=good_below({1: ORANGE}),
             empty="no query seen",

@@ -20,7 +20,7 @@ def commit_age() -> Json:
         "Time since the last commit, and its window",
         "Good: a saw that stays below the dashed line. A *sign* is a commit, or proof that there "
         "is nothing to do: without one for longer than the window the query is stalled: "
-        f"{runbook('StreamingQueryStalled')}. The window sizes itself by the trigger and recent batches.",
+        f"{runbook('StreamingQueryStalled')}. The window follows the trigger and recent batches.",
         [
             drawn(age(query("last_activity_timestamp_seconds")), "{{query}}: since the last sign"),
             WINDOW,
@@ -42,13 +42,13 @@ def in_flight() -> Json:
     return graph(
         "Batch in flight, and its window",
         "How long the batch that runs now has been running. Good: short teeth, or nothing. It "
-        f"climbs and its tasks finish: {runbook('StreamingBatchSlow')}. The *standstill* climbs with it, as "
-        f"no task finishes: {runbook('StreamingQueryStalled')}; the alert shows where the stream's thread "
-        "stands.",
+        f"climbs and its tasks finish: {runbook('StreamingBatchSlow')}. The time without progress "
+        f"climbs with it, as no task finishes: {runbook('StreamingQueryStalled')}; the alert shows "
+        "where the stream's thread is.",
         [
             drawn(each(query("batch_in_flight_seconds")), "{{query}}: in flight"),
             WINDOW,
-            drawn(each(query("no_progress_seconds")), "{{query}}: standstill"),
+            drawn(each(query("no_progress_seconds")), "{{query}}: no progress"),
         ],
         HALF,
         unit="s",

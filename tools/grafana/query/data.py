@@ -68,8 +68,8 @@ def lag() -> Json:
         "Offsets that wait in each source, by its place in the query: as the broker has it where "
         "it can be asked, also while the query hangs or is dead. *Spark's* is of the moment the "
         "last batch was planned, 0 where nothing limits a batch. Good: small, or falling. Rising "
-        f"without an end: {runbook('StreamingQueryLagging')}; standing, while nothing is committed: "
-        f"{runbook('StreamingOffsetsStalled')}.",
+        f"without an end: {runbook('StreamingQueryLagging')}; constant, while nothing is "
+        f"committed: {runbook('StreamingOffsetsStalled')}.",
         [
             drawn(each(source("lag_offsets"), by=by), "{{query}}: source {{source}}"),
             drawn(each(source("lag_reported_offsets"), by=by), "{{query}}: {{source}}, Spark's"),
@@ -98,7 +98,7 @@ def lag_of_topics() -> Json:
 
 def age_of_what_waits() -> Json:
     """For how long the first record has waited."""
-    asked = age(source("asked_timestamp_seconds"), by="app, query, source")
+    asked = age(source("last_success_timestamp_seconds"), by="app, query, source")
     return graph(
         "Age of what waits",
         "How long the first record that the query has not read has waited, by the record's own "
@@ -122,7 +122,8 @@ def freshness() -> Json:
         "Freshness",
         "How old the results are: since the last commit, and behind the event-time watermark "
         "(which also stands still when no data comes). *last heard* is the age of Spark's last "
-        f"event about the query: if it climbs while batches go on, {runbook('QuerypulseEventsMissing')}.",
+        f"event about the query: if it climbs while batches go on, "
+        f"{runbook('QuerypulseEventsMissing')}.",
         [
             drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: last commit"),
             drawn(age(query("watermark_timestamp_seconds")), "{{query}}: watermark"),
@@ -144,8 +145,8 @@ def watermark() -> Json:
     return graph(
         "Speed of the watermark",
         "Seconds of event time in each second. 1: it keeps pace. Above: it catches up. At 0 while "
-        f"rows arrive: {runbook('StreamingWatermarkStuck')}, nothing is ever emitted or forgotten. Only for "
-        "queries with a watermark.",
+        f"rows arrive: {runbook('StreamingWatermarkStuck')}, nothing is ever emitted or forgotten. "
+        "Only for queries with a watermark.",
         [drawn(speed, "{{query}}")],
         QUARTER,
         unit="none",

@@ -39,7 +39,8 @@ def terminations() -> Json:
     return graph(
         "Runs that ended",
         "By how: *failed* with an exception, *stopped* by somebody, *completed* by themselves. "
-        f"Good: only what you meant. {runbook('StreamingQueryFailed')}, {runbook('StreamingQueryStopped')}.",
+        f"Good: only what you meant. {runbook('StreamingQueryFailed')}, "
+        f"{runbook('StreamingQueryStopped')}.",
         [drawn(ended, "{{query}}: {{outcome}}")],
         SIZE,
         unit="none",

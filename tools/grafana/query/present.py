@@ -67,7 +67,7 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Restarts in this time",
-            f"In the time shown. Good: 0, or as many as you made. {runbook('StreamingQueryFlapping')}.",
+            f"In the time shown. Good: 0, or those you made. {runbook('StreamingQueryFlapping')}.",
             [now(meanwhile(query("restarts_total")), "{{query}}")],
             SIZE,
             steps=good_below({1: ORANGE, 3: VERMILLION}),

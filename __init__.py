@@ -1,0 +1,26 @@
+"""querypulse: the health monitor for the queries of a Spark Structured Streaming job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .sidecar import (
+        QueryFailure,
+        Settings,
+        SettingsError,
+        Sidecar,
+        __version__,
+        attach,
+    )
+
+__all__ = ["QueryFailure", "Settings", "SettingsError", "Sidecar", "__version__", "attach"]
+
+
+def __getattr__(name: str) -> Any:
+    # The parts must not pay for each other: `import querypulse.listener` loads no sidecar.
+    if name in __all__:
+        from . import sidecar
+
+        return getattr(sidecar, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
