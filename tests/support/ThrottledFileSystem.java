@@ -12,8 +12,19 @@ public class ThrottledFileSystem extends RawLocalFileSystem {
     return URI.create("throttled:///");
   }
 
+  public FSDataOutputStream create(Path path, boolean overwrite, int buffer, short replication,
+      long block, Progressable progress) throws IOException {
+    await();
+    return super.create(path, overwrite, buffer, replication, block, progress);
+  }
+
   public FSDataOutputStream create(Path path, FsPermission permission, boolean overwrite,
       int buffer, short replication, long block, Progressable progress) throws IOException {
+    await();
+    return super.create(path, permission, overwrite, buffer, replication, block, progress);
+  }
+
+  private void await() throws IOException {
     try {
       while (System.getProperty("throttled") != null) {
         Thread.sleep(50);
@@ -21,6 +32,5 @@ public class ThrottledFileSystem extends RawLocalFileSystem {
     } catch (InterruptedException error) {
       throw new IOException(error.toString());
     }
-    return super.create(path, permission, overwrite, buffer, replication, block, progress);
   }
 }
