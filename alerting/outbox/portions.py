@@ -44,10 +44,15 @@ class Portions:
 
 
 def singly(incident: Incident) -> tuple[Incident, ...]:
-    """An incident for each alert of a group."""
-    if len(incident.alerts) == 1:
+    """An incident for each alert of a group, though the others have left it."""
+    if not _is_group(incident):
         return (incident,)
     return tuple(_single(incident, alert) for alert in incident.alerts)
+
+
+def _is_group(incident: Incident) -> bool:
+    """Whether its key is that of no alert, however many are in it now."""
+    return not incident.key.startswith(incident.alerts[0].key)
 
 
 def _single(incident: Incident, alert: Alert) -> Incident:

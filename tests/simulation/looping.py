@@ -75,8 +75,8 @@ class Looping:
     def _check_words(self, receiver: SimReceiver, query: SimQuery) -> None:
         driver = self._stage.drivers[query.spec.driver]
         failed_at = driver.probe.failures.get(query.key)
-        planned_at, now = query.checkpoint.planned_at, self._stage.time.now
-        if failed_at is None or not driver.attached or now - failed_at < KNOWN_SECONDS:
+        planned_at = query.checkpoint.planned_at
+        if failed_at is None or not driver.attached or not self._can_be_known(failed_at, driver):
             return
         if planned_at == -inf:
             # Its checkpoint is new: no process has planned anything there.
@@ -122,7 +122,12 @@ class Looping:
         budget, driver = Limits().restart_budget, self._stage.drivers[query.spec.driver]
         if not self._stage.plan.setup.spool or len(failed_at) < budget:
             return False
-        return self._stage.time.now - failed_at[budget - 1] >= KNOWN_SECONDS and driver.attached
+        return driver.attached and self._can_be_known(failed_at[budget - 1], driver)
+
+    def _can_be_known(self, failed_at: float, driver: SimDriver) -> bool:
+        """Whether the driver has had its time since, in which neither it nor its JVM stood still."""
+        seen_at = max(failed_at, driver.awake_since, driver.spark.paused_until)
+        return self._stage.time.now - seen_at >= KNOWN_SECONDS
 
     def _says(self, receiver: SimReceiver, query: SimQuery, *words: str) -> None:
         shown = [

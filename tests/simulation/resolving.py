@@ -204,9 +204,16 @@ class Resolving:
         return episode.health in SEVERE and heard and driver.attached_at <= episode.began_at
 
     def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open, name: str) -> bool:
-        """Whether something else speaks of it: then one alert has replaced another."""
+        """Whether something else speaks of it: then one alert has replaced another.
+
+        What the receiver refused to take is counted as lost, and has replaced it all the same.
+        """
         for other in receiver.open.values():
             if other.key != ended.key and any(named == key for named, _ in other.shown):
+                return True
+        for refused in receiver.rejected:
+            news = refused.key != ended.key and not refused.over and refused.at >= ended.opened_at
+            if news and any(named == key for named, _ in refused.named):
                 return True
         return any(
             any(named == key and other != name for named, other in driver.about(alert))

@@ -286,6 +286,11 @@ SCENARIOS = (
         Step(100, "fail_first", "a"), Step(110, "delay", "a", 70.0, "60"),
         Step(114, "die", "a"), Step(117, "restart", "a"), horizon=240.0,
     ),
+    _scenario(
+        "seed 41", "P3", "of two that failed together one fails again: the other resolves at Alertmanager",
+        (A, B, C), Step(100, "die", "c"), Step(104, "die", "a"), Step(104, "die", "b"),
+        Step(106, "restart", "b"), Step(150, "die", "b"), setup=Setup(receivers=("alertmanager",)),
+    ),
 )  # fmt: skip
 
 
