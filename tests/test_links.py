@@ -151,9 +151,7 @@ def test_every_address_below_our_home_is_a_file_of_ours():
     assert lost == {}
 
 
-@pytest.mark.parametrize(
-    "document", ["docs/rules.md", "dashboards/runbooks/README.md"]
-)
+@pytest.mark.parametrize("document", ["docs/rules.md", "dashboards/runbooks/README.md"])
 def test_no_alert_is_forgotten_in(document):
     told = own_alerts() if document == "docs/rules.md" else set(runbooks())
 
