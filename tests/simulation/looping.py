@@ -25,9 +25,11 @@ KNOWN_SECONDS = 14.0
 """As after any death."""
 WORDS = "never committed, over restarts"
 MOST = {query_failed.NAME: 1}
+POISON = "poison_batch"
 EARLIER = "in earlier processes"
 MORE_AT_WEBHOOKS = 1
-"""That the batch failed in earlier processes, too, is news, and a webhook is sent it as such."""
+"""That the batch failed in earlier processes, too, or that one batch fails again and again, is
+news, and a webhook is sent it as such."""
 MOST_OF_OTHERS = 2
 """A stall in the process that planned the batch has another end than one over restarts."""
 
@@ -95,9 +97,12 @@ class Looping:
 
     def _check_poison(self, receiver: SimReceiver, query: SimQuery) -> None:
         """A batch that has spent the restart budget is named."""
+        if query.checkpoint.planned_at == -inf:
+            # A continuous query plans none, and each of its failures may be of another.
+            return
         failed_at = [at for at in query.failed_at if at > query.checkpoint.planned_at]
         if self._is_spent(failed_at, query):
-            self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", "poison_batch")
+            self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", POISON)
 
     def _check_flapping(self, receiver: SimReceiver, query: SimQuery) -> None:
         """A query that has spent it within the restart window: nobody is notified again."""
@@ -111,9 +116,13 @@ class Looping:
         ]
         mine = (query.key, query_flapping.NAME)
         first = next(n for n, one in enumerate(notified) if mine in one.named)
-        if notified[first + 1 :]:
+        news = receiver.kind == "webhook" and any(
+            POISON in one.words for one in receiver.open.values() if mine in one.shown
+        )
+        again = notified[first + 1 + MORE_AT_WEBHOOKS * news :]
+        if again:
             raise Violation(
-                "P9", f"{receiver.name} notified of {notified[first + 1].key}, though "
+                "P9", f"{receiver.name} notified of {again[0].key}, though "
                 f"{query.key} was known to flap"
             )  # fmt: skip
 

@@ -20,7 +20,7 @@ from querypulse.listener.probing import Context
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .looping import WORDS
+from .looping import POISON, WORDS
 from .messages import Notification
 from .queries import SimQuery
 from .receivers import SimReceiver
@@ -206,9 +206,10 @@ class Quiet:
                 query.spec, name, before.at, one.at
             )
             shown = receiver.open.get(one.key)
-            # That a batch failed in earlier processes, too, is news when it becomes known.
+            # That a batch failed in earlier processes, too, or that one batch fails again and
+            # again, is news when it becomes known.
             says_more = before is not None and one.revision > before.revision and (
-                shown is not None and WORDS in shown.words
+                shown is not None and any(words in shown.words for words in (WORDS, POISON))
             )  # fmt: skip
             told = late or silenced or nameless or says_more
             if before is None or told or self._is_excused(receiver, before, one):
@@ -242,7 +243,7 @@ class Quiet:
         if receiver.kind == "webhook" and not self._stage.plan.setup.spool:
             # As in ``looping``: nobody can tell a new process what a webhook knows.
             boots = [at for at, name in self._stage.boots if name == one.driver and at <= one.at]
-            since = max(since, *boots[-1:])
+            since = max([since, *boots[-1:]])
         same = [
             other for other in receiver.notifications
             if other.key == one.key and since <= other.at <= one.at
