@@ -8,6 +8,7 @@ processes: that batch is named, and a job that commits in between is one inciden
 from __future__ import annotations
 
 from collections import Counter
+from itertools import takewhile
 from math import inf
 
 from querypulse.alerting.policy import Limits
@@ -100,7 +101,7 @@ class Looping:
         if query.checkpoint.planned_at == -inf:
             # A continuous query plans none, and each of its failures may be of another.
             return
-        failed_at = [at for at in query.failed_at if at > query.checkpoint.planned_at]
+        failed_at = _in_its_batch(query)
         if self._is_spent(failed_at, query):
             self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", POISON)
 
@@ -148,3 +149,14 @@ class Looping:
                 "P9", f"nothing at {receiver.name} says {words} of {query.key}, which fails in "
                 f"process after process: {shown}"
             )  # fmt: skip
+
+
+def _in_its_batch(query: SimQuery) -> list[float]:
+    """When its last runs failed, as far as all of these failed in the batch that it is in now.
+
+    Under async progress tracking the next run goes back to a batch whose commit was not written.
+    """
+    failures = zip(reversed(query.failed_at), reversed(query.failed_in), strict=True)
+    checkpoint = query.checkpoint
+    same = takewhile(lambda one: one[1] == checkpoint.batch, failures)
+    return [at for at, _ in same if at > checkpoint.planned_at][::-1]

@@ -24,6 +24,7 @@ from .looping import POISON, WORDS
 from .messages import Notification
 from .queries import SimQuery
 from .receivers import SimReceiver
+from .run import NOTABLE_SECONDS
 from .silencing import UNDER_WAY_SECONDS
 from .truth import CALM, Health
 from .verdicts import TICK_SECONDS, Stage, Violation, is_end_unheard, is_of_unnamed
@@ -212,6 +213,7 @@ class Quiet:
                 shown is not None and any(words in shown.words for words in (WORDS, POISON))
             )  # fmt: skip
             told = late or silenced or nameless or says_more
+            told |= before is not None and self._outlasts_driver(query, name, before, one)
             if before is None or told or self._is_excused(receiver, before, one):
                 fresh = True
             else:
@@ -221,6 +223,19 @@ class Quiet:
                 "P5", f"{receiver.name} notified again of the same trouble: {sorted(again)}"
             )
         self._check_slow_flapping(receiver, one)
+
+    def _outlasts_driver(
+        self, query: SimQuery, name: str, before: Notification, one: Notification
+    ) -> bool:
+        """Whether the whole driver was stuck and goes on again, and this query does not.
+
+        That is another trouble: the whole driver's incident ends, and its own must not be hidden.
+        """
+        whole = (WHOLE_DRIVER, name)
+        awake_since = self._stage.drivers[query.spec.driver].spark.paused_until
+        goes_on = one.at - awake_since >= NOTABLE_SECONDS
+        stuck = query.truth.health is Health.STUCK
+        return whole in before.named and whole not in one.named and goes_on and stuck
 
     def _is_excused(self, receiver: SimReceiver, before: Notification, one: Notification) -> bool:
         if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:

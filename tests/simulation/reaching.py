@@ -212,10 +212,20 @@ class Reaching:
                 gone = episode is not None and episode.health is Health.GONE
                 if not gone or episode.began_at > driver.closed_at or late < DOWN_SECONDS:
                     continue
+                if not self._is_end_shown(driver, query, episode):
+                    continue
                 # What was not delivered by then waits for the next process, where there is a spool.
                 up = [one for one in self._stage.receivers if is_up(one, episode.began_at)]
                 if up and not any(self._is_known(query, episode, one) for one in up):
                     raise Violation("P1", f"{query.key} was gone when its driver closed")
+
+    @staticmethod
+    def _is_end_shown(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+        """Whether a poll or an event showed it: an idle run of a stopped SparkContext posts none."""
+        report = driver.probe.latest
+        posted = query.key not in driver.spark.living
+        told = posted and driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+        return told or (report is not None and report.at >= episode.began_at)
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         return all(
