@@ -9,6 +9,7 @@ from support.story import CONFLICT, Story, processing, run
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.over_restarts import ANNOTATION, age_text
 from querypulse.listener.job_counts import JobCounts
 
@@ -188,9 +189,9 @@ class Desk:
             "etl", Guidance("https://runbooks.example/{alertname}.md"), Terms()
         )
 
-    def update(self, story, now) -> list[Incident]:
+    def update(self, story, now, silences=()) -> list[Incident]:
         judgement, snapshot = story.judge(now), story.state.snapshot(now)
-        return list(self.lifecycle.update(judgement, snapshot, now, 1e9 + now))
+        return list(self.lifecycle.update(judgement, snapshot, now, 1e9 + now, silences))
 
 
 def test_a_stall_over_restarts_stays_open_when_the_query_fails():
@@ -232,3 +233,54 @@ def test_a_failure_is_sent_once_more_when_the_age_of_its_batch_is_read_late():
     assert (before.key, before.revision) == ("querypulse/etl/a/StreamingQueryFailed", 0)
     assert (after.key, after.revision, later.revision) == (before.key, 1, 1)
     assert PLANNED_40_MIN in after.alerts[0].annotations["summary"]
+
+
+def dies(story, number, *, batch):
+    at = 100.0 + 20 * number
+    story.started(run=number, at=at - 8).probe(processing(number=number, batch=batch), at=at - 5)
+    return story.ended(run=number, at=at, exception=CONFLICT)
+
+
+def flapping_after(desk, story, batches):
+    """The incident at each failure."""
+    found = []
+    for number, batch in enumerate(batches, 1):
+        dies(story, number, batch=batch)
+        desk.update(story, 100.0 + 20 * number)
+        found += [
+            one for one in desk.update(story, 101.0 + 20 * number)
+            if one.name == "StreamingQueryFlapping"
+        ]  # fmt: skip
+    return found
+
+
+@pytest.mark.parametrize(
+    ("batches", "revisions"),
+    [
+        pytest.param((5, 6, 7, 7, 7, 7, 7), [0, 0, 1, 1, 1], id="one batch only after others"),
+        pytest.param((7, 7, 7, 7), [0, 0], id="one batch from the beginning"),
+        pytest.param((5, 6, 7, 8, 9), [0, 0, 0], id="another batch each time"),
+        pytest.param((5, 6, 7, 7, 8, 8), [0, 0, 0, 0], id="two batches, never often enough"),
+        pytest.param((5, 6, 7, 7, 7, 8, 8, 8), [0, 0, 1, 1, 1, 1], id="and then another batch"),
+    ],
+)
+def test_that_one_batch_fails_again_and_again_is_sent_once_for_an_incident_that_is_open(
+    batches, revisions
+):
+    found = flapping_after(Desk(), Story(), batches)
+
+    assert [one.revision for one in found] == revisions
+    assert len({one.key for one in found}) == 1
+
+
+def test_that_one_batch_fails_again_and_again_is_sent_when_the_silence_ends():
+    desk, story = Desk(), Story()
+    (opened,) = flapping_after(desk, story, (5, 6, 7))
+    for number in (4, 5):
+        dies(story, number, batch=7)
+    silence = Silence("a", until=1e9 + 300)
+
+    muted = [one.revision for one in desk.update(story, 200, [silence]) if one.key == opened.key]
+    loud = [one.revision for one in desk.update(story, 301) if one.key == opened.key]
+
+    assert (muted, loud) == ([0], [1])

@@ -9,7 +9,7 @@ from simulation.world import run
 
 FIXED = {
     "A1", "A2", "A3", "A4", "A5", "A7", "A8", "A9", "A10", "A11", "A18", "A19", "A20", "A21", "B1",
-    "L3", "L5", "L15", "L16", "L17", "L23", "N1", "N2", "S1",
+    "L3", "L5", "L15", "L16", "L17", "L23", "N1", "N2", "S1", "S2",
 }  # fmt: skip
 """Findings that are fixed, in what the simulator runs."""
 

@@ -17,7 +17,7 @@ from ...listener.identity import UNNAMED
 from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER
 from ..over_restarts import ANNOTATION
-from ..rules import query_failed
+from ..rules import query_failed, query_flapping
 from .silences import Silence, why_muted
 
 Kind = tuple[str, bool]
@@ -25,10 +25,14 @@ Kind = tuple[str, bool]
 
 
 class Page(msgspec.Struct, frozen=True):
-    """One open incident; ``told_at`` (monotonic seconds) is None while nobody was notified."""
+    """One open incident; ``told_at`` (monotonic seconds) is None while nobody was notified.
+
+    ``known`` are the keys of its alerts of which more than at first was sent, see ``_more``.
+    """
 
     incident: Incident
     told_at: float | None = None
+    known: frozenset[str] = frozenset()
 
 
 class Grouping:
@@ -52,7 +56,7 @@ class Grouping:
             return ()
         for alert in firing:
             self._leave_others(alert)
-        self._put(replace(incident, alerts=alerts), told_at=now)
+        self._put(replace(incident, alerts=alerts), told_at=now, known=_more(firing))
         return firing
 
     def end(self, alerts: Iterable[Alert]) -> None:
@@ -110,7 +114,7 @@ class Grouping:
                 muted = replace(present.incident, muted=page.incident.muted)
                 present = replace(present, incident=muted)
             repeat_after = repeat_interval_seconds if fires else math.inf
-            present = _told(present, now, 0.0 if _says_more(present, page) else repeat_after)
+            present = _told(present, now, repeat_after)
             told.append(present.incident)
             if present.incident.ends_at is None:
                 self._pages[key] = present
@@ -137,8 +141,13 @@ class Grouping:
         usual = len(alerts) == 1 and key == alerts[0].key
         self._put(Incident(alerts, opened_as="" if usual else key))
 
-    def _put(self, incident: Incident, told_at: float | None = None) -> None:
-        self._pages[incident.key] = Page(incident, told_at)
+    def _put(
+        self,
+        incident: Incident,
+        told_at: float | None = None,
+        known: frozenset[str] = frozenset(),
+    ) -> None:
+        self._pages[incident.key] = Page(incident, told_at, known)
         for alert in incident.alerts:
             if alert.ends_at is None:
                 self._homes[alert.key] = incident.key
@@ -175,21 +184,31 @@ def _muted(page: Page, silences: Sequence[Silence], wall: float) -> Page:
     return replace(page, incident=replace(page.incident, muted=why))
 
 
-def _says_more(page: Page, before: Page) -> bool:
-    """Whether it is known by now that a batch failed in processes before this one, too."""
-    alerts = page.incident.alerts
-    firing = [one for one in alerts if one.ends_at is None and one.name == query_failed.NAME]
-    known = {one.key for one in before.incident.alerts if ANNOTATION in one.annotations}
-    return any(ANNOTATION in one.annotations and one.key not in known for one in firing)
+def _more(alerts: Iterable[Alert]) -> frozenset[str]:
+    """Those that say what may become known only after their incident was opened.
+
+    A batch failed in processes before this one, too; or one batch fails again and again.
+    """
+    return frozenset(one.key for one in alerts if one.ends_at is None and _says_more(one))
+
+
+def _says_more(alert: Alert) -> bool:
+    if alert.name == query_flapping.NAME:
+        return query_flapping.POISON in alert.annotations.get("reason", "")
+    return alert.name == query_failed.NAME and ANNOTATION in alert.annotations
 
 
 def _told(page: Page, now: float, repeat_after: float) -> Page:
-    """A greater revision when a reminder is due, and nobody asked for silence."""
+    """A greater revision when there is more to say, once for each alert, or a reminder is due.
+
+    Not while somebody asked for silence.
+    """
     if page.incident.muted:
         return page
+    known = page.known | _more(page.incident.alerts)
     if page.told_at is None:
-        return replace(page, told_at=now)
-    if now - page.told_at < repeat_after:
+        return replace(page, told_at=now, known=known)
+    if known == page.known and now - page.told_at < repeat_after:
         return page
     incident = replace(page.incident, revision=page.incident.revision + 1)
-    return replace(page, incident=incident, told_at=now)
+    return replace(page, incident=incident, told_at=now, known=known)

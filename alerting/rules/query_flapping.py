@@ -17,6 +17,8 @@ from ..finding import Finding, Severity, State
 from ..headline import code_last
 
 NAME = "StreamingQueryFlapping"
+POISON = "poison_batch: "
+"""Begins its reason where one batch fails again and again."""
 
 
 def check(case: Case) -> Finding | None:
@@ -41,7 +43,7 @@ def _how(case: Case) -> str:
         times = case.limits.restart_budget
         same = case.query.deaths[-times:]
         return (
-            f"poison_batch: batch {poison.batch_id} failed {times} times with "
+            f"{POISON}batch {poison.batch_id} failed {times} times with "
             f"{poison.error_class}{_earlier(case, same)}"
         )
     ref = case.query.deaths[-1].at if case.query.failure is not None else case.now

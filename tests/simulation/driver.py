@@ -110,7 +110,7 @@ class SimDriver:
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
-            on_started=lambda: None, pause=lambda _: None,
+            on_started=self.probe.poll, pause=lambda _: None,
         )  # fmt: skip
         named = [one for one in queries if one.spec.name]
         self._called = {one.spec.name: one.key for one in reversed(named)}

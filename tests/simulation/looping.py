@@ -8,6 +8,7 @@ processes: that batch is named, and a job that commits in between is one inciden
 from __future__ import annotations
 
 from collections import Counter
+from itertools import takewhile
 from math import inf
 
 from querypulse.alerting.policy import Limits
@@ -25,9 +26,11 @@ KNOWN_SECONDS = 14.0
 """As after any death."""
 WORDS = "never committed, over restarts"
 MOST = {query_failed.NAME: 1}
+POISON = "poison_batch"
 EARLIER = "in earlier processes"
 MORE_AT_WEBHOOKS = 1
-"""That the batch failed in earlier processes, too, is news, and a webhook is sent it as such."""
+"""That the batch failed in earlier processes, too, or that one batch fails again and again, is
+news, and a webhook is sent it as such."""
 MOST_OF_OTHERS = 2
 """A stall in the process that planned the batch has another end than one over restarts."""
 
@@ -95,9 +98,12 @@ class Looping:
 
     def _check_poison(self, receiver: SimReceiver, query: SimQuery) -> None:
         """A batch that has spent the restart budget is named."""
-        failed_at = [at for at in query.failed_at if at > query.checkpoint.planned_at]
+        if query.checkpoint.planned_at == -inf:
+            # A continuous query plans none, and each of its failures may be of another.
+            return
+        failed_at = _in_its_batch(query)
         if self._is_spent(failed_at, query):
-            self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", "poison_batch")
+            self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", POISON)
 
     def _check_flapping(self, receiver: SimReceiver, query: SimQuery) -> None:
         """A query that has spent it within the restart window: nobody is notified again."""
@@ -111,9 +117,13 @@ class Looping:
         ]
         mine = (query.key, query_flapping.NAME)
         first = next(n for n, one in enumerate(notified) if mine in one.named)
-        if notified[first + 1 :]:
+        news = receiver.kind == "webhook" and any(
+            POISON in one.words for one in receiver.open.values() if mine in one.shown
+        )
+        again = notified[first + 1 + MORE_AT_WEBHOOKS * news :]
+        if again:
             raise Violation(
-                "P9", f"{receiver.name} notified of {notified[first + 1].key}, though "
+                "P9", f"{receiver.name} notified of {again[0].key}, though "
                 f"{query.key} was known to flap"
             )  # fmt: skip
 
@@ -139,3 +149,14 @@ class Looping:
                 "P9", f"nothing at {receiver.name} says {words} of {query.key}, which fails in "
                 f"process after process: {shown}"
             )  # fmt: skip
+
+
+def _in_its_batch(query: SimQuery) -> list[float]:
+    """When its last runs failed, as far as all of these failed in the batch that it is in now.
+
+    Under async progress tracking the next run goes back to a batch whose commit was not written.
+    """
+    failures = zip(reversed(query.failed_at), reversed(query.failed_in), strict=True)
+    checkpoint = query.checkpoint
+    same = takewhile(lambda one: one[1] == checkpoint.batch, failures)
+    return [at for at, _ in same if at > checkpoint.planned_at][::-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting import over_restarts
-from querypulse.alerting.lifecycle import inhibition
+from querypulse.alerting.lifecycle import grouping, inhibition
 from querypulse.listener import past_failures
 from querypulse.sidecar import remembering
 
@@ -23,4 +23,6 @@ LOOPS = (
              remembering, "CLOCK_SET_SECONDS", 1e9, finding="S1", plan=plan_of("S1", 4)),
     Mutation("a failure that the clock shows to come is no failure", "P9",
              past_failures, "CLOCKS_DIFFER_SECONDS", 0.0, finding="S1", plan=plan_of("S1", 4)),
+    Mutation("an open incident does not learn that one batch fails again and again", "P9",
+             grouping, "_more", lambda _: frozenset(), finding="S2", plan=plan_of("S2")),
 )  # fmt: skip

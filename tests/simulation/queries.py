@@ -52,6 +52,8 @@ class SimQuery:
         """How many seconds each of its runs lasts until then."""
         self.failed_at: list[float] = []
         """When its runs failed, in whichever process."""
+        self.failed_in: list[int] = []
+        """In which batches these were."""
         self.crash_pause = 1.0
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}

@@ -20,10 +20,11 @@ from querypulse.listener.probing import Context
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .looping import WORDS
+from .looping import POISON, WORDS
 from .messages import Notification
 from .queries import SimQuery
 from .receivers import SimReceiver
+from .run import NOTABLE_SECONDS
 from .silencing import UNDER_WAY_SECONDS
 from .truth import CALM, Health
 from .verdicts import TICK_SECONDS, Stage, Violation, is_end_unheard, is_of_unnamed
@@ -206,11 +207,13 @@ class Quiet:
                 query.spec, name, before.at, one.at
             )
             shown = receiver.open.get(one.key)
-            # That a batch failed in earlier processes, too, is news when it becomes known.
+            # That a batch failed in earlier processes, too, or that one batch fails again and
+            # again, is news when it becomes known.
             says_more = before is not None and one.revision > before.revision and (
-                shown is not None and WORDS in shown.words
+                shown is not None and any(words in shown.words for words in (WORDS, POISON))
             )  # fmt: skip
             told = late or silenced or nameless or says_more
+            told |= before is not None and self._outlasts_driver(query, name, before, one)
             if before is None or told or self._is_excused(receiver, before, one):
                 fresh = True
             else:
@@ -220,6 +223,19 @@ class Quiet:
                 "P5", f"{receiver.name} notified again of the same trouble: {sorted(again)}"
             )
         self._check_slow_flapping(receiver, one)
+
+    def _outlasts_driver(
+        self, query: SimQuery, name: str, before: Notification, one: Notification
+    ) -> bool:
+        """Whether the whole driver was stuck and goes on again, and this query does not.
+
+        That is another trouble: the whole driver's incident ends, and its own must not be hidden.
+        """
+        whole = (WHOLE_DRIVER, name)
+        awake_since = self._stage.drivers[query.spec.driver].spark.paused_until
+        goes_on = one.at - awake_since >= NOTABLE_SECONDS
+        stuck = query.truth.health is Health.STUCK
+        return whole in before.named and whole not in one.named and goes_on and stuck
 
     def _is_excused(self, receiver: SimReceiver, before: Notification, one: Notification) -> bool:
         if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:
@@ -238,9 +254,14 @@ class Quiet:
         """What heals by itself and comes back is one incident from the third time on (A11)."""
         if "A11" in self._stage.plan.without:
             return
+        since = one.at - 24 * 3600.0
+        if receiver.kind == "webhook" and not self._stage.plan.setup.spool:
+            # As in ``looping``: nobody can tell a new process what a webhook knows.
+            boots = [at for at, name in self._stage.boots if name == one.driver and at <= one.at]
+            since = max([since, *boots[-1:]])
         same = [
             other for other in receiver.notifications
-            if other.key == one.key and 0.0 <= one.at - other.at <= 24 * 3600.0
+            if other.key == one.key and since <= other.at <= one.at
         ]  # fmt: skip
         if len(same) > SLOW_FLAPS:
             raise Violation("P5", f"{one.key} was notified {len(same)} times within a day")

@@ -66,9 +66,9 @@ class Reaching:
         driver = self._stage.drivers[query.spec.driver]
         if not self._can_see(driver, query, episode):
             return
-        takes = is_up(receiver, episode.began_at) and not self._is_rejected(
-            query, episode, receiver
-        )
+        rejected = self._is_rejected(query, episode, receiver)
+        rejected = rejected or self._is_refused_for_good(driver, query, receiver)
+        takes = is_up(receiver, episode.began_at) and not rejected
         which = answered if takes else f"{answered} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
@@ -161,6 +161,22 @@ class Reaching:
             for one in receiver.rejected
         )
 
+    @staticmethod
+    def _is_refused_for_good(driver: SimDriver, query: SimQuery, receiver: SimReceiver) -> bool:
+        """Whether the open incident that speaks of it is one that the receiver has refused.
+
+        A failure more does not make another message of it: it is not sent again as it is, which
+        is counted, and a fallback is sent it.
+        """
+        courier = next(one for one in driver.couriers if one.receiver is receiver)
+        return any(
+            key == query.key
+            for row in courier.rows
+            if row.dead and not row.is_over
+            for alert in row.incident.alerts
+            for key, _ in driver.about(alert)
+        )
+
     @property
     def _without(self) -> frozenset[str]:
         return self._stage.plan.without
@@ -212,10 +228,23 @@ class Reaching:
                 gone = episode is not None and episode.health is Health.GONE
                 if not gone or episode.began_at > driver.closed_at or late < DOWN_SECONDS:
                     continue
+                if not self._is_end_shown(driver, query, episode):
+                    continue
                 # What was not delivered by then waits for the next process, where there is a spool.
-                up = [one for one in self._stage.receivers if is_up(one, episode.began_at)]
+                up = [
+                    one for one in self._stage.receivers
+                    if is_up(one, episode.began_at) and one.is_up_from < driver.closed_at
+                ]  # fmt: skip
                 if up and not any(self._is_known(query, episode, one) for one in up):
                     raise Violation("P1", f"{query.key} was gone when its driver closed")
+
+    @staticmethod
+    def _is_end_shown(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+        """Whether a poll or an event showed it: an idle run of a stopped SparkContext posts none."""
+        report = driver.probe.latest
+        posted = query.key not in driver.spark.living
+        told = posted and driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+        return told or (report is not None and report.at >= episode.began_at)
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         return all(

@@ -111,6 +111,7 @@ class Run:
     def fail(self, text: str) -> None:
         """The run ends with an exception."""
         self.query.failed_at.append(self._spark.time.now)
+        self.query.failed_in.append(self.batch_id)
         java = "io.delta.exceptions.ConcurrentAppendException"
         self._end(f"{java}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
 

@@ -271,6 +271,16 @@ SCENARIOS = (
         *_processes(6, since=80.0), horizon=1200.0,
     ),
     _scenario(
+        "S2", "P9", "two failures of other batches, and then one batch fails again and again",
+        (replace(A, recovers=2.0),), Step(100, "die", "a"), Step(150, "die", "a"),
+        Step(240, "bad_batch", "a", 60.0), horizon=300.0,
+    ),
+    _scenario(
+        "S2", "P9", "the same of a query without a name, at a webhook",
+        (replace(UNNAMED, recovers=2.0),), Step(100, "die", "u"), Step(150, "die", "u"),
+        Step(240, "bad_batch", "u", 60.0), horizon=300.0, setup=Setup(("webhook",)),
+    ),
+    _scenario(
         "seed 869342679", "P3", "a failed query without a name whose next process only starts it",
         (UNNAMED, B), Step(100, "die", "u"), Step(101, "hang", "u", 250.0),
         Step(150, "kill"), Step(155, "boot"),

@@ -46,13 +46,24 @@ class SimSpark:
         def due() -> None:
             if run.ended or not self.alive or self.context is not Context.RUNNING:
                 return
-            if self.paused_until - self.time.now > ROUNDING_SECONDS:
+            if self._is_paused:
                 # What had so long to go when the pause began has as long to go when it ends.
-                self.time.at(self.paused_until + self.time.now - self.paused_from, due)
+                resume(self.time.now - self.paused_from)
             else:
                 action()
 
+        def resume(rest: float) -> None:
+            if self._is_paused:
+                # Another pause has begun within this one: both end with the later end.
+                self.time.at(self.paused_until, lambda: resume(rest))
+            else:
+                self.time.after(rest, due)
+
         self.time.after(seconds, due)
+
+    @property
+    def _is_paused(self) -> bool:
+        return self.paused_until - self.time.now > ROUNDING_SECONDS
 
     def start(self, query: SimQuery) -> None:
         """Start a run; one of the same checkpoint is stopped by that, as Spark does."""
@@ -82,7 +93,8 @@ class SimSpark:
 
     def pause(self, seconds: float, *, watched: bool) -> None:
         """The JVM stands still; time in which the monitor stands still too counts for nobody."""
-        self.paused_from = self.time.now
+        if not self._is_paused:
+            self.paused_from = self.time.now
         self.paused_until = max(self.paused_until, self.time.now + seconds)
         if watched and seconds >= NOTABLE_SECONDS:
             for run in self.living.values():
