@@ -110,7 +110,8 @@ def test_a_death_in_each_mode_is_told_with_its_cause(cage, watch, pages):
     queries.append(modes.asynchronous("async", topic))
     names = [query.name for query in queries]
     until(lambda: all(cage.committed(name) >= 0 for name in names), "all commit", 120)
-    watch(**SETTINGS)
+    sidecar = watch(**SETTINGS)
+    until(lambda: all(shown(sidecar, name) for name in names), "all are known")
 
     cage.kafka.produce(topic, [POISON])
     for name in names:

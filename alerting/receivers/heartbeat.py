@@ -110,9 +110,10 @@ class Heartbeat:
         """
         if os.getpid() != self._pid:
             return  # in a fork of the driver there is no thread, and nothing to say
-        self._loop.stop()
         with self._changed:
+            # Both at once: the thread may be between two steps, and then sends what it finds.
             self._next = owed or self._next
+            self._loop.stop()
             self._changed.notify_all()
 
     def close(self, timeout: float) -> None:

@@ -9,7 +9,8 @@ import msgspec
 from msgspec import Meta
 
 from querypulse.sidecar.configuration.settings import QuerySettings, Settings
-from tools.settings.groups import GROUPS, Group, Setting
+from tools.settings.groups import GROUPS
+from tools.settings.setting import Group, Setting
 
 HEAD = """\
 # Settings
