@@ -9,7 +9,7 @@ from support.standalone import Standalone
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-FLOOR = 10.0
+FLOOR = 20.0
 SCRIPT = f"""
 sidecar = attach(
     spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds={FLOOR},
@@ -41,7 +41,7 @@ def test_executors_that_come_late_are_a_warning_and_no_page(cluster, pages, tmp_
     header = HEADER.replace('.master("local[2]")', conf)
     with Driver(SCRIPT, tmp_path, header=header, PAGES=pages.url) as driver:
         driver.wait_for_line("started", 90)
-        warning = until(lambda: pages.pages, "the warning", 60)[0]
+        warning = until(lambda: pages.pages, "the warning", 90)[0]
         cluster.add_worker()
         driver.wait_for_line("committed", 120)
         driver.wait_for_line("resolved", 60)
