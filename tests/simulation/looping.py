@@ -108,7 +108,9 @@ class Looping:
     def _check_flapping(self, receiver: SimReceiver, query: SimQuery) -> None:
         """A query that has spent it within the restart window: nobody is notified again."""
         window = Limits().restart_window_seconds
-        lately = [at for at in query.failed_at if query.failed_at[-1] - at <= window]
+        # Of a failure whose event was lost or is late, nobody may know.
+        told = [one.at for one in query.failures if one.told]
+        lately = [at for at in told if told[-1] - at <= window]
         if not self._is_spent(lately, query):
             return
         self._says(receiver, query, "failures within ", EARLIER)
@@ -152,11 +154,10 @@ class Looping:
 
 
 def _in_its_batch(query: SimQuery) -> list[float]:
-    """When its last runs failed, as far as all of these failed in the batch that it is in now.
+    """When its last runs failed, as far as that is known and was in the batch that it is in now.
 
     Under async progress tracking the next run goes back to a batch whose commit was not written.
     """
-    failures = zip(reversed(query.failed_at), reversed(query.failed_in), strict=True)
     checkpoint = query.checkpoint
-    same = takewhile(lambda one: one[1] == checkpoint.batch, failures)
-    return [at for at, _ in same if at > checkpoint.planned_at][::-1]
+    same = takewhile(lambda one: one.batch == checkpoint.batch, reversed(query.failures))
+    return [one.at for one in same if one.told and one.at > checkpoint.planned_at][::-1]

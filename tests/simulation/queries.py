@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
+
 from .clock import Time
 from .plan import QuerySpec
 from .sources import SimSource
@@ -22,6 +24,14 @@ class Checkpoint:
         self.planned = -1
         """The newest batch in its log of offsets, whichever process has planned it."""
         self.planned_at = float("-inf")
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A run failed, in which batch, and whether an event told of it at once."""
+
+    at: float
+    batch: int
+    told: bool
 
 
 class SimQuery:
@@ -50,10 +60,8 @@ class SimQuery:
         self.bad_runs_until = 0.0
         self.bad_runs_last = 0.0
         """How many seconds each of its runs lasts until then."""
-        self.failed_at: list[float] = []
-        """When its runs failed, in whichever process."""
-        self.failed_in: list[int] = []
-        """In which batches these were."""
+        self.failures: list[Failed] = []
+        """Of its runs, in whichever process."""
         self.crash_pause = 1.0
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}

@@ -214,6 +214,10 @@ class Quiet:
             )  # fmt: skip
             told = late or silenced or nameless or says_more
             told |= before is not None and self._outlasts_driver(query, name, before, one)
+            # What was refused is sent once more when it is over, and another trouble lasts by then.
+            told |= before is not None and before.starts_at < one.starts_at and any(
+                other.at < before.at and (key, name) in other.named for other in receiver.rejected
+            )  # fmt: skip
             if before is None or told or self._is_excused(receiver, before, one):
                 fresh = True
             else:

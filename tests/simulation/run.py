@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .plan import QuerySpec
-from .queries import SimQuery, identity
+from .queries import Failed, SimQuery, identity
 from .truth import LIVES, Health
 
 if TYPE_CHECKING:
@@ -110,10 +110,11 @@ class Run:
 
     def fail(self, text: str) -> None:
         """The run ends with an exception."""
-        self.query.failed_at.append(self._spark.time.now)
-        self.query.failed_in.append(self.batch_id)
+        batch = self.batch_id
         java = "io.delta.exceptions.ConcurrentAppendException"
         self._end(f"{java}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
+        told = self._spark.tells(self.spec.key)
+        self.query.failures.append(Failed(self._spark.time.now, batch, told))
 
     def die_of_context(self, health: Health) -> None:
         """The run ends as busy ones do when their SparkContext goes away."""
