@@ -22,7 +22,7 @@ SIDE_BY_SIDE := -n 6 --dist worksteal
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 # How long `make simulate` looks for a history that breaks a promise.
 MINUTES := 5
-GENERATORS := rules grafana stack
+GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 

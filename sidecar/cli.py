@@ -83,44 +83,57 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"querypulse {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True)
     _add_demo_arguments(
-        commands.add_parser("demo", help="stage the incident and watch it being caught")
+        commands.add_parser("demo", help="run eight queries, let one fail, and show the alert")
     )
-    add_arguments(commands.add_parser("replay", help="judge recorded events as if live"))
+    add_arguments(commands.add_parser("replay", help="evaluate recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")
-    add_test_arguments(commands.add_parser("test-alert", help="send a test to every receiver"))
+    add_test_arguments(
+        commands.add_parser("test-alert", help="send a test alert to every receiver")
+    )
     # Without abbreviations: "--webhook-url URL" or "--token T" would name a secret as a file, in
     # an error too.
     watching = commands.add_parser(
-        "watch", help="page when whole drivers go away", allow_abbrev=False
+        "watch", help="page when a driver goes down; runs outside the drivers", allow_abbrev=False
     )
     add_watch_arguments(watching)
     silencing = commands.add_parser(
-        "silence", help="tell nobody of some queries for a while", allow_abbrev=False
+        "silence", help="suppress matching alerts for a time", allow_abbrev=False
     )
     add_silence_arguments(silencing)
     add_dashboards_arguments(
-        commands.add_parser("dashboards", help="rules, dashboards and runbooks, as files")
+        commands.add_parser("dashboards", help="export rules, dashboards and runbooks as files")
     )
     return parser
 
 
 def _add_demo_arguments(demo: argparse.ArgumentParser) -> None:
     add = demo.add_argument
-    add("--scenario", choices=tuple(SCENARIOS), default="failure", help="of query 8")
+    add(
+        "--scenario",
+        choices=tuple(SCENARIOS),
+        default="failure",
+        help="what happens to query 8 (%(default)s)",
+    )
     add(
         "--pipeline",
         choices=tuple(PIPELINES),
         default=FILES,
-        help="what the job runs on: files, or Kafka and Delta Lake, which are fetched",
+        help="files, or Kafka and Delta Lake, which the demo downloads",
     )
     add(
         "--supervised",
         action="store_true",
-        help="the job waits for any failure, and ends with 3, for its scheduler to restart it",
+        help="end with 3 when a query fails, so that a scheduler restarts the job",
     )
     add("--queries", type=_query_count, default=8, metavar="N")
-    add("--after", type=_seconds, default=20.0, metavar="SECONDS", help="of health at first")
-    add("--duration", type=_seconds, default=None, metavar="SECONDS", help="to play at least")
+    add("--after", type=_seconds, default=20.0, metavar="SECONDS", help="how long all are healthy")
+    add(
+        "--duration",
+        type=_seconds,
+        default=None,
+        metavar="SECONDS",
+        help="the least time that the demo runs",
+    )
     add("--webhook-url", default=None)
     add("--http-port", type=int, default=0)
     add(
@@ -128,7 +141,7 @@ def _add_demo_arguments(demo: argparse.ArgumentParser) -> None:
         type=_folder,
         default=None,
         metavar="DIR",
-        help="keep the job's tables and checkpoints here; a job that is started again goes on",
+        help="keep tables and checkpoints here; the next start continues from them",
     )
     add(
         "--event-log", type=_folder, default=None, metavar="DIR", help="keep Spark's event log here"

@@ -159,7 +159,7 @@ MUTANTS = [
     ("StreamingQueryStalled", "the window", replaced("> on (app, query)", "> on (app, query) 2 *")),
     ("StreamingQueryStalled", "life", replaced("query_active == 1", "query_active >= 0")),
     ("StreamingQueryStalled", "tasks that finish", replaced("no_progress_seconds)\n", "no_progress_seconds) + 1e6\n")),
-    ("StreamingQueryStalled", "missing", replaced('state="missing"', 'state="none"')),
+    ("StreamingQueryStalled", "missing", replaced('state=~"missing|stopped_unexpectedly"', 'state="none"')),
     ("StreamingQueryStalled", "continuous", replaced("Continuous.*", "None")),
     ("StreamingQueryStalled", "one cause", replaced('", query="*"}', '", query="none"}')),
     ("StreamingQueryStalled", "the first batch", replaced("or spark_streaming_query_start_timestamp_seconds")),

@@ -180,7 +180,7 @@ def test_a_query_stopped_and_not_back_is_gone(spark, watch, pages):
     page = pages.wait_for("StreamingQueryStopped", "stopped")
 
     assert page.annotations["reason"].startswith("stopped without an exception")
-    assert shown(sidecar, "stopped").state == "missing"
+    assert shown(sidecar, "stopped").state == "stopped_unexpectedly"
 
 
 def test_a_query_of_the_roster_that_never_came_is_missing(spark, watch, pages):

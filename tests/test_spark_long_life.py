@@ -116,8 +116,9 @@ say("done")
 @pytest.mark.parametrize("what", ["one session", "fifty sessions"])
 @pytest.mark.parametrize("figure", ["threads", "descriptors", "jvm descriptors"])
 def test_three_hundred_starts_leave_no_thread_and_no_descriptor(what, figure, life):
+    """The JVM opens some jars late; one descriptor for each start would be 300 more."""
     measured, _ = life
-    allowed = 8 if figure == "jvm descriptors" else 1
+    allowed = 30 if figure == "jvm descriptors" else 1
 
     assert measured[what][figure] <= measured["warm"][figure] + allowed
 

@@ -22,7 +22,7 @@ SETTINGS = [
     "--set=gone_grace_seconds=10",
     '--set=expected_queries=["alert_resolution"]',
 ]
-FATES = {"dies": "3", "hangs": "3", "stops": "3", "healthy": "2"}
+SCENARIOS = {"failure": "3", "hang": "3", "stop": "3", "healthy": "2"}
 
 
 def querypulse(*arguments):
@@ -39,21 +39,21 @@ def querypulse(*arguments):
 
 
 @pytest.fixture(scope="module")
-def fates(tmp_path_factory):
-    """Plays each fate once; the answer is the folder of their event logs, and what was told live."""
-    folder = tmp_path_factory.mktemp("fates")
+def scenarios(tmp_path_factory):
+    """Plays each scenario once; the answer is the folder of their event logs, and what was told live."""
+    folder = tmp_path_factory.mktemp("scenarios")
     # They wait more than they work.
     with ThreadPoolExecutor(2) as stages:
-        told = stages.map(lambda fate: played(fate, folder / fate), FATES)
-        live = dict(zip(FATES, told, strict=True))
+        told = stages.map(lambda scenario: played(scenario, folder / scenario), SCENARIOS)
+        live = dict(zip(SCENARIOS, told, strict=True))
     return folder, live
 
 
-def played(fate, event_log):
-    """What was told while the demo played that fate."""
+def played(scenario, event_log):
+    """What was told while the demo played that scenario."""
     with Pages() as pages:
         done = querypulse(
-            *("demo", "--fate", fate, "--queries", "3", "--after", FATES[fate]),
+            *("demo", "--scenario", scenario, "--queries", "3", "--after", SCENARIOS[scenario]),
             *("--duration", "20", "--webhook-url", pages.url, "--event-log", event_log),
         )
         assert done.returncode == 0, done.stdout + done.stderr
@@ -66,18 +66,18 @@ def findings(*arguments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("fate", FATES)
-def test_a_replay_tells_what_the_living_was_told(fates, fate):
-    folder, live = fates
-    told = [row for row in findings(folder / fate) if row["status"] == "firing"]
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_replay_tells_what_the_living_was_told(scenarios, scenario):
+    folder, live = scenarios
+    told = [row for row in findings(folder / scenario) if row["status"] == "firing"]
 
-    assert [(row["alertname"], row["query"]) for row in told] == sorted(live[fate])
-    assert len(told) == (fate != "healthy")
+    assert [(row["alertname"], row["query"]) for row in told] == sorted(live[scenario])
+    assert len(told) == (scenario != "healthy")
     assert {row["app"] for row in told} <= {"telemetry"}
 
 
-def test_a_spark_job_finds_the_same_and_sums_it_up(fates, spark, tmp_path):
-    folder, _ = fates
+def test_a_spark_job_finds_the_same_and_sums_it_up(scenarios, spark, tmp_path):
+    folder, _ = scenarios
     out = tmp_path / "found.parquet"
     done = querypulse("replay", "--spark", *SETTINGS, "--out", out, folder)
 

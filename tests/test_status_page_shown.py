@@ -197,7 +197,7 @@ def test_the_monitor_tells_its_own_health(windows):
         assert texts(page, "#receivers tr:first-child > *") == [
             "webhook", "5", "2 (transient 2)", "1", "0", "open: left alone for a while",
         ]  # fmt: skip
-        assert texts(page, "#receivers tr:last-child > *")[4] == "1 (poison 1)"
+        assert texts(page, "#receivers tr:last-child > *")[4] == "1 (rejected 1)"
 
 
 def test_without_queries_the_page_says_so(windows):

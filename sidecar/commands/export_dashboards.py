@@ -46,9 +46,9 @@ class ExportRequest(msgspec.Struct, frozen=True):
 def add_dashboards_arguments(parser: argparse.ArgumentParser) -> None:
     """Tell the parser what can be asked for: the fields of an ``ExportRequest``."""
     actions = parser.add_subparsers(metavar="export", required=True)
-    export = actions.add_parser("export", help="write them all below a folder")
+    export = actions.add_parser("export", help="write all files into a folder")
     export.add_argument("folder", metavar="DIR")
-    export.add_argument("--force", action="store_true", help="overwrite what differs")
+    export.add_argument("--force", action="store_true", help="overwrite files that differ")
 
 
 def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) -> int:

@@ -42,28 +42,36 @@ class SilenceRequest(msgspec.Struct, frozen=True):
 def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
     """Tell the parser what can be asked for: the fields of a ``SilenceRequest``."""
     parser.add_argument(
-        "queries", nargs="?", metavar="PATTERN", help="names of queries, such as 'bronze*'"
+        "queries", nargs="?", metavar="PATTERN", help="which queries, such as 'bronze*'"
     )
     parser.add_argument(
-        "--for", type=_duration, dest="lasting", metavar="TIME", help="such as 90s, 30m, 2h, 1d12h"
+        "--for",
+        type=_duration,
+        dest="lasting",
+        metavar="TIME",
+        help="how long, such as 90s, 30m, 2h, 1d12h",
     )
-    parser.add_argument("--alertname", default="*", metavar="PATTERN", help="of these alerts only")
     parser.add_argument(
-        "--app", metavar="PATTERN", help="of this app, by default the setting app_name; '*' is all"
+        "--alertname", default="*", metavar="PATTERN", help="only alerts of this name"
     )
-    parser.add_argument("--reason", default="", help="for whoever wonders why it is quiet")
+    parser.add_argument(
+        "--app",
+        metavar="PATTERN",
+        help="which app (default: the setting app_name); '*' is all apps",
+    )
+    parser.add_argument("--reason", default="", help="shown with the silence")
     parser.add_argument("--end", metavar="PATTERN", help="end the silences of this pattern")
-    parser.add_argument("--file", help="in place of the setting silence_file")
+    parser.add_argument("--file", help="use this file, not the setting silence_file")
     parser.add_argument(
         "--url",
         action="append",
         default=[],
         dest="urls",
         metavar="URL",
-        help="in place of a file: a driver's server, such as http://HOST:9719; may be repeated",
+        help="send it to a driver, such as http://HOST:9719, not to a file; may be repeated",
     )
-    parser.add_argument("--token-file", metavar="FILE", help="holds the drivers' token")
-    parser.add_argument("--ca-file", metavar="FILE", help="who vouches for their certificates")
+    parser.add_argument("--token-file", metavar="FILE", help="the token of the drivers")
+    parser.add_argument("--ca-file", metavar="FILE", help="the authorities for their certificates")
 
 
 def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:

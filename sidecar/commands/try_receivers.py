@@ -48,9 +48,9 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
         "--severity",
         choices=[one.value for one in Severity],
         default=TestRequest().severity,
-        help="of the test alert (%(default)s); critical pages the person on call",
+        help="severity of the test alert (%(default)s); critical pages the person on call",
     )
-    parser.add_argument("--app", help="the job's name; by default the setting app_name")
+    parser.add_argument("--app", help="the app of the test alert (default: the setting app_name)")
 
 
 def try_receivers(request: TestRequest, environment: Mapping[str, str]) -> int:

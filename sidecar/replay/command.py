@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out",
         default=DEFAULT_TABLE,
         metavar="DIR",
-        help="the Parquet table that --spark writes; it must not be there yet (%(default)s)",
+        help="the Parquet table that --spark writes; it must not exist (%(default)s)",
     )
 
 

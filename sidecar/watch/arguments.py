@@ -58,7 +58,7 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="the same, for every address that the host's name has; drivers go by their app",
+        help="the same, for every address of the host name; drivers are known by their app",
     )
     for name, text in MORE.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)

@@ -1,0 +1,1 @@
+"""Writes ``docs/settings.md`` from the settings record."""

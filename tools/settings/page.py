@@ -1,0 +1,110 @@
+"""The page: each setting with what the record says of it, and what it is for."""
+
+from __future__ import annotations
+
+import types
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from querypulse.sidecar.configuration.settings import QuerySettings, Settings
+from tools.settings.groups import GROUPS, Group, Setting
+
+HEAD = """\
+# Settings
+
+Written by `python -m tools.settings` from the settings record; `make dashboards` writes it again.
+
+A setting has one name everywhere. The first of these that has it counts:
+
+1. an argument: `attach(spark, stall_floor_seconds=30)`
+2. the environment: `QUERYPULSE_STALL_FLOOR_SECONDS=30`
+3. the Spark conf: `spark.querypulse.stall_floor_seconds=30`
+4. the TOML file that `QUERYPULSE_CONFIG` names: `stall_floor_seconds = 30`
+
+An unknown or wrong argument, conf or key of the file is an error before anything runs. It names the
+setting, its source and what is allowed. An unknown or wrong variable of the environment never stops
+a job: it is logged once and left out, and `querypulse check` refuses it. `querypulse check` prints
+the settings in force and where each came from. It exits with 0 when they can be used, with 2 when
+not.
+
+Secrets, and URLs with a secret part, are refused in the Spark conf, because Spark's event logs show
+it: give the setting that ends in `_file`. All times are in seconds.
+"""
+BY_QUERY = """
+## By query
+
+`queries` gives queries whose name matches a pattern (`*`, `?`, `[...]`) other limits than the rest.
+The first pattern that has a setting counts. Allowed there are
+{names}, and
+
+* `ignore = true`: the query has a state and metrics, and never an alert;
+* `heartbeat_url` or `heartbeat_url_file`:
+  [requested when such a query commits or completes]({heartbeats}).
+
+```toml
+expected_queries = ["bronze", "alert_resolution"]
+pagerduty_routing_key_file = "/run/secrets/pagerduty"
+
+[queries."nightly*"]
+stall_floor_seconds = 3600
+heartbeat_url_file = "/run/secrets/nightly_heartbeat"
+
+[queries."scratch*"]
+ignore = true
+```
+"""
+HEARTBEATS = "receivers.md#a-scheduled-query-that-does-not-come"
+SIGNS = (("gt", "above {}"), ("ge", "{} or more"), ("lt", "below {}"), ("le", "at most {}"))
+WORDS = {bool: "`true`, `false`", str: "text", int: "a whole number", float: "a number"}
+
+
+def page() -> str:
+    """The whole page."""
+    own = {field.name for field in msgspec.structs.fields(QuerySettings)}
+    limits = sorted(own & set(Settings.__struct_fields__) - {"heartbeat_url", "heartbeat_url_file"})
+    names = ", ".join(f"`{name}`" for name in limits)
+    return (
+        HEAD + "".join(map(_section, GROUPS)) + BY_QUERY.format(names=names, heartbeats=HEARTBEATS)
+    )
+
+
+def _section(group: Group) -> str:
+    rows = "".join(map(_row, group.settings))
+    head = "| setting | default | allowed | meaning | example |\n|---|---|---|---|---|\n"
+    return f"\n## {group.title}\n\n{head}{rows}"
+
+
+def _row(setting: Setting) -> str:
+    kind = get_type_hints(Settings, include_extras=True)[setting.name]
+    cells = (f"`{setting.name}`", default(setting.name), allowed(kind), setting.meaning)
+    return f"| {' | '.join(cells)} | `{setting.example}` |\n"
+
+
+def default(name: str) -> str:
+    """A setting's default, as TOML writes it; "none" where there is none."""
+    field = next(one for one in msgspec.structs.fields(Settings) if one.name == name)
+    value = field.default_factory() if field.default is msgspec.NODEFAULT else field.default
+    if value is None or value in ((), {}):
+        return "none"
+    shown = msgspec.json.encode(value).decode().strip('"')
+    return f"`{shown.removesuffix('.0')}`"
+
+
+def allowed(kind: Any) -> str:
+    """What the record allows, in words."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return allowed(next(one for one in get_args(kind) if one is not types.NoneType))
+    if get_origin(kind) is Annotated:
+        plain, meta = get_args(kind)
+        return f"{WORDS[plain]}, {_bounds(meta)}"
+    if get_origin(kind) is tuple:
+        inner = get_args(kind)[0]
+        return "a list of texts" if inner is str else "a list of tables"
+    return "a table" if get_origin(kind) is dict else WORDS[kind]
+
+
+def _bounds(meta: Meta) -> str:
+    found = ((words, getattr(meta, sign)) for sign, words in SIGNS)
+    return ", ".join(words.format(bound) for words, bound in found if bound is not None)
