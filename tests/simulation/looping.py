@@ -84,6 +84,8 @@ class Looping:
         if planned_at == -inf:
             # Its checkpoint is new: no process has planned anything there.
             return
+        if self._is_silenced(query, query_failed.NAME):
+            return
         if planned_at > driver.born_at - KNOWN_SECONDS or failed_at - planned_at < OLD_SECONDS:
             return
         mine = [
@@ -129,10 +131,17 @@ class Looping:
                 f"{query.key} was known to flap"
             )  # fmt: skip
 
+    def _is_silenced(self, query: SimQuery, name: str) -> bool:
+        """Whether a silence covers it, or has until a moment ago."""
+        now = self._stage.time.now
+        return self._stage.silences.covered(query.spec, name, now - KNOWN_SECONDS, now)
+
     def _is_spent(self, failed_at: list[float], query: SimQuery) -> bool:
         """Whether the failure that spends the restart budget can be known by now."""
         budget, driver = Limits().restart_budget, self._stage.drivers[query.spec.driver]
         if not self._stage.plan.setup.spool or len(failed_at) < budget:
+            return False
+        if self._is_silenced(query, query_flapping.NAME):
             return False
         return driver.attached and self._can_be_known(failed_at[budget - 1], driver)
 

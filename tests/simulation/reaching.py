@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querypulse.alerting.outbox.closings import HELD_SECONDS
 from querypulse.alerting.rules import driver_down, query_flapping
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import End
@@ -68,7 +69,7 @@ class Reaching:
             return
         rejected = self._is_rejected(query, episode, receiver)
         rejected = rejected or self._is_refused_for_good(driver, query, receiver)
-        takes = is_up(receiver, episode.began_at) and not rejected
+        takes = is_up(receiver, self._incident_began_at(query, episode)) and not rejected
         which = answered if takes else f"{answered} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
@@ -141,7 +142,8 @@ class Reaching:
     def _speaks(self, held: Open, query: SimQuery, episode: Episode) -> bool:
         """Whether an incident that is open covers the episode."""
         says = SAYS[episode.health]
-        relapse = episode.previous < recovery_seconds(query) + self._stage.longest_delay
+        calm = recovery_seconds(query) + self._stage.longest_delay
+        relapse = episode.previous < calm + self._asking_seconds(held, query)
         # What is a warning's matter waits for a critical alert of the same query to end.
         slow = episode.health in WARNINGS
         speaks = any(key == query.key and (slow or name in says) for key, name in held.heard)
@@ -152,6 +154,29 @@ class Reaching:
         # Of a query that fails again and again, no further failure is news.
         flaps = (query.key, query_flapping.NAME) in held.heard
         return speaks and (relapse or held.held or slow or flaps)
+
+    def _asking_seconds(self, held: Open, query: SimQuery) -> float:
+        """How much longer an Alertmanager shows what an earlier process without a spool has left.
+
+        Until then another driver of the same app may be the one that reports it.
+        """
+        driver = self._stage.drivers[query.spec.driver]
+        if driver.inherits or held.opened_at >= driver.born_at:
+            return 0.0
+        asked = any(one.habits.can_be_asked and held in one.open.values()
+                    for one in self._stage.receivers)  # fmt: skip
+        return HELD_SECONDS + 10.0 if asked else 0.0
+
+    @staticmethod
+    def _incident_began_at(query: SimQuery, episode: Episode) -> float:
+        """When the incident began: who fails again within the resolve time opens no other."""
+        first = episode
+        episodes = query.truth.episodes
+        for before in reversed(episodes[: episodes.index(episode)]):
+            if before.health is not episode.health or first.previous >= recovery_seconds(query):
+                break
+            first = before
+        return first.began_at
 
     @staticmethod
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
