@@ -142,12 +142,13 @@ class _Maker:
         if kind == "die unheard":
             return [Step(at, "drop", key, 3.0), Step(later, "die", key)]
         if kind == "die unseen":
-            # Between two polls: only the start was heard.
-            drop, die = (
+            # Only the start was heard; the poll that it causes lacks the run.
+            return [
+                Step(at, "probe_misses", key, 1.0),
+                Step(at, "restart", key),
                 Step(round(at + 0.05, 2), "drop", key, 3.0),
                 Step(round(at + 0.4, 1), "die", key),
-            )
-            return [Step(at, "restart", key), drop, die]
+            ]
         if kind == "die in outage":
             mode = self._rng.choice(self._terms.outages)
             return [Step(at, "receiver", "", self._lasts(2.0, 60.0), mode), Step(later, "die", key)]

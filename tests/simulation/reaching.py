@@ -194,12 +194,11 @@ class Reaching:
         is counted, and a fallback is sent it.
         """
         courier = next(one for one in driver.couriers if one.receiver is receiver)
+        refused = {row.incident.key for row in courier.rows if row.dead and not row.is_over}
+        # Who joins it later makes another message of it.
         return any(
-            key == query.key
-            for row in courier.rows
-            if row.dead and not row.is_over
-            for alert in row.incident.alerts
-            for key, _ in driver.about(alert)
+            one.key in refused and any(key == query.key for key, _ in one.named)
+            for one in receiver.rejected
         )
 
     @property
