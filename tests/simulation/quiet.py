@@ -21,7 +21,7 @@ from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .looping import POISON, WORDS
-from .messages import Notification
+from .messages import Notification, Open
 from .queries import SimQuery
 from .receivers import SimReceiver
 from .run import NOTABLE_SECONDS
@@ -210,7 +210,7 @@ class Quiet:
             # That a batch failed in earlier processes, too, or that one batch fails again and
             # again, is news when it becomes known.
             says_more = before is not None and one.revision > before.revision and (
-                shown is not None and any(words in shown.words for words in (WORDS, POISON))
+                shown is not None and self._says_more(query, shown)
             )  # fmt: skip
             told = late or silenced or nameless or says_more
             told |= before is not None and self._outlasts_driver(query, name, before, one)
@@ -227,6 +227,12 @@ class Quiet:
                 "P5", f"{receiver.name} notified again of the same trouble: {sorted(again)}"
             )
         self._check_slow_flapping(receiver, one)
+
+    def _says_more(self, query: SimQuery, shown: Open) -> bool:
+        """Whether it names a batch that fails each time, or one that an earlier process planned."""
+        driver = self._stage.drivers[query.spec.driver]
+        of_earlier = query.checkpoint.planned_at < driver.born_at
+        return POISON in shown.words or (of_earlier and WORDS in shown.words)
 
     def _outlasts_driver(
         self, query: SimQuery, name: str, before: Notification, one: Notification
