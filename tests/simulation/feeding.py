@@ -46,10 +46,12 @@ class Feeding:
             query = self._stage.queries.get(driver.owners.get(finding.query, ""))
             if finding.alertname != NAME or query is None:
                 continue
-            # A restart does not begin anew.
-            hungry = self._stage.time.now - max(query.fed_at, query.kept[0][0])
+            now, late = self._stage.time.now, SLACK_SECONDS + self._stage.longest_delay
             # Of a run's first commit nothing is known while its event is late.
-            late = SLACK_SECONDS + self._stage.longest_delay
+            is_late = now - query.fed_at <= self._stage.longest_delay
+            fed_at = query.known_fed_at if is_late else query.fed_at
+            # A restart does not begin anew.
+            hungry = now - max(fed_at, query.kept[0][0])
             if hungry < query.spec.expected_input - late or not query.spec.expected_input:
                 raise Violation(
                     "P2", f"{query.key} has read rows {hungry:.0f} s ago, and {NAME} was found"

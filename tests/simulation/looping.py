@@ -48,13 +48,15 @@ class Looping:
         """Check what each receiver shows of them, and how often it has notified."""
         now = self._stage.time.now
         for query in self._stage.queries.values():
+            began_at = min((one.at for one in query.failures), default=now)
+            receivers = [one for one in self._stage.receivers if is_up(one, began_at)]
             if now < query.bad_until:
-                for receiver in filter(is_up, self._stage.receivers):
+                for receiver in receivers:
                     self._check_count(receiver, query)
                     self._check_words(receiver, query)
                     self._check_poison(receiver, query)
             if now < query.bad_runs_until:
-                for receiver in filter(is_up, self._stage.receivers):
+                for receiver in receivers:
                     self._check_flapping(receiver, query)
 
     def _check_count(self, receiver: SimReceiver, query: SimQuery) -> None:
@@ -81,8 +83,9 @@ class Looping:
         planned_at = query.checkpoint.planned_at
         if failed_at is None or not driver.attached or not self._can_be_known(failed_at, driver):
             return
-        if planned_at == -inf:
-            # Its checkpoint is new: no process has planned anything there.
+        if planned_at == -inf or query.spec.needs_log:
+            # Its checkpoint is new: no process has planned anything there. With async progress
+            # tracking, the checkpoint does not say when a batch was planned.
             return
         if self._is_silenced(query, query_failed.NAME):
             return

@@ -11,6 +11,9 @@ from .plan import QuerySpec
 from .sources import SimSource
 from .truth import Truth
 
+POLL_SECONDS = 2.0
+"""How often the simulated probe polls."""
+
 
 class Checkpoint:
     """Where a query stands on disk: it outlives runs and drivers."""
@@ -68,9 +71,21 @@ class SimQuery:
         self.started_at = float("-inf")
         self.fed_at = float("-inf")
         """When a batch last had rows."""
+        self.known_fed_at = float("-inf")
+        """The same, without what the poll shows that first shows a commit of its run: only the
+        events tell of that."""
+        self._first_fed_at = float("-inf")
         self.kept: list[tuple[float, str, str]] = []
         """When all runs were started, with query and run ids: for events that come far too late."""
         self._rng = rng
+
+    def is_fed(self, at: float, *, first_of_run: bool) -> None:
+        """A batch with rows was committed."""
+        if first_of_run:
+            self._first_fed_at, self.known_fed_at = at, self.fed_at
+        elif at - self._first_fed_at > POLL_SECONDS:
+            self.known_fed_at = at
+        self.fed_at = at
 
     @property
     def key(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.outbox.pace import CLOSING_SECONDS
+from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import (
     batch_slow,
     driver_down,
@@ -10,6 +11,7 @@ from querypulse.alerting.rules import (
     monitoring_degraded,
     offsets_rewound,
     offsets_stalled,
+    query_flapping,
     query_lagging,
     query_missing,
     query_stalled,
@@ -151,6 +153,10 @@ class Quiet:
             late += receiver.trouble_seconds + 400.0
         found = query.truth.healths_between(at - late, at) - CALM
         held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
+        if held_up and name == query_flapping.NAME:
+            # Its failures count for the restart window, and it may be healthy by then.
+            late += Limits().restart_window_seconds
+            found = query.truth.healths_between(at - late, at) - CALM
         if query.is_lost and (name == query_stopped.NAME or held_up):
             # Its run with another id has ended, and nothing says that this one is the same.
             return True

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import inf
+
+from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.outbox.closings import HELD_SECONDS
 from querypulse.alerting.rules import driver_down, query_flapping
 from querypulse.listener.probing import Context
@@ -143,7 +146,7 @@ class Reaching:
         """Whether an incident that is open covers the episode."""
         says = SAYS[episode.health]
         calm = recovery_seconds(query) + self._stage.longest_delay
-        relapse = episode.previous < calm + self._asking_seconds(held, query)
+        relapse = episode.previous < calm + self._left_open_seconds(held, query)
         # What is a warning's matter waits for a critical alert of the same query to end.
         slow = episode.health in WARNINGS
         speaks = any(key == query.key and (slow or name in says) for key, name in held.heard)
@@ -155,14 +158,17 @@ class Reaching:
         flaps = (query.key, query_flapping.NAME) in held.heard
         return speaks and (relapse or held.held or slow or flaps)
 
-    def _asking_seconds(self, held: Open, query: SimQuery) -> float:
-        """How much longer an Alertmanager shows what an earlier process without a spool has left.
+    def _left_open_seconds(self, held: Open, query: SimQuery) -> float:
+        """How much longer a receiver shows what an earlier process without a spool has left.
 
-        Until then another driver of the same app may be the one that reports it.
+        Under a generic name for ever, for it may be another driver's (A8); and at an Alertmanager
+        until it is clear that no other driver of the same app posts it.
         """
         driver = self._stage.drivers[query.spec.driver]
         if driver.inherits or held.opened_at >= driver.born_at:
             return 0.0
+        if is_generic(driver.app):
+            return inf
         asked = any(one.habits.can_be_asked and held in one.open.values()
                     for one in self._stage.receivers)  # fmt: skip
         return HELD_SECONDS + 10.0 if asked else 0.0
@@ -219,7 +225,9 @@ class Reaching:
         """A receiver that is out excuses silence only when that is counted."""
         courier = next(one for one in driver.couriers if one.receiver is receiver)
         failed = sum(courier.outcomes.values()) - courier.outcomes["delivered"]
-        if not failed and not courier.losses.total() and courier.pending == 0:
+        # What a process before this one counted as refused is shown as not delivered.
+        refused = any(row.dead for row in courier.rows)
+        if not failed and not refused and not courier.losses.total() and courier.pending == 0:
             raise Violation(
                 "P8", f"{receiver.name} is out, {query.key} is in trouble, and nothing counts it"
             )

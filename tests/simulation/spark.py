@@ -126,7 +126,7 @@ class SimSpark:
 
     def post_progress(self, run: Run, seconds: float) -> None:
         """A batch was committed, with rows."""
-        run.query.fed_at = self.time.now
+        run.query.is_fed(self.time.now, first_of_run=run.batches == 1)
         self._bus.post(run.spec.key, EventKind.PROGRESS, _progress(run, seconds))
 
     def post_idle(self, run: Run) -> None:
