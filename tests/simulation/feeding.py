@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting.rules import streaming_input_missing
+from querypulse.alerting.rules import query_flapping, streaming_input_missing
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -115,6 +115,10 @@ class Feeding:
             and self._is_told(query, driver)
         ):
             raise Violation("P1", f"{query.key} has read no rows for {hungry:.0f} s")
+        if query_flapping.NAME in open_ones:
+            # Who fails again and again is not healthy before its restart window has passed.
+            self._fed.pop(query.key, None)
+            return
         if NAME not in open_ones or now - query.fed_at > query.spec.every + 2 * query.spec.takes:
             self._fed.pop(query.key, None)
             return

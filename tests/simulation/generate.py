@@ -213,8 +213,9 @@ class _Maker:
         return [Step(at, kind, "", self._lasts(1.0, longest.get(kind, 1.0)))]
 
     def _die_together(self, queries: tuple[QuerySpec, ...], at: float) -> list[Step]:
-        """Everything fails of one cause; some are back sooner than others, and may fail again."""
-        keys = [query.key for query in queries]
+        """Everything in one driver fails of one cause; some are back sooner than others, and may fail again."""
+        # A group has the key of its app: those of two drivers with one app name share it.
+        keys = [query.key for query in queries if query.driver == queries[0].driver]
         steps = [Step(round(at + self._rng.choice([0.0, 0.0, 4.0]), 1), "die", key) for key in keys]
         for key in keys:
             back = round(at + self._rng.choice([2.0, 20.0, 70.0]), 1)

@@ -290,6 +290,12 @@ class Quiet:
                 # A message that may have arrived is followed by its end.
                 continue
             boots = [when for when, name in self._stage.boots if name == driver and when <= at]
+            if boots and self._stage.plan.setup.spool and any(
+                before[1:] == (key, driver) and before[0] < boots[-1]
+                for before in receiver.vain_resolves
+            ):
+                # The process before was killed while it sent this, and does not know the answer.
+                continue
             mark = (receiver.name, driver, boots[-1] if boots else 0.0)
             known = self._vain.setdefault(mark, {})
             late = not boots or at - boots[-1] >= LATE_SECONDS

@@ -20,6 +20,7 @@ from .queries import SimQuery
 from .receivers import SimReceiver
 from .truth import OF_SOURCE, WARNINGS, Episode, Health
 from .verdicts import (
+    RESOLVE_SECONDS,
     SAYS,
     SEEN_SECONDS,
     TICK_SECONDS,
@@ -279,8 +280,12 @@ class Reaching:
         return told or (report is not None and report.at >= episode.began_at)
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
+        born_at = self._stage.drivers[query.spec.driver].born_at
+        # One that is killed again before the alert of the last time is over opens no other.
+        lasts = since - born_at < RESOLVE_SECONDS + DOWN_SECONDS
         return all(
-            any(one.at >= since - 1.0 and (query.key, name) in one.named
+            any((one.at >= since - 1.0 or (lasts and one in receiver.rejected))
+                and (query.key, name) in one.named
                 for one in (*receiver.notifications, *receiver.rejected)
                 for name in SAYS[Health.DEAD])
             or any((query.key, name) in one.heard
