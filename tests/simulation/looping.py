@@ -65,6 +65,9 @@ class Looping:
             # Nobody can tell a new process what the webhook knows.
             return
         since = query.checkpoint.planned_at
+        if since == -inf:
+            # Its checkpoint is new, and so is the next batch.
+            return
         heard = Counter(
             (one.key, name)
             for one in receiver.notifications

@@ -290,9 +290,13 @@ class Quiet:
                 # A message that may have arrived is followed by its end.
                 continue
             boots = [when for when, name in self._stage.boots if name == driver and when <= at]
-            if boots and self._stage.plan.setup.spool and any(
-                before[1:] == (key, driver) and before[0] < boots[-1]
-                for before in receiver.vain_resolves
+            if (
+                boots
+                and self._stage.plan.setup.spool
+                and any(
+                    before[1:] == (key, driver) and before[0] < boots[-1]
+                    for before in receiver.vain_resolves
+                )
             ):
                 # The process before was killed while it sent this, and does not know the answer.
                 continue

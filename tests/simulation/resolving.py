@@ -38,6 +38,8 @@ SLACK_SECONDS = 12.0
 WINDOW_SECONDS = 150.0
 GONE_GRACE_SECONDS = 60.0
 LAPSE_SECONDS = 250.0
+SLOW_SECONDS = 20.0
+"""Two messages to a receiver that is slow."""
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
 KEYS_OF_QUERY = sum(
     map(len, (reconciliation.CRITICAL, reconciliation.ESCALATING, reconciliation.WARNINGS))
@@ -163,8 +165,11 @@ class Resolving:
         self._early = [one for one in self._early if one[0] is not receiver]
         for _, closed, violation in early:
             again = receiver.open.get(closed.incident.key)
-            if again is None or again.opened_at < closed.at:
+            if again is not None and again.opened_at >= closed.at:
+                continue
+            if is_up(receiver) or self._stage.time.now - closed.at > SLOW_SECONDS:
                 raise violation
+            self._early.append((receiver, closed, violation))
 
     def _forgets(self, driver: SimDriver) -> bool:
         """Whether about as many are gone as are remembered: the oldest alerts end by that."""
