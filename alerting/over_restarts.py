@@ -40,6 +40,9 @@ def unfinished(case: Case) -> Unfinished | None:
     was_there = query.start is None and not query.totals.restarts
     if was_there or batch.at > case.snapshot.began_at - CLOCKS_DIFFER_SECONDS:
         return None
+    if query.newest_commit is not None and query.newest_commit[0] < batch.batch_id:
+        # Planned after that, in this process, whatever the storage's clock shows.
+        return None
     age = case.now - batch.at
     return Unfinished(batch.batch_id, age) if age > case.window.seconds else None
 

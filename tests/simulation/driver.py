@@ -31,13 +31,12 @@ from .courier import Courier, SimSpool
 from .messages import Named
 from .plan import Setup
 from .probe import SimProbe
-from .queries import SimQuery
+from .queries import POLL_SECONDS, SimQuery
 from .receivers import SimReceiver
 from .signals import Bus, Faults
 from .spark import SimSpark, names_of
 from .truth import Health
 
-POLL_SECONDS = 2.0
 STALE_SECONDS = 3.0 + 2 * POLL_SECONDS
 """As the settings make it of the probe's interval."""
 WHOLE_DRIVER = "*"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting.rules import streaming_input_missing
+from querypulse.alerting.rules import query_flapping, streaming_input_missing
 from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -46,10 +46,12 @@ class Feeding:
             query = self._stage.queries.get(driver.owners.get(finding.query, ""))
             if finding.alertname != NAME or query is None:
                 continue
-            # A restart does not begin anew.
-            hungry = self._stage.time.now - max(query.fed_at, query.kept[0][0])
+            now, late = self._stage.time.now, SLACK_SECONDS + self._stage.longest_delay
             # Of a run's first commit nothing is known while its event is late.
-            late = SLACK_SECONDS + self._stage.longest_delay
+            is_late = now - query.fed_at <= self._stage.longest_delay
+            fed_at = query.known_fed_at if is_late else query.fed_at
+            # A restart does not begin anew.
+            hungry = now - max(fed_at, query.kept[0][0])
             if hungry < query.spec.expected_input - late or not query.spec.expected_input:
                 raise Violation(
                     "P2", f"{query.key} has read rows {hungry:.0f} s ago, and {NAME} was found"
@@ -113,6 +115,10 @@ class Feeding:
             and self._is_told(query, driver)
         ):
             raise Violation("P1", f"{query.key} has read no rows for {hungry:.0f} s")
+        if query_flapping.NAME in open_ones:
+            # Who fails again and again is not healthy before its restart window has passed.
+            self._fed.pop(query.key, None)
+            return
         if NAME not in open_ones or now - query.fed_at > query.spec.every + 2 * query.spec.takes:
             self._fed.pop(query.key, None)
             return

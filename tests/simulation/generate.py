@@ -142,12 +142,13 @@ class _Maker:
         if kind == "die unheard":
             return [Step(at, "drop", key, 3.0), Step(later, "die", key)]
         if kind == "die unseen":
-            # Between two polls: only the start was heard.
-            drop, die = (
+            # Only the start was heard; the poll that it causes lacks the run.
+            return [
+                Step(at, "probe_misses", key, 1.0),
+                Step(at, "restart", key),
                 Step(round(at + 0.05, 2), "drop", key, 3.0),
                 Step(round(at + 0.4, 1), "die", key),
-            )
-            return [Step(at, "restart", key), drop, die]
+            ]
         if kind == "die in outage":
             mode = self._rng.choice(self._terms.outages)
             return [Step(at, "receiver", "", self._lasts(2.0, 60.0), mode), Step(later, "die", key)]
@@ -212,8 +213,9 @@ class _Maker:
         return [Step(at, kind, "", self._lasts(1.0, longest.get(kind, 1.0)))]
 
     def _die_together(self, queries: tuple[QuerySpec, ...], at: float) -> list[Step]:
-        """Everything fails of one cause; some are back sooner than others, and may fail again."""
-        keys = [query.key for query in queries]
+        """Everything in one driver fails of one cause; some are back sooner than others, and may fail again."""
+        # A group has the key of its app: those of two drivers with one app name share it.
+        keys = [query.key for query in queries if query.driver == queries[0].driver]
         steps = [Step(round(at + self._rng.choice([0.0, 0.0, 4.0]), 1), "die", key) for key in keys]
         for key in keys:
             back = round(at + self._rng.choice([2.0, 20.0, 70.0]), 1)

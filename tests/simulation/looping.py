@@ -48,13 +48,15 @@ class Looping:
         """Check what each receiver shows of them, and how often it has notified."""
         now = self._stage.time.now
         for query in self._stage.queries.values():
+            began_at = min((one.at for one in query.failures), default=now)
+            receivers = [one for one in self._stage.receivers if is_up(one, began_at)]
             if now < query.bad_until:
-                for receiver in filter(is_up, self._stage.receivers):
+                for receiver in receivers:
                     self._check_count(receiver, query)
                     self._check_words(receiver, query)
                     self._check_poison(receiver, query)
             if now < query.bad_runs_until:
-                for receiver in filter(is_up, self._stage.receivers):
+                for receiver in receivers:
                     self._check_flapping(receiver, query)
 
     def _check_count(self, receiver: SimReceiver, query: SimQuery) -> None:
@@ -63,6 +65,9 @@ class Looping:
             # Nobody can tell a new process what the webhook knows.
             return
         since = query.checkpoint.planned_at
+        if since == -inf:
+            # Its checkpoint is new, and so is the next batch.
+            return
         heard = Counter(
             (one.key, name)
             for one in receiver.notifications
@@ -81,8 +86,11 @@ class Looping:
         planned_at = query.checkpoint.planned_at
         if failed_at is None or not driver.attached or not self._can_be_known(failed_at, driver):
             return
-        if planned_at == -inf:
-            # Its checkpoint is new: no process has planned anything there.
+        if planned_at == -inf or query.spec.needs_log:
+            # Its checkpoint is new: no process has planned anything there. With async progress
+            # tracking, the checkpoint does not say when a batch was planned.
+            return
+        if self._is_silenced(query, query_failed.NAME):
             return
         if planned_at > driver.born_at - KNOWN_SECONDS or failed_at - planned_at < OLD_SECONDS:
             return
@@ -108,7 +116,9 @@ class Looping:
     def _check_flapping(self, receiver: SimReceiver, query: SimQuery) -> None:
         """A query that has spent it within the restart window: nobody is notified again."""
         window = Limits().restart_window_seconds
-        lately = [at for at in query.failed_at if query.failed_at[-1] - at <= window]
+        # Of a failure whose event was lost or is late, nobody may know.
+        told = [one.at for one in query.failures if one.told]
+        lately = [at for at in told if told[-1] - at <= window]
         if not self._is_spent(lately, query):
             return
         self._says(receiver, query, "failures within ", EARLIER)
@@ -127,10 +137,17 @@ class Looping:
                 f"{query.key} was known to flap"
             )  # fmt: skip
 
+    def _is_silenced(self, query: SimQuery, name: str) -> bool:
+        """Whether a silence covers it, or has until a moment ago."""
+        now = self._stage.time.now
+        return self._stage.silences.covered(query.spec, name, now - KNOWN_SECONDS, now)
+
     def _is_spent(self, failed_at: list[float], query: SimQuery) -> bool:
         """Whether the failure that spends the restart budget can be known by now."""
         budget, driver = Limits().restart_budget, self._stage.drivers[query.spec.driver]
         if not self._stage.plan.setup.spool or len(failed_at) < budget:
+            return False
+        if self._is_silenced(query, query_flapping.NAME):
             return False
         return driver.attached and self._can_be_known(failed_at[budget - 1], driver)
 
@@ -152,11 +169,10 @@ class Looping:
 
 
 def _in_its_batch(query: SimQuery) -> list[float]:
-    """When its last runs failed, as far as all of these failed in the batch that it is in now.
+    """When its last runs failed, as far as that is known and was in the batch that it is in now.
 
     Under async progress tracking the next run goes back to a batch whose commit was not written.
     """
-    failures = zip(reversed(query.failed_at), reversed(query.failed_in), strict=True)
     checkpoint = query.checkpoint
-    same = takewhile(lambda one: one[1] == checkpoint.batch, failures)
-    return [at for at, _ in same if at > checkpoint.planned_at][::-1]
+    same = takewhile(lambda one: one.batch == checkpoint.batch, reversed(query.failures))
+    return [one.at for one in same if one.told and one.at > checkpoint.planned_at][::-1]

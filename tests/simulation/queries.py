@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
+
 from .clock import Time
 from .plan import QuerySpec
 from .sources import SimSource
 from .truth import Truth
+
+POLL_SECONDS = 2.0
+"""How often the simulated probe polls."""
 
 
 class Checkpoint:
@@ -22,6 +27,14 @@ class Checkpoint:
         self.planned = -1
         """The newest batch in its log of offsets, whichever process has planned it."""
         self.planned_at = float("-inf")
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A run failed, in which batch, and whether an event told of it at once."""
+
+    at: float
+    batch: int
+    told: bool
 
 
 class SimQuery:
@@ -50,19 +63,29 @@ class SimQuery:
         self.bad_runs_until = 0.0
         self.bad_runs_last = 0.0
         """How many seconds each of its runs lasts until then."""
-        self.failed_at: list[float] = []
-        """When its runs failed, in whichever process."""
-        self.failed_in: list[int] = []
-        """In which batches these were."""
+        self.failures: list[Failed] = []
+        """Of its runs, in whichever process."""
         self.crash_pause = 1.0
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}
         self.started_at = float("-inf")
         self.fed_at = float("-inf")
         """When a batch last had rows."""
+        self.known_fed_at = float("-inf")
+        """The same, without what the poll shows that first shows a commit of its run: only the
+        events tell of that."""
+        self._first_fed_at = float("-inf")
         self.kept: list[tuple[float, str, str]] = []
         """When all runs were started, with query and run ids: for events that come far too late."""
         self._rng = rng
+
+    def is_fed(self, at: float, *, first_of_run: bool) -> None:
+        """A batch with rows was committed."""
+        if first_of_run:
+            self._first_fed_at, self.known_fed_at = at, self.fed_at
+        elif at - self._first_fed_at > POLL_SECONDS:
+            self.known_fed_at = at
+        self.fed_at = at
 
     @property
     def key(self) -> str:

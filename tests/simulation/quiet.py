@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.outbox.pace import CLOSING_SECONDS
+from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import (
     batch_slow,
     driver_down,
@@ -10,6 +11,7 @@ from querypulse.alerting.rules import (
     monitoring_degraded,
     offsets_rewound,
     offsets_stalled,
+    query_flapping,
     query_lagging,
     query_missing,
     query_stalled,
@@ -21,7 +23,7 @@ from querypulse.sidecar.worker import Judged
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .looping import POISON, WORDS
-from .messages import Notification
+from .messages import Notification, Open
 from .queries import SimQuery
 from .receivers import SimReceiver
 from .run import NOTABLE_SECONDS
@@ -151,6 +153,10 @@ class Quiet:
             late += receiver.trouble_seconds + 400.0
         found = query.truth.healths_between(at - late, at) - CALM
         held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
+        if held_up and name == query_flapping.NAME:
+            # Its failures count for the restart window, and it may be healthy by then.
+            late += Limits().restart_window_seconds
+            found = query.truth.healths_between(at - late, at) - CALM
         if query.is_lost and (name == query_stopped.NAME or held_up):
             # Its run with another id has ended, and nothing says that this one is the same.
             return True
@@ -210,10 +216,14 @@ class Quiet:
             # That a batch failed in earlier processes, too, or that one batch fails again and
             # again, is news when it becomes known.
             says_more = before is not None and one.revision > before.revision and (
-                shown is not None and any(words in shown.words for words in (WORDS, POISON))
+                shown is not None and self._says_more(query, shown)
             )  # fmt: skip
             told = late or silenced or nameless or says_more
             told |= before is not None and self._outlasts_driver(query, name, before, one)
+            # What was refused is sent once more when it is over, and another trouble lasts by then.
+            told |= before is not None and before.starts_at < one.starts_at and any(
+                other.at < before.at and (key, name) in other.named for other in receiver.rejected
+            )  # fmt: skip
             if before is None or told or self._is_excused(receiver, before, one):
                 fresh = True
             else:
@@ -223,6 +233,12 @@ class Quiet:
                 "P5", f"{receiver.name} notified again of the same trouble: {sorted(again)}"
             )
         self._check_slow_flapping(receiver, one)
+
+    def _says_more(self, query: SimQuery, shown: Open) -> bool:
+        """Whether it names a batch that fails each time, or one that an earlier process planned."""
+        driver = self._stage.drivers[query.spec.driver]
+        of_earlier = query.checkpoint.planned_at < driver.born_at
+        return POISON in shown.words or (of_earlier and WORDS in shown.words)
 
     def _outlasts_driver(
         self, query: SimQuery, name: str, before: Notification, one: Notification
@@ -274,6 +290,16 @@ class Quiet:
                 # A message that may have arrived is followed by its end.
                 continue
             boots = [when for when, name in self._stage.boots if name == driver and when <= at]
+            if (
+                boots
+                and self._stage.plan.setup.spool
+                and any(
+                    before[1:] == (key, driver) and before[0] < boots[-1]
+                    for before in receiver.vain_resolves
+                )
+            ):
+                # The process before was killed while it sent this, and does not know the answer.
+                continue
             mark = (receiver.name, driver, boots[-1] if boots else 0.0)
             known = self._vain.setdefault(mark, {})
             late = not boots or at - boots[-1] >= LATE_SECONDS

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf
+
+from querypulse.alerting.generic_apps import is_generic
+from querypulse.alerting.outbox.closings import HELD_SECONDS
 from querypulse.alerting.rules import driver_down, query_flapping
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import End
@@ -16,6 +20,7 @@ from .queries import SimQuery
 from .receivers import SimReceiver
 from .truth import OF_SOURCE, WARNINGS, Episode, Health
 from .verdicts import (
+    RESOLVE_SECONDS,
     SAYS,
     SEEN_SECONDS,
     TICK_SECONDS,
@@ -68,7 +73,7 @@ class Reaching:
             return
         rejected = self._is_rejected(query, episode, receiver)
         rejected = rejected or self._is_refused_for_good(driver, query, receiver)
-        takes = is_up(receiver, episode.began_at) and not rejected
+        takes = is_up(receiver, self._incident_began_at(query, episode)) and not rejected
         which = answered if takes else f"{answered} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
@@ -141,7 +146,8 @@ class Reaching:
     def _speaks(self, held: Open, query: SimQuery, episode: Episode) -> bool:
         """Whether an incident that is open covers the episode."""
         says = SAYS[episode.health]
-        relapse = episode.previous < recovery_seconds(query) + self._stage.longest_delay
+        calm = recovery_seconds(query) + self._stage.longest_delay
+        relapse = episode.previous < calm + self._left_open_seconds(held, query)
         # What is a warning's matter waits for a critical alert of the same query to end.
         slow = episode.health in WARNINGS
         speaks = any(key == query.key and (slow or name in says) for key, name in held.heard)
@@ -152,6 +158,32 @@ class Reaching:
         # Of a query that fails again and again, no further failure is news.
         flaps = (query.key, query_flapping.NAME) in held.heard
         return speaks and (relapse or held.held or slow or flaps)
+
+    def _left_open_seconds(self, held: Open, query: SimQuery) -> float:
+        """How much longer a receiver shows what an earlier process without a spool has left.
+
+        Under a generic name for ever, for it may be another driver's (A8); and at an Alertmanager
+        until it is clear that no other driver of the same app posts it.
+        """
+        driver = self._stage.drivers[query.spec.driver]
+        if driver.inherits or held.opened_at >= driver.born_at:
+            return 0.0
+        if is_generic(driver.app):
+            return inf
+        asked = any(one.habits.can_be_asked and held in one.open.values()
+                    for one in self._stage.receivers)  # fmt: skip
+        return HELD_SECONDS + 10.0 if asked else 0.0
+
+    @staticmethod
+    def _incident_began_at(query: SimQuery, episode: Episode) -> float:
+        """When the incident began: who fails again within the resolve time opens no other."""
+        first = episode
+        episodes = query.truth.episodes
+        for before in reversed(episodes[: episodes.index(episode)]):
+            if before.health is not episode.health or first.previous >= recovery_seconds(query):
+                break
+            first = before
+        return first.began_at
 
     @staticmethod
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
@@ -169,12 +201,11 @@ class Reaching:
         is counted, and a fallback is sent it.
         """
         courier = next(one for one in driver.couriers if one.receiver is receiver)
+        refused = {row.incident.key for row in courier.rows if row.dead and not row.is_over}
+        # Who joins it later makes another message of it.
         return any(
-            key == query.key
-            for row in courier.rows
-            if row.dead and not row.is_over
-            for alert in row.incident.alerts
-            for key, _ in driver.about(alert)
+            one.key in refused and any(key == query.key for key, _ in one.named)
+            for one in receiver.rejected
         )
 
     @property
@@ -195,7 +226,9 @@ class Reaching:
         """A receiver that is out excuses silence only when that is counted."""
         courier = next(one for one in driver.couriers if one.receiver is receiver)
         failed = sum(courier.outcomes.values()) - courier.outcomes["delivered"]
-        if not failed and not courier.losses.total() and courier.pending == 0:
+        # What a process before this one counted as refused is shown as not delivered.
+        refused = any(row.dead for row in courier.rows)
+        if not failed and not refused and not courier.losses.total() and courier.pending == 0:
             raise Violation(
                 "P8", f"{receiver.name} is out, {query.key} is in trouble, and nothing counts it"
             )
@@ -247,8 +280,12 @@ class Reaching:
         return told or (report is not None and report.at >= episode.began_at)
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
+        born_at = self._stage.drivers[query.spec.driver].born_at
+        # One that is killed again before the alert of the last time is over opens no other.
+        lasts = since - born_at < RESOLVE_SECONDS + DOWN_SECONDS
         return all(
-            any(one.at >= since - 1.0 and (query.key, name) in one.named
+            any((one.at >= since - 1.0 or (lasts and one in receiver.rejected))
+                and (query.key, name) in one.named
                 for one in (*receiver.notifications, *receiver.rejected)
                 for name in SAYS[Health.DEAD])
             or any((query.key, name) in one.heard

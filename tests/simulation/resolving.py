@@ -38,6 +38,8 @@ SLACK_SECONDS = 12.0
 WINDOW_SECONDS = 150.0
 GONE_GRACE_SECONDS = 60.0
 LAPSE_SECONDS = 250.0
+SLOW_SECONDS = 20.0
+"""Two messages to a receiver that is slow."""
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
 KEYS_OF_QUERY = sum(
     map(len, (reconciliation.CRITICAL, reconciliation.ESCALATING, reconciliation.WARNINGS))
@@ -54,6 +56,8 @@ class Resolving:
         self._stage = stage
         self._calm: dict[tuple[str, str, float], float] = {}
         self._checked: dict[str, int] = {}
+        self._early: list[tuple[SimReceiver, Closed, Violation]] = []
+        """Ends that were too early, unless they are opened again at once."""
 
     def judged(self, driver: SimDriver, judged: Judged) -> None:
         """Nothing changes by an evaluation."""
@@ -62,6 +66,7 @@ class Resolving:
         """Check both ends of every incident."""
         for receiver in self._stage.receivers:
             done = self._checked.get(receiver.name, 0)
+            self._check_reopened(receiver)
             for closed in receiver.closed[done:]:
                 self._check_end(receiver, closed)
             self._checked[receiver.name] = len(receiver.closed)
@@ -143,10 +148,28 @@ class Resolving:
             if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
                 # What is silenced is not repeated, and lapses at Alertmanager.
                 continue
+            if any(
+                other.over and other.at >= one.opened_at and (key, name) in other.named
+                for other in receiver.rejected
+            ):
+                # It was over before, and that was not taken: what is wrong since is another trouble.
+                continue
             why = self._too_early(receiver, query, closed)
             if why and not self._is_named_elsewhere(receiver, key, one, name):
                 text = f"{one.key} ended at {receiver.name}, and {key} {why} ({name})"
-                raise Violation(self._which(key), text)
+                self._early.append((receiver, closed, Violation(self._which(key), text)))
+
+    def _check_reopened(self, receiver: SimReceiver) -> None:
+        """What fires again under its key is sent right after the end of what was there before."""
+        early = [one for one in self._early if one[0] is receiver]
+        self._early = [one for one in self._early if one[0] is not receiver]
+        for _, closed, violation in early:
+            again = receiver.open.get(closed.incident.key)
+            if again is not None and again.opened_at >= closed.at:
+                continue
+            if is_up(receiver) or self._stage.time.now - closed.at > SLOW_SECONDS:
+                raise violation
+            self._early.append((receiver, closed, violation))
 
     def _forgets(self, driver: SimDriver) -> bool:
         """Whether about as many are gone as are remembered: the oldest alerts end by that."""

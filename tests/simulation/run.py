@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .plan import QuerySpec
-from .queries import SimQuery, identity
+from .queries import Failed, SimQuery, identity
 from .truth import LIVES, Health
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class Run:
             self.message = "Getting offsets from KafkaV2[Subscribe[t]]"
             self._suffer(query.ask_until - now, Health.STUCK)
             self._spark.later(self, query.ask_until - now, self.trigger)
-        elif now < query.dry_until and not query.source.has_more:
+        elif now < query.dry_until and not query.source.has_more and not self._is_unfinished:
             if self.spec.is_finite:
                 # Nothing to read: such a run ends without any progress.
                 self.stop(Health.STOPPED)
@@ -110,10 +110,11 @@ class Run:
 
     def fail(self, text: str) -> None:
         """The run ends with an exception."""
-        self.query.failed_at.append(self._spark.time.now)
-        self.query.failed_in.append(self.batch_id)
+        batch = self.batch_id
         java = "io.delta.exceptions.ConcurrentAppendException"
         self._end(f"{java}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
+        told = self._spark.tells(self.spec.key)
+        self.query.failures.append(Failed(self._spark.time.now, batch, told))
 
     def die_of_context(self, health: Health) -> None:
         """The run ends as busy ones do when their SparkContext goes away."""
@@ -230,6 +231,12 @@ class Run:
             query.checkpoint.batch += 1
             self._shows_life()
         self._spark.later(self, max(1.0, self.spec.every), self.trigger)
+
+    @property
+    def _is_unfinished(self) -> bool:
+        """Whether its batch was planned before: Spark runs it again, whatever the source has."""
+        checkpoint = self.query.checkpoint
+        return not self.spec.needs_log and checkpoint.planned >= checkpoint.batch
 
     def _rest(self) -> None:
         """Nothing to read: that is told at most every ten seconds, the first time not at all."""

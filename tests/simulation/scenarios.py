@@ -297,6 +297,11 @@ SCENARIOS = (
         Step(114, "die", "a"), Step(117, "restart", "a"), horizon=240.0,
     ),
     _scenario(
+        "seed 641992642", "P5", "the clock is set, and a batch fails in the process that planned it",
+        (A, B), Step(50, "jump", "", 2900.0), Step(101.5, "die", "a"), Step(110, "restart", "a"),
+        horizon=200.0, setup=Setup(("webhook",)),
+    ),
+    _scenario(
         "seed 41", "P3", "of two that failed together one fails again: the other resolves at Alertmanager",
         (A, B, C), Step(100, "die", "c"), Step(104, "die", "a"), Step(104, "die", "b"),
         Step(106, "restart", "b"), Step(150, "die", "b"), setup=Setup(receivers=("alertmanager",)),

@@ -114,6 +114,11 @@ class SimSpark:
                 run.die_of_context(health)
         self._all_become(health)
 
+    def tells(self, who: str) -> bool:
+        """Whether what was just posted arrives at once."""
+        now = self.time.now
+        return self._bus.listens_since <= now and self._bus.lost_until.get(who, 0.0) < now
+
     def post_started(self, run: Run) -> None:
         """Every session's starts pass here."""
         text = _encode({"id": run.query_id, "runId": run.run_id, "name": run.spec.name}).decode()
@@ -121,7 +126,7 @@ class SimSpark:
 
     def post_progress(self, run: Run, seconds: float) -> None:
         """A batch was committed, with rows."""
-        run.query.fed_at = self.time.now
+        run.query.is_fed(self.time.now, first_of_run=run.batches == 1)
         self._bus.post(run.spec.key, EventKind.PROGRESS, _progress(run, seconds))
 
     def post_idle(self, run: Run) -> None:

@@ -162,6 +162,21 @@ def _boot(world: World, step: Step) -> None:
         world.boot(driver.name)
 
 
+def _once_the_jvm_goes_on(
+    happen: Callable[[SimDriver, Step], None],
+) -> Callable[[SimDriver, Step], None]:
+    """A JVM that stands still runs no shutdown hook, and stops no SparkContext."""
+
+    def later(driver: SimDriver, step: Step) -> None:
+        spark = driver.spark
+        if spark.time.now < spark.paused_until:
+            spark.time.at(spark.paused_until, lambda: later(driver, step))
+        elif driver.alive and spark.alive:
+            happen(driver, step)
+
+    return later
+
+
 def _app_stops(driver: SimDriver, step: Step) -> None:
     driver.spark.context_ends(Context.STOPPED_BY_APPLICATION, Health.STOPPED)
     driver.time.after(step.seconds, driver.close)
@@ -210,10 +225,10 @@ _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
     "kill": lambda driver, _: driver.kill(),
     "close": lambda driver, _: driver.close(),
     "raise": lambda driver, _: driver.close(RuntimeError),
-    "terminate": _terminate,
+    "terminate": _once_the_jvm_goes_on(_terminate),
     "jvm_crash": _jvm_crash,
-    "context_dies": _context_dies,
-    "app_stops": _app_stops,
+    "context_dies": _once_the_jvm_goes_on(_context_dies),
+    "app_stops": _once_the_jvm_goes_on(_app_stops),
 }
 _OF_WORLD: dict[str, Callable[[World, Step], None]] = {
     "delay": _fault,
