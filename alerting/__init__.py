@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .alert import Alert
-from .evaluate import Judgement, evaluate
+from .evaluate import Evaluation, evaluate
 from .policy import Limits, Policy
 
-__all__ = ["Alert", "Judgement", "Limits", "Policy", "evaluate"]
+__all__ = ["Alert", "Evaluation", "Limits", "Policy", "evaluate"]

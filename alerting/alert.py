@@ -92,8 +92,8 @@ class Incident(msgspec.Struct, frozen=True):
         """That of its worst alert."""
         if len(self.alerts) == 1:
             return self.alerts[0].labels["severity"]
-        told = {alert.labels["severity"] for alert in self.alerts}
-        return next((one.value for one in Severity if one.value in told), min(told))
+        reported = {alert.labels["severity"] for alert in self.alerts}
+        return next((one.value for one in Severity if one.value in reported), min(reported))
 
     @property
     def starts_at(self) -> float:

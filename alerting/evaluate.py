@@ -8,12 +8,12 @@ from ..listener.identity import base_label
 from ..listener.probing import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
-from .asking import Asking
-from .case import Case
 from .deaths import was_flapping_already
-from .finding import Finding, Severity, State
+from .finding import Finding, QueryState, Severity
 from .incidents import gather
 from .policy import Limits, Policy
+from .rule_context import RuleContext
+from .rule_runner import RuleRunner
 from .rules import (
     ORDER,
     data_loss_risk,
@@ -27,21 +27,21 @@ from .rules import (
 )
 from .window import batch_window, stall_window
 
-BESIDES = (query_flapping.check, data_loss_risk.check)
+INDEPENDENT_RULES = (query_flapping.check, data_loss_risk.check)
 """What is told besides the worst that is found of a query."""
 
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
 
 
-class Verdict(msgspec.Struct, frozen=True, gc=False):
+class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     """The state of one query, why, its stall window in seconds, and what else it is allowed.
 
     An ``ignored`` query has a state, but it raises no alert here and nothing depends on it:
     the settings say so, or another process that watches the same JVM reports it.
     """
 
-    state: State
+    state: QueryState
     reason: str = ""
     window_seconds: float | None = None
     ignored: bool = False
@@ -53,55 +53,55 @@ class Verdict(msgspec.Struct, frozen=True, gc=False):
     """Of the worst that holds of it; None where nothing does."""
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class Evaluation(msgspec.Struct, frozen=True):
     """All findings, and a verdict for every query by its label, the absent ones included.
 
     ``errors`` are what rules have raised, by the rule's name: the other rules stand.
     """
 
     findings: tuple[Finding, ...] = ()
-    verdicts: dict[str, Verdict] = {}
+    health: dict[str, QueryHealth] = {}
     errors: tuple[tuple[str, Exception], ...] = ()
 
 
-def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Judgement:
+def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
     """Judge every query of the snapshot at ``now`` (monotonic seconds)."""
     findings: list[Finding] = []
-    verdicts: dict[str, Verdict] = {}
-    rules = Asking()
+    health: dict[str, QueryHealth] = {}
+    rules = RuleRunner()
     received_at = snapshot.received_at
     for label, query in snapshot.labels().items():
-        case = case_of(label, query, snapshot, now, policy, received_at=received_at)
-        found, verdicts[label] = _judge(case, rules)
+        context = rule_context(label, query, snapshot, now, policy, received_at=received_at)
+        found, health[label] = _evaluate_query(context, rules)
         findings += found
     names = {query.name for query in snapshot.queries}
     for name in policy.expected:
         if name not in names:
             limits = policy.limits(name)
             label = base_label(name)
-            absent = rules.ask(query_missing.check_absent, label, limits, snapshot, now)
-            verdicts[label] = _absent(absent, limits)
+            absent = rules.run(query_missing.check_absent, label, limits, snapshot, now)
+            health[label] = _absent(absent, limits)
             findings += [absent] if absent is not None else []
-    findings += _of_witnesses(snapshot, now, policy, findings, rules)
+    findings += _of_signals(snapshot, now, policy, findings, rules)
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
-    gathered = gather(findings, list(verdicts), unnamed)
-    return Judgement(gathered, verdicts, tuple(rules.errors.items()))
+    gathered = gather(findings, list(health), unnamed)
+    return Evaluation(gathered, health, tuple(rules.errors.items()))
 
 
-def _of_witnesses(
-    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], rules: Asking
+def _of_signals(
+    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], rules: RuleRunner
 ) -> list[Finding]:
     """What is wrong with the witnesses, unless a page tells of the silent JVM already."""
-    told = {finding.cause for finding in findings}
-    found = [rules.ask(driver_down.check, snapshot, now, policy)]
+    reported = {finding.cause for finding in findings}
+    found = [rules.run(driver_down.check, snapshot, now, policy)]
     if snapshot.ownership.is_eldest:
-        found.append(rules.ask(events_missing.check, snapshot, now, policy))
-        if query_stalled.SHARED_SILENCE not in told or rules.errors:
+        found.append(rules.run(events_missing.check, snapshot, now, policy))
+        if query_stalled.SHARED_SILENCE not in reported or rules.errors:
             found.append(monitoring_degraded.check(snapshot, now, policy, tuple(rules.errors)))
     return [finding for finding in found if finding is not None]
 
 
-def case_of(
+def rule_context(
     label: str,
     query: Query,
     snapshot: Snapshot,
@@ -109,12 +109,12 @@ def case_of(
     policy: Policy,
     *,
     received_at: float | None = None,
-) -> Case:
+) -> RuleContext:
     """One query as the rules see it; ``received_at`` is the snapshot's, worked out once."""
     limits = policy.limits(query.base_name)
     window = stall_window(query, limits)
     commit_at = query.last_commit_at
-    return Case(
+    return RuleContext(
         label=label,
         query=query,
         limits=limits,
@@ -131,15 +131,15 @@ def case_of(
     )
 
 
-def _judge(case: Case, rules: Asking) -> tuple[list[Finding], Verdict]:
-    limits = case.limits
-    covered = case.snapshot.ownership.covers(case.query.session)
-    elsewhere = case.query.reported_elsewhere or not covered
-    worst = None if limits.ignore else _worst(case, rules)
-    verdict = Verdict(
-        state=worst.state if worst is not None else _calm_state(case),
+def _evaluate_query(context: RuleContext, rules: RuleRunner) -> tuple[list[Finding], QueryHealth]:
+    limits = context.limits
+    covered = context.snapshot.ownership.covers(context.query.session)
+    elsewhere = context.query.reported_elsewhere or not covered
+    worst = None if limits.ignore else _worst(context, rules)
+    health = QueryHealth(
+        state=worst.state if worst is not None else _healthy_state(context),
         reason=worst.reason if worst is not None else "",
-        window_seconds=case.window.seconds,
+        window_seconds=context.window.seconds,
         ignored=limits.ignore or elsewhere,
         reported_elsewhere=elsewhere and not limits.ignore,
         lag_allowed_offsets=limits.lag_allowed_offsets,
@@ -147,16 +147,16 @@ def _judge(case: Case, rules: Asking) -> tuple[list[Finding], Verdict]:
         expected_input_seconds=limits.expected_input_seconds,
         severity=worst.severity if worst is not None else None,
     )
-    return _told(case, worst, rules) if worst is not None and not elsewhere else [], verdict
+    return _reported(context, worst, rules) if worst is not None and not elsewhere else [], health
 
 
-def _worst(case: Case, rules: Asking) -> Finding | None:
+def _worst(context: RuleContext, rules: RuleRunner) -> Finding | None:
     """The first critical one, else the first; what is told besides speaks for itself."""
     worst = None
     for rule in ORDER:
-        if worst is not None and rule in BESIDES:
+        if worst is not None and rule in INDEPENDENT_RULES:
             continue
-        found = rules.ask(rule, case)
+        found = rules.run(rule, context)
         if found is None:
             continue
         if found.severity is Severity.CRITICAL:
@@ -165,49 +165,49 @@ def _worst(case: Case, rules: Asking) -> Finding | None:
     return worst
 
 
-def _told(case: Case, worst: Finding, rules: Asking) -> list[Finding]:
+def _reported(context: RuleContext, worst: Finding, rules: RuleRunner) -> list[Finding]:
     """The worst finding, and besides that the query flaps, and that data is in danger.
 
     Once it flaps, each further death is no news.
     """
     besides = [
         found
-        for rule in BESIDES
-        if (found := rules.ask(rule, case)) is not None and found.alertname != worst.alertname
+        for rule in INDEPENDENT_RULES
+        if (found := rules.run(rule, context)) is not None and found.alertname != worst.alertname
     ]
     flaps = any(found.alertname == query_flapping.NAME for found in besides)
     died = worst.alertname == query_failed.NAME
-    if died and flaps and was_flapping_already(case.query, case.limits):
+    if died and flaps and was_flapping_already(context.query, context.limits):
         return besides
     return [worst, *besides]
 
 
-def _calm_state(case: Case) -> State:
+def _healthy_state(context: RuleContext) -> QueryState:
     """The state of a query that no rule complains about."""
-    query = case.query
+    query = context.query
     if query.ended is not None:
-        outcomes = {Outcome.FAILED: State.FAILED, Outcome.COMPLETED: State.COMPLETED}
-        return outcomes.get(query.ended.outcome, State.STOPPED)
-    if query.vanished_at is not None or case.snapshot.context is not Context.RUNNING:
-        return State.STOPPED
+        outcomes = {Outcome.FAILED: QueryState.FAILED, Outcome.COMPLETED: QueryState.COMPLETED}
+        return outcomes.get(query.ended.outcome, QueryState.STOPPED)
+    if query.vanished_at is not None or context.snapshot.context is not Context.RUNNING:
+        return QueryState.STOPPED
     if not query.first_sign_seen:
-        return State.STARTING
-    if not _is_idle(case):
-        return State.RUNNING
-    return State.WAITING if query.holds_back else State.IDLE
+        return QueryState.STARTING
+    if not _is_idle(context):
+        return QueryState.RUNNING
+    return QueryState.WAITING if query.holds_back else QueryState.IDLE
 
 
-def _is_idle(case: Case) -> bool:
+def _is_idle(context: RuleContext) -> bool:
     """Idle by proof, and for as long as Spark itself waits before it says so."""
-    idle_at, commit_at = case.query.last_idle_at, case.query.last_commit_at
-    if case.query.in_flight is not None and case.query.in_flight.batch_id is not None:
+    idle_at, commit_at = context.query.last_idle_at, context.query.last_commit_at
+    if context.query.in_flight is not None and context.query.in_flight.batch_id is not None:
         return False
     if idle_at is None or commit_at is None:
         return idle_at is not None
-    return idle_at > commit_at and case.now - commit_at >= IDLE_AFTER_SECONDS
+    return idle_at > commit_at and context.now - commit_at >= IDLE_AFTER_SECONDS
 
 
-def _absent(finding: Finding | None, limits: Limits) -> Verdict:
+def _absent(finding: Finding | None, limits: Limits) -> QueryHealth:
     if finding is None:
-        return Verdict(State.STARTING, "expected, not seen yet", ignored=limits.ignore)
-    return Verdict(finding.state, finding.reason, severity=finding.severity)
+        return QueryHealth(QueryState.STARTING, "expected, not seen yet", ignored=limits.ignore)
+    return QueryHealth(finding.state, finding.reason, severity=finding.severity)

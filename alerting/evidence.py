@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from ..listener.job_counts import JobCounts
-from ..listener.probing import Work
+from ..listener.probing import JobActivity
 from ..listener.query import Query
 from . import over_restarts
-from .case import Case
+from .rule_context import RuleContext
 from .window import Window
 
 
-def evidence(case: Case, window: Window | None = None) -> dict[str, str]:
+def evidence(context: RuleContext, window: Window | None = None) -> dict[str, str]:
     """Facts about one query; what is not known is left out.
 
     ``window``: what the finding was measured by, if not the query's own window.
     """
-    query, probed = case.query, case.query.probed
+    query, probed = context.query, context.query.probed
     facts = {
         "query_id": query.query_id,
         "run_id": query.run_id,
-        "last_commit": _last_commit(case),
-        **over_restarts.facts(case),
-        "window": str(case.window if window is None else window),
-        "batch_in_flight": _in_flight(case),
+        "last_commit": _last_commit(context),
+        **over_restarts.facts(context),
+        "window": str(context.window if window is None else window),
+        "batch_in_flight": _in_flight(context),
         "commit_log": _commit_log(query),
-        "lag": _lag(case),
-        "backlog": _backlog(case),
+        "lag": _lag(context),
+        "backlog": _backlog(context),
         "sources_unread": query.source_trouble,
-        "witnesses": _witnesses(case),
+        "witnesses": _signals(context),
     }
     if query.facts is not None:
         facts |= {
@@ -44,17 +44,17 @@ def evidence(case: Case, window: Window | None = None) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-def _last_commit(case: Case) -> str:
-    query = case.query
+def _last_commit(context: RuleContext) -> str:
+    query = context.query
     batch = query.last_commit_batch
     if batch is not None and query.last_commit_at is not None:
-        return f"batch {batch}, {case.now - query.last_commit_at:.0f} s ago"
+        return f"batch {batch}, {context.now - query.last_commit_at:.0f} s ago"
     newest = query.newest_commit
     if newest is not None and newest[0] == batch:
-        return f"batch {batch}, {case.now - newest[1]:.0f} s ago by an earlier run"
+        return f"batch {batch}, {context.now - newest[1]:.0f} s ago by an earlier run"
     logged = query.start_point.committed if query.start_point is not None else None
     if logged is not None and logged.at is not None and batch in (None, logged.batch_id):
-        age = over_restarts.age_text(case.now - logged.at)
+        age = over_restarts.age_text(context.now - logged.at)
         return f"batch {logged.batch_id}, {age} ago, as its checkpoint says"
     if batch is None:
         return "none seen"
@@ -62,12 +62,12 @@ def _last_commit(case: Case) -> str:
     return f"batch {batch}, before {since}"
 
 
-def _in_flight(case: Case) -> str:
-    flight = case.query.in_flight
-    if flight is None or not case.query.alive:
+def _in_flight(context: RuleContext) -> str:
+    flight = context.query.in_flight
+    if flight is None or not context.query.alive:
         return ""
     what = "asking for offsets" if flight.batch_id is None else f"batch {flight.batch_id} in flight"
-    return f"{what} for {case.now - flight.since:.0f} s"
+    return f"{what} for {context.now - flight.since:.0f} s"
 
 
 def _commit_log(query: Query) -> str:
@@ -81,50 +81,58 @@ def _commit_log(query: Query) -> str:
     return "empty" if log.committed is None else f"batch {log.committed} committed, none planned"
 
 
-def _lag(case: Case) -> str:
+def _lag(context: RuleContext) -> str:
     """By source: what was found where it could be asked, else what Spark reported; with its age."""
-    query = case.query
+    query = context.query
     asked = {
-        index: f"{look.description}: {look.lag_offsets} offsets, {case.now - look.at:.0f} s ago"
-        for index, look in query.looks.items()
-        if look.lag_offsets is not None
+        index: f"{poll.description}: {poll.lag_offsets} offsets, {context.now - poll.at:.0f} s ago"
+        for index, poll in query.polls.items()
+        if poll.lag_offsets is not None
     }
     sources = query.progress.sources if query.progress is not None else ()
     reported = {
-        index: f"{source.description}: {source.lag_offsets:.0f} offsets, {_reported(case)}"
+        index: f"{source.description}: {source.lag_offsets:.0f} offsets, {_reported(context)}"
         for index, source in enumerate(sources)
         if source.lag_offsets is not None
     }
-    told = reported | asked
-    return "; ".join(told[index] for index in sorted(told))
+    reported = reported | asked
+    return "; ".join(reported[index] for index in sorted(reported))
 
 
-def _reported(case: Case) -> str:
-    at = case.query.progress_at
-    return "as Spark reported" if at is None else f"as Spark reported {case.now - at:.0f} s ago"
+def _reported(context: RuleContext) -> str:
+    at = context.query.progress_at
+    return "as Spark reported" if at is None else f"as Spark reported {context.now - at:.0f} s ago"
 
 
-def _backlog(case: Case) -> str:
+def _backlog(context: RuleContext) -> str:
     """What waits in files and bytes, where sources tell it; with its age."""
-    query = case.query
+    query = context.query
     sources = query.progress.sources if query.progress is not None else ()
-    told = []
+    reported = []
     for source in sources:
         figures = {"files": source.backlog_files, "bytes": source.backlog_bytes}
         known = [f"{figure:.0f} {unit}" for unit, figure in figures.items() if figure is not None]
-        told += [f"{source.description}: {', '.join([*known, _reported(case)])}"] if known else []
-    return "; ".join(told)
+        reported += (
+            [f"{source.description}: {', '.join([*known, _reported(context)])}"] if known else []
+        )
+    return "; ".join(reported)
 
 
-def _witnesses(case: Case) -> str:
+def _signals(context: RuleContext) -> str:
     """Who has been heard, and how long ago: what the verdict rests on."""
-    query = case.query
-    heard = {"event": query.last_event_at, "probe": query.probed_at, "commit log": query.logged_at}
-    told = [f"{name} {case.now - at:.1f} s ago" for name, at in heard.items() if at is not None]
-    return ", ".join(told)
+    query = context.query
+    received = {
+        "event": query.last_event_at,
+        "probe": query.probed_at,
+        "commit log": query.logged_at,
+    }
+    reported = [
+        f"{name} {context.now - at:.1f} s ago" for name, at in received.items() if at is not None
+    ]
+    return ", ".join(reported)
 
 
-def _work(work: Work | None) -> dict[str, str]:
+def _work(work: JobActivity | None) -> dict[str, str]:
     if work is None:
         return {}
     return {
@@ -135,7 +143,7 @@ def _work(work: Work | None) -> dict[str, str]:
     }
 
 
-def _jobs(work: Work) -> str:
+def _jobs(work: JobActivity) -> str:
     own = work.own
     if not own.jobs_started:
         return "no Spark job"
@@ -144,7 +152,7 @@ def _jobs(work: Work) -> str:
     return f"jobs: {own.jobs_active} active, newest {own.jobs_started - 1}"
 
 
-def _other_jobs(work: Work) -> str:
+def _other_jobs(work: JobActivity) -> str:
     """Jobs that may be the query's: nothing says whose they are."""
     unowned = work.unowned
     if work.own.jobs_active or not unowned.jobs_started:
@@ -152,7 +160,7 @@ def _other_jobs(work: Work) -> str:
     return f"{unowned.jobs_active} active that name no query, tasks: {_tasks(unowned, work)}"
 
 
-def _tasks(counts: JobCounts, work: Work) -> str:
+def _tasks(counts: JobCounts, work: JobActivity) -> str:
     """Counted ones are of all batches, others of the jobs that are active."""
     since = " so far" if work.counted else ""
     return f"{counts.tasks_completed} completed{since}, {counts.tasks_active} running"

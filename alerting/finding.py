@@ -7,7 +7,7 @@ from enum import Enum
 import msgspec
 
 
-class State(str, Enum):
+class QueryState(str, Enum):
     """A query's state, worst first."""
 
     FAILED = "failed"
@@ -49,7 +49,7 @@ class Finding(msgspec.Struct, frozen=True):
     alertname: str
     query: str
     severity: Severity
-    state: State
+    state: QueryState
     reason: str
     summary: str
     evidence: dict[str, str]

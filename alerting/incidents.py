@@ -26,26 +26,26 @@ def gather(
     of one query alone as well; a silent JVM is none as long as only one is stalled. Queries
     without a name (``unnamed`` are their labels) share one finding for each alert name.
     """
-    sick = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
+    unhealthy = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
     shared: dict[tuple[str, str], list[Finding]] = {}
-    told: list[Finding] = []
+    reported: list[Finding] = []
     for finding in findings:
         if finding.cause and len(labels) > 1:
             shared.setdefault((finding.alertname, finding.cause), []).append(finding)
         else:
-            told.append(finding)
+            reported.append(finding)
     for (_, cause), members in shared.items():
         alone = cause == SHARED_SILENCE and len(members) == 1
-        told += members if alone else [_incident(members)]
-    told = _of_unnamed(told, unnamed)
+        reported += members if alone else [_incident(members)]
+    reported = _of_unnamed(reported, unnamed)
     if len(labels) == 1:
-        return tuple(told)
-    siblings = {"siblings": _siblings(sick, labels)}
+        return tuple(reported)
+    siblings = {"siblings": _siblings(unhealthy, labels)}
     return tuple(
         finding
         if finding.alertname == driver_down.NAME
         else replace(finding, evidence={**siblings, **finding.evidence})
-        for finding in told
+        for finding in reported
     )
 
 
@@ -98,7 +98,7 @@ def _one_for_unnamed(members: list[Finding]) -> Finding:
     )
 
 
-def _siblings(sick: Sequence[str], labels: Sequence[str]) -> str:
+def _siblings(unhealthy: Sequence[str], labels: Sequence[str]) -> str:
     """How many of the driver's queries are well: "7 of 8 queries healthy; not: bronze"."""
-    text = f"{len(labels) - len(sick)} of {len(labels)} queries healthy"
-    return f"{text}; not: {', '.join(sick)}" if sick else text
+    text = f"{len(labels) - len(unhealthy)} of {len(labels)} queries healthy"
+    return f"{text}; not: {', '.join(unhealthy)}" if unhealthy else text

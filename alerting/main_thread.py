@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from .evaluate import Judgement
+from .evaluate import Evaluation
 from .finding import Finding
 from .rules import query_failed, query_stalled, query_stopped
 
@@ -14,18 +14,18 @@ ENDED_OR_STUCK = frozenset({query_failed.NAME, query_stopped.NAME, query_stalled
 EVIDENCE = "main_thread"
 
 
-def with_main_thread(judgement: Judgement, main_thread: Callable[[], str]) -> Judgement:
+def with_main_thread(evaluation: Evaluation, main_thread: Callable[[], str]) -> Evaluation:
     """Add the evidence ``main_thread``, asked for once, and only where a finding needs it."""
-    if not any(map(_needs_it, judgement.findings)):
-        return judgement
+    if not any(map(_needs_it, evaluation.findings)):
+        return evaluation
     text = main_thread()
     if not text:
-        return judgement
+        return evaluation
     findings = tuple(
         replace(one, evidence={**one.evidence, EVIDENCE: text}) if _needs_it(one) else one
-        for one in judgement.findings
+        for one in evaluation.findings
     )
-    return replace(judgement, findings=findings)
+    return replace(evaluation, findings=findings)
 
 
 def _needs_it(finding: Finding) -> bool:

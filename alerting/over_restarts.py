@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .case import Case
+from .rule_context import RuleContext
 
 CLOCKS_DIFFER_SECONDS = 5.0
 """So far the clocks of the storage and of this machine may be apart."""
@@ -28,9 +28,9 @@ class Unfinished(msgspec.Struct, frozen=True):
         return f"batch {self.batch_id} was planned {age} ago and never committed, over restarts"
 
 
-def unfinished(case: Case) -> Unfinished | None:
+def unfinished(context: RuleContext) -> Unfinished | None:
     """What a process before this one planned longer than the window ago, and is not committed."""
-    query, point = case.query, case.query.start_point
+    query, point = context.query, context.query.start_point
     batch = point.unfinished if point is not None else None
     if batch is None or batch.at is None:
         return None
@@ -38,31 +38,31 @@ def unfinished(case: Case) -> Unfinished | None:
         return None
     # A run that was there when we came may be the one that planned it.
     was_there = query.start is None and not query.totals.restarts
-    if was_there or batch.at > case.snapshot.began_at - CLOCKS_DIFFER_SECONDS:
+    if was_there or batch.at > context.snapshot.began_at - CLOCKS_DIFFER_SECONDS:
         return None
     if query.newest_commit is not None and query.newest_commit[0] < batch.batch_id:
         # Planned after that, in this process, whatever the storage's clock shows.
         return None
-    age = case.now - batch.at
-    return Unfinished(batch.batch_id, age) if age > case.window.seconds else None
+    age = context.now - batch.at
+    return Unfinished(batch.batch_id, age) if age > context.window.seconds else None
 
 
-def window_seconds(case: Case) -> float:
+def window_seconds(context: RuleContext) -> float:
     """How long a run may take for such a batch, by the batches that its checkpoint shows, too."""
-    point = case.query.start_point
+    point = context.query.start_point
     usual = point.usual_seconds if point is not None else None
-    return max(case.batch_window.seconds, (usual or 0.0) * (case.limits.stall_tolerance + 2))
+    return max(context.batch_window.seconds, (usual or 0.0) * (context.limits.stall_tolerance + 2))
 
 
-def facts(case: Case) -> dict[str, str]:
+def facts(context: RuleContext) -> dict[str, str]:
     """What an alert says of it; nothing where there is no such batch."""
-    found = unfinished(case)
+    found = unfinished(context)
     return {} if found is None else {ANNOTATION: str(found)}
 
 
-def with_age(reason: str, case: Case) -> str:
+def with_age(reason: str, context: RuleContext) -> str:
     """A reason that says it, where there is such a batch."""
-    found = unfinished(case)
+    found = unfinished(context)
     return reason if found is None else f"{reason}; {found}"
 
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..listener.redaction import WITHHELD, Redactor, redact
-from .evaluate import Judgement, Verdict
+from .evaluate import Evaluation, QueryHealth
 from .finding import Finding
 
 ERROR_CLASS = "error_class"
 """The evidence that stays when all else must be withheld."""
 
 
-def redacted(judgement: Judgement, redactor: Redactor) -> Judgement:
+def redacted(evaluation: Evaluation, redactor: Redactor) -> Evaluation:
     """Redact every text of every finding and verdict. Labels stay: they are identities."""
-    findings = tuple(_finding(finding, redactor) for finding in judgement.findings)
-    verdicts = {label: _verdict(one, redactor) for label, one in judgement.verdicts.items()}
-    return replace(judgement, findings=findings, verdicts=verdicts)
+    findings = tuple(_finding(finding, redactor) for finding in evaluation.findings)
+    health = {label: _health(one, redactor) for label, one in evaluation.health.items()}
+    return replace(evaluation, findings=findings, health=health)
 
 
 def _finding(finding: Finding, redactor: Redactor) -> Finding:
@@ -35,5 +35,5 @@ def _finding(finding: Finding, redactor: Redactor) -> Finding:
     )
 
 
-def _verdict(verdict: Verdict, redactor: Redactor) -> Verdict:
-    return replace(verdict, reason=redactor.text(verdict.reason)) if verdict.reason else verdict
+def _health(health: QueryHealth, redactor: Redactor) -> QueryHealth:
+    return replace(health, reason=redactor.text(health.reason)) if health.reason else health

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .board import Board, Monitor
 from .buckets import Buckets
+from .published_state import Monitor, PublishedState
 from .server import HttpServer, Tls
 from .status import Status, status
 
-__all__ = ["Board", "Buckets", "HttpServer", "Monitor", "Status", "Tls", "status"]
+__all__ = ["Buckets", "HttpServer", "Monitor", "PublishedState", "Status", "Tls", "status"]

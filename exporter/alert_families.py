@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from .board import ShownAlert
 from .families import Family
+from .published_state import ShownAlert
 
 LABELS = ("app", "query", "alertname", "severity")
 

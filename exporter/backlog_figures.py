@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ..listener.events import Source
+from ..listener.events import SourceProgress
 from .query_figures import Split
-from .row import Row
+from .row import QueryRow
 
 
-def _by_source(read: Callable[[Source], float | None]) -> Callable[[Row], Mapping[str, float]]:
+def _by_source(
+    read: Callable[[SourceProgress], float | None],
+) -> Callable[[QueryRow], Mapping[str, float]]:
     """A figure of each source, by its index."""
 
-    def figures(row: Row) -> Mapping[str, float]:
+    def figures(row: QueryRow) -> Mapping[str, float]:
         sources = row.progress.sources if row.progress is not None else ()
-        told = {str(index): read(source) for index, source in enumerate(sources)}
-        return {index: figure for index, figure in told.items() if figure is not None}
+        reported = {str(index): read(source) for index, source in enumerate(sources)}
+        return {index: figure for index, figure in reported.items() if figure is not None}
 
     return figures
 

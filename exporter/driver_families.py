@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .families import Family
-from .row import Row
+from .row import QueryRow
 
 
-def driver_families(app: str, heartbeat: float | None, rows: Sequence[Row]) -> Iterator[Family]:
+def driver_families(
+    app: str, heartbeat: float | None, rows: Sequence[QueryRow]
+) -> Iterator[Family]:
     """The heartbeat (Unix seconds), and the same while the driver should go on."""
     beat = Family(
         "querypulse_driver_heartbeat_timestamp_seconds",

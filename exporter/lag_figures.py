@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from .families import Family
 from .query_figures import Split
-from .row import Row
+from .row import QueryRow
 
 LABELS = ("app", "query", "source")
 LAG = (
@@ -39,12 +39,12 @@ LAG = (
         "spark_streaming_source_last_success_timestamp_seconds",
         "source",
         "When the broker of each source last answered.",
-        lambda row: {str(index): look.wall for index, look in row.looks.items()},
+        lambda row: {str(index): poll.wall for index, poll in row.polls.items()},
     ),
 )
 
 
-def lag_families(app: str, rows: Sequence[Row], *, by_partition: bool) -> Iterator[Family]:
+def lag_families(app: str, rows: Sequence[QueryRow], *, by_partition: bool) -> Iterator[Family]:
     """What is finer than a source; those by partition are empty unless asked for."""
     yield from _topic_families(app, rows)
     partitions = Family(
@@ -53,15 +53,15 @@ def lag_families(app: str, rows: Sequence[Row], *, by_partition: bool) -> Iterat
         (*LABELS, "topic", "partition"),
     )
     for row in rows if by_partition else ():
-        for index, look in row.fresh_looks.items():
-            for name, lag in look.lag_by_partition.items():
+        for index, poll in row.fresh_polls.items():
+            for name, lag in poll.lag_by_partition.items():
                 topic, _, number = name.rpartition("/")
                 if topic:
                     partitions.add((app, row.label, str(index), topic, number), lag)
     yield partitions
 
 
-def _topic_families(app: str, rows: Sequence[Row]) -> Iterator[Family]:
+def _topic_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
     offsets = Family(
         "spark_streaming_topic_lag_offsets",
         "Offsets that wait in each topic, as the broker has it.",
@@ -73,9 +73,9 @@ def _topic_families(app: str, rows: Sequence[Row]) -> Iterator[Family]:
         (*LABELS, "topic"),
     )
     for row in rows:
-        for index, look in row.fresh_looks.items():
-            ages = row.lag_seconds_by_topic(look)
-            for topic, lag in look.lag_by_topic.items():
+        for index, poll in row.fresh_polls.items():
+            ages = row.lag_seconds_by_topic(poll)
+            for topic, lag in poll.lag_by_topic.items():
                 if topic:
                     labels = app, row.label, str(index), topic
                     offsets.add(labels, lag)

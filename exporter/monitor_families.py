@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from ..listener.events import EventKind
 from ..listener.version import VERSION
-from .board import DELIVERY_OUTCOMES, DROP_REASONS, LOSS_REASONS, Monitor
 from .buckets import Buckets
 from .families import Family, histogram
+from .published_state import DELIVERY_OUTCOMES, DROP_REASONS, LOSS_REASONS, Monitor
 
 
 class Count(NamedTuple):

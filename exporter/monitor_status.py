@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .board import Monitor
 from .buckets import Buckets
+from .published_state import Monitor
 
 
 class Timing(msgspec.Struct, frozen=True):

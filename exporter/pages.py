@@ -10,10 +10,10 @@ import msgspec
 
 from ..listener.guard import Guard
 from . import exposition
-from .board import Board
-from .farewell import Farewell, Notice
+from .published_state import PublishedState
 from .query_collector import all_families
 from .readiness import readiness
+from .shutdown_notice import Notice, ShutdownNotice
 from .status import status
 from .status_page.assembly import policy, status_page
 
@@ -45,9 +45,9 @@ class Pages:
 
     def __init__(
         self,
-        board: Callable[[], Board | None],
+        board: Callable[[], PublishedState | None],
         alive: Callable[[], bool],
-        farewell: Farewell,
+        shutdown_notice: ShutdownNotice,
         guard: Guard,
         *,
         silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None,
@@ -55,7 +55,7 @@ class Pages:
     ) -> None:
         self._board = board
         self._alive = alive
-        self._farewell = farewell
+        self._shutdown_notice = shutdown_notice
         self._guard = guard
         self._silence = silence
         self._runbook_of = runbook
@@ -109,7 +109,7 @@ class Pages:
         return _json(200, status(board))
 
     def _livez(self, _accept: str) -> Reply:
-        if self._farewell.said:
+        if self._shutdown_notice.said:
             return Reply(503, b"closing in good order\n")
         alive = self._alive()
         return Reply(200 if alive else 503, b"alive\n" if alive else b"the worker stands still\n")
@@ -127,11 +127,11 @@ class Pages:
 
     def _watch(self, _accept: str) -> Reply:
         """A long poll: whoever watches from outside hears of a close in good order."""
-        return _running(self._farewell.wait())
+        return _running(self._shutdown_notice.wait())
 
     def _watch_as_page(self, _accept: str) -> Reply:
         """The same for the status page, which gives way to watchers."""
-        return _running(self._farewell.wait_as_page())
+        return _running(self._shutdown_notice.wait_as_page())
 
 
 def _running(notice: Notice | None) -> Reply:

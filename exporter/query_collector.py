@@ -8,18 +8,18 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from .alert_families import alert_families
-from .board import Board
 from .driver_families import driver_families
 from .exposition import base_name
 from .families import Family, printable
 from .lag_figures import lag_families
 from .monitor_families import build_info, monitor_families
+from .published_state import PublishedState
 from .query_families import query_families
 from .retention_figures import retention_families
 from .row import rows
 
 
-def all_families(board: Board | None) -> Iterator[Family]:
+def all_families(board: PublishedState | None) -> Iterator[Family]:
     """All families; before the first board only ``querypulse_build_info``."""
     yield build_info()
     if board is None:
@@ -36,7 +36,7 @@ def all_families(board: Board | None) -> Iterator[Family]:
 class QueryCollector(Collector):
     """Builds all families from the newest board at every scrape, and keeps nothing between."""
 
-    def __init__(self, board: Callable[[], Board | None]) -> None:
+    def __init__(self, board: Callable[[], PublishedState | None]) -> None:
         self._board = board
 
     def collect(self) -> Iterator[Metric]:

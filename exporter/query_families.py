@@ -10,12 +10,12 @@ from .buckets import Buckets
 from .families import Family, histogram
 from .lag_figures import LAG
 from .query_figures import FIGURES, PREFIX, SPLITS
-from .row import Row
+from .row import QueryRow
 
 LABELS = ("app", "query")
 
 
-def query_families(app: str, rows: Sequence[Row]) -> Iterator[Family]:
+def query_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
     """All families of all queries."""
     yield _info(app, rows)
     yield _failure_info(app, rows)
@@ -33,7 +33,7 @@ def query_families(app: str, rows: Sequence[Row]) -> Iterator[Family]:
     yield _batch_duration(app, rows)
 
 
-def _info(app: str, rows: Sequence[Row]) -> Family:
+def _info(app: str, rows: Sequence[QueryRow]) -> Family:
     family = Family(f"{PREFIX}_info", "The present run of the query.", LABELS)
     for row in rows:
         if row.query is not None:
@@ -48,7 +48,7 @@ def _info(app: str, rows: Sequence[Row]) -> Family:
     return family
 
 
-def _failure_info(app: str, rows: Sequence[Row]) -> Family:
+def _failure_info(app: str, rows: Sequence[QueryRow]) -> Family:
     family = Family(f"{PREFIX}_failure_info", "The failure that still stands.", LABELS)
     for row in rows:
         if row.error_class is not None:
@@ -56,7 +56,7 @@ def _failure_info(app: str, rows: Sequence[Row]) -> Family:
     return family
 
 
-def _batch_duration(app: str, rows: Sequence[Row]) -> Family:
+def _batch_duration(app: str, rows: Sequence[QueryRow]) -> Family:
     family = histogram(f"{PREFIX}_batch_duration_seconds", "How long batches took.", LABELS)
     for row in rows:
         totals = row.totals

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ..listener.events import Progress
 from ..listener.query import Query
-from .board import STATES
-from .row import Row
+from .published_state import STATES
+from .row import QueryRow
 
 PREFIX = "spark_streaming_query"
 
@@ -18,7 +18,7 @@ class Figure(NamedTuple):
 
     name: str
     documentation: str
-    read: Callable[[Row], float | None]
+    read: Callable[[QueryRow], float | None]
 
 
 class Split(NamedTuple):
@@ -27,28 +27,28 @@ class Split(NamedTuple):
     name: str
     label: str
     documentation: str
-    read: Callable[[Row], Mapping[str, float]]
+    read: Callable[[QueryRow], Mapping[str, float]]
 
 
-def _moment(at: Callable[[Query], float | None]) -> Callable[[Row], float | None]:
+def _moment(at: Callable[[Query], float | None]) -> Callable[[QueryRow], float | None]:
     """Read a monotonic moment of the query as Unix seconds."""
     return lambda row: row.board.unix(at(row.query)) if row.query is not None else None
 
 
-def _progress(read: Callable[[Progress], float | None]) -> Callable[[Row], float | None]:
+def _progress(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], float | None]:
     """Read the last progress of the query's present run."""
 
-    def figure(row: Row) -> float | None:
+    def figure(row: QueryRow) -> float | None:
         return read(row.progress) if row.progress is not None else None
 
     return figure
 
 
-def _phases(row: Row) -> Mapping[str, float]:
+def _phases(row: QueryRow) -> Mapping[str, float]:
     return row.progress.phase_seconds if row.progress is not None else {}
 
 
-def _trigger_interval(row: Row) -> float | None:
+def _trigger_interval(row: QueryRow) -> float | None:
     return row.facts.trigger.interval_seconds or None if row.facts is not None else None
 
 
@@ -61,7 +61,7 @@ FIGURES = (
     Figure(
         f"{PREFIX}_alerting_enabled",
         "Whether somebody is to be told of the query: 0 where the settings say ignore.",
-        lambda row: float(not row.verdict.ignored),
+        lambda row: float(not row.health.ignored),
     ),
     Figure(
         f"{PREFIX}_start_timestamp_seconds",
@@ -117,7 +117,7 @@ FIGURES = (
     Figure(
         f"{PREFIX}_stall_window_seconds",
         "How long the query may go without a commit before it counts as stalled.",
-        lambda row: row.verdict.window_seconds,
+        lambda row: row.health.window_seconds,
     ),
     Figure(
         f"{PREFIX}_trigger_interval_seconds",
@@ -127,17 +127,17 @@ FIGURES = (
     Figure(
         f"{PREFIX}_lag_allowed_offsets",
         "How far behind it may be before it counts as lagging.",
-        lambda row: row.verdict.lag_allowed_offsets,
+        lambda row: row.health.lag_allowed_offsets,
     ),
     Figure(
         f"{PREFIX}_restart_budget",
         "How many failures in a while make it count as flapping.",
-        lambda row: row.verdict.restart_budget,
+        lambda row: row.health.restart_budget,
     ),
     Figure(
         f"{PREFIX}_expected_input_seconds",
         "How long it may read no rows before that is reported; absent where no data has to come.",
-        lambda row: row.verdict.expected_input_seconds,
+        lambda row: row.health.expected_input_seconds,
     ),
     Figure(
         f"{PREFIX}_input_rows_total",

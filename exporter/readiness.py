@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from .board import Board
-from .row import Row, rows
+from .published_state import PublishedState
+from .row import QueryRow, rows
 
 UNREADY = frozenset(
     {"failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting"}
@@ -28,14 +28,14 @@ class Readiness(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
 
 
-def readiness(board: Board | None) -> Readiness:
+def readiness(board: PublishedState | None) -> Readiness:
     """Judge every query known or expected and not ignored; without a board nothing is well."""
     if board is None:
         return Readiness(False, (Reason(None, "starting", "nothing has been looked at yet"),))
-    sick = (row for row in rows(board) if row.state in UNREADY and not row.verdict.ignored)
-    reasons = tuple(_reason(row) for row in sick)
+    unhealthy = (row for row in rows(board) if row.state in UNREADY and not row.health.ignored)
+    reasons = tuple(_reason(row) for row in unhealthy)
     return Readiness(not reasons, reasons)
 
 
-def _reason(row: Row) -> Reason:
-    return Reason(row.label, row.state, row.verdict.reason)
+def _reason(row: QueryRow) -> Reason:
+    return Reason(row.label, row.state, row.health.reason)

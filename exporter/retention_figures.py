@@ -8,7 +8,7 @@ import msgspec
 
 from ..listener.sources.report import topic_of
 from .families import Family
-from .row import Row
+from .row import QueryRow
 
 LABELS = ("app", "query", "source", "topic")
 
@@ -20,7 +20,7 @@ class TopicRetention(msgspec.Struct, frozen=True):
     left_seconds: float | None
 
 
-def retention_families(app: str, rows: Sequence[Row]) -> Iterator[Family]:
+def retention_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
     """Both families, of all topics of which something can be said."""
     used = Family(
         "spark_streaming_topic_retention_used_ratio",
@@ -42,13 +42,13 @@ def retention_families(app: str, rows: Sequence[Row]) -> Iterator[Family]:
     yield left
 
 
-def _by_topic(row: Row) -> dict[tuple[str, str], TopicRetention]:
+def _by_topic(row: QueryRow) -> dict[tuple[str, str], TopicRetention]:
     """By the source's index and the topic's name."""
     found: dict[tuple[str, str], TopicRetention] = {}
     if row.query is None:
         return found
     now = row.board.snapshot.at
-    for index in row.query.looks:
+    for index in row.query.polls:
         known = row.query.retention.get(index)
         for one in known.exposures.values() if known is not None else ():
             key = str(index), topic_of(one.partition)

@@ -8,21 +8,21 @@ from ..listener.events import Progress
 from ..listener.identity import base_label
 from ..listener.probing import RunFacts
 from ..listener.query import InFlight, Query, Totals
-from ..listener.sources.report import SourceLook
-from .board import Board, ShownVerdict
+from ..listener.sources.report import SourcePoll
+from .published_state import PublishedState, QueryHealthView
 
-STALE_LOOK_SECONDS = 120.0
+STALE_POLL_SECONDS = 120.0
 """What a broker said this long ago, and nobody has said since, is history."""
 
 OVER = frozenset({"stopped", "completed"})
 """States of a query that has come to an end as it should."""
 
 
-class _Unjudged(msgspec.Struct, frozen=True):
+class _NotEvaluated(msgspec.Struct, frozen=True):
     """Stands in until the first verdict."""
 
     state: str = "starting"
-    reason: str = "not judged yet"
+    reason: str = "not evaluated yet"
     ignored: bool = False
     window_seconds: float | None = None
     lag_allowed_offsets: float | None = None
@@ -30,18 +30,18 @@ class _Unjudged(msgspec.Struct, frozen=True):
     expected_input_seconds: float | None = None
 
 
-class Row(msgspec.Struct, frozen=True):
+class QueryRow(msgspec.Struct, frozen=True):
     """One query under the label it is shown by; ``query`` is None while nobody has seen it."""
 
-    board: Board
+    board: PublishedState
     label: str
     query: Query | None
-    verdict: ShownVerdict
+    health: QueryHealthView
 
     @property
     def state(self) -> str:
         """The state as plain text: an enum's member would print as ``State.FAILED``."""
-        plain: str = msgspec.to_builtins(self.verdict.state)
+        plain: str = msgspec.to_builtins(self.health.state)
         return plain
 
     @property
@@ -117,8 +117,8 @@ class Row(msgspec.Struct, frozen=True):
         """Whether what was known ``at`` that moment can be shown without its age."""
         if self.query is None or not self.query.alive or at is None:
             return False
-        window = self.verdict.window_seconds
-        return self.board.snapshot.at - at <= (STALE_LOOK_SECONDS if window is None else window)
+        window = self.health.window_seconds
+        return self.board.snapshot.at - at <= (STALE_POLL_SECONDS if window is None else window)
 
     @property
     def no_progress_seconds(self) -> float | None:
@@ -138,7 +138,7 @@ class Row(msgspec.Struct, frozen=True):
         A query that has failed should go on too. One whose trigger nobody knows counts as
         one that does not end by itself.
         """
-        if self.verdict.ignored or self.state in OVER:
+        if self.health.ignored or self.state in OVER:
             return False
         query = self.query
         if query is None:
@@ -162,49 +162,49 @@ class Row(msgspec.Struct, frozen=True):
         }
 
     @property
-    def looks(self) -> dict[int, SourceLook]:
+    def polls(self) -> dict[int, SourcePoll]:
         """What brokers last said of the present run, by the source's index."""
-        return self.query.looks if self.query is not None else {}
+        return self.query.polls if self.query is not None else {}
 
     @property
-    def fresh_looks(self) -> dict[int, SourceLook]:
+    def fresh_polls(self) -> dict[int, SourcePoll]:
         """Those that still tell something, because they answer or did a short while ago."""
         if self.query is None or not self.query.source_trouble:
-            return self.looks
-        oldest = self.board.snapshot.at - STALE_LOOK_SECONDS
-        return {index: look for index, look in self.looks.items() if look.at >= oldest}
+            return self.polls
+        oldest = self.board.snapshot.at - STALE_POLL_SECONDS
+        return {index: poll for index, poll in self.polls.items() if poll.at >= oldest}
 
     @property
     def lag_by_source(self) -> dict[str, float]:
         """Known lags: as the broker has it where it can be asked, else as Spark reports it."""
         lags = self.reported_lag_by_source
-        for index in self.looks:
+        for index in self.polls:
             lags.pop(str(index), None)
-        for index, look in self.fresh_looks.items():
-            if look.lag_offsets is not None:
-                lags[str(index)] = float(look.lag_offsets)
+        for index, poll in self.fresh_polls.items():
+            if poll.lag_offsets is not None:
+                lags[str(index)] = float(poll.lag_offsets)
         return lags
 
     @property
     def lag_seconds_by_source(self) -> dict[str, float]:
         """How long the first record that waits in each source has waited, where it is known."""
         ages = {}
-        for index, look in self.fresh_looks.items():
-            known = self.lag_seconds_by_topic(look)
+        for index, poll in self.fresh_polls.items():
+            known = self.lag_seconds_by_topic(poll)
             if known:
                 ages[str(index)] = max(known.values())
         return ages
 
-    def lag_seconds_by_topic(self, look: SourceLook) -> dict[str, float]:
+    def lag_seconds_by_topic(self, poll: SourcePoll) -> dict[str, float]:
         """The same by topic: 0 where nothing waits.
 
         What waited at the look is taken to wait still unless a commit was seen since.
         """
         query = self.query
-        moved = query is not None and query.alive and (query.last_commit_at or look.at) > look.at
-        now = look.wall if moved else self.board.wall
-        ages = {topic: 0.0 for topic, lag in look.lag_by_topic.items() if not lag}
-        for topic, since in look.waiting_since_by_topic.items():
+        moved = query is not None and query.alive and (query.last_commit_at or poll.at) > poll.at
+        now = poll.wall if moved else self.board.wall
+        ages = {topic: 0.0 for topic, lag in poll.lag_by_topic.items() if not lag}
+        for topic, since in poll.waiting_since_by_topic.items():
             ages[topic] = max(0.0, now - since)
         return ages
 
@@ -214,7 +214,7 @@ class Row(msgspec.Struct, frozen=True):
         query, lags = self.query, self.lag_by_source
         reported_at = (query.progress_at, query.last_idle_at) if query is not None else ()
         if not any(map(self._is_live, reported_at)):
-            lags = {index: lag for index, lag in lags.items() if int(index) in self.fresh_looks}
+            lags = {index: lag for index, lag in lags.items() if int(index) in self.fresh_polls}
         return sum(lags.values()) if lags else None
 
     @property
@@ -229,13 +229,13 @@ class Row(msgspec.Struct, frozen=True):
         return ended.failure.error_class if ended is not None and ended.failure else None
 
 
-def rows(board: Board) -> tuple[Row, ...]:
+def rows(board: PublishedState) -> tuple[QueryRow, ...]:
     """All queries: those known, then those only judged or expected."""
     known = board.snapshot.labels()
     names = {query.name for query in board.snapshot.queries}
     absent = [base_label(name) for name in board.expected if name not in names]
-    labels = dict.fromkeys([*known, *board.verdicts, *absent])
+    labels = dict.fromkeys([*known, *board.health, *absent])
     return tuple(
-        Row(board, label, known.get(label), board.verdicts.get(label) or _Unjudged())
+        QueryRow(board, label, known.get(label), board.health.get(label) or _NotEvaluated())
         for label in labels
     )

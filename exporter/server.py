@@ -11,11 +11,11 @@ from functools import partial
 
 from ..listener.guard import Guard
 from ..listener.loop import Loop
-from .board import Board
-from .exchange import Admission, Exchange
-from .farewell import Farewell, Notice
 from .host_check import is_loopback, is_own_name
 from .pages import Pages
+from .published_state import PublishedState
+from .request_handler import Admission, RequestHandler
+from .shutdown_notice import Notice, ShutdownNotice
 from .threaded_server import ThreadedServer
 from .tls import Tls
 
@@ -40,7 +40,7 @@ class HttpServer:
         self,
         host: str,
         port: int,
-        board: Callable[[], Board | None],
+        board: Callable[[], PublishedState | None],
         alive: Callable[[], bool],
         guard: Guard,
         *,
@@ -52,10 +52,10 @@ class HttpServer:
     ) -> None:
         self._host = host
         self._port = port
-        self._farewell = Farewell()
+        self._shutdown_notice = ShutdownNotice()
         admission = Admission(token, self._knows)
-        pages = Pages(board, alive, self._farewell, guard, silence=silence, runbook=runbook)
-        self._exchange = partial(Exchange, pages, admission)
+        pages = Pages(board, alive, self._shutdown_notice, guard, silence=silence, runbook=runbook)
+        self._exchange = partial(RequestHandler, pages, admission)
         self._guard = guard
         self._tls = tls
         self._server: ThreadedServer | None = None
@@ -97,11 +97,11 @@ class HttpServer:
         server, self._server = self._server, None
         if server is None or self._loop is None:
             return
-        heard = notice is not None and self._farewell.say(notice, timeout)
+        received = notice is not None and self._shutdown_notice.say(notice, timeout)
         server.wake()
         self._loop.stop()
         self._loop.join(timeout)
-        if heard:
+        if received:
             # However little time is left: a farewell that is not heard is taken for a death.
             server.finish_requests(SENDING_SECONDS)
 

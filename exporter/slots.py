@@ -11,7 +11,7 @@ from ..listener.guard import Guard
 MAX_WAITING = 64
 
 
-class Slots:
+class RequestSlots:
     """Runs at most ``limit`` tasks at once, each in a thread; up to ``MAX_WAITING`` more wait."""
 
     def __init__(self, limit: int, guard: Guard) -> None:

@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 import msgspec
 
 from ..listener.checkpoint_place import checkpoint_problem
-from .board import Board, ShownAlert, ShownSuppressed
 from .monitor_status import MonitorStatus, monitor_status
-from .row import Row, rows
+from .published_state import PublishedState, ShownAlert, ShownSuppressed
+from .row import QueryRow, rows
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,7 +90,7 @@ class Status(msgspec.Struct, frozen=True):
     suppressed: tuple[SuppressedStatus, ...] = ()
 
 
-def status(board: Board) -> Status:
+def status(board: PublishedState) -> Status:
     """Show the board."""
     return Status(
         app=board.app,
@@ -113,7 +113,7 @@ def _suppressed(one: ShownSuppressed) -> SuppressedStatus:
     )
 
 
-def _query(row: Row) -> QueryStatus:
+def _query(row: QueryRow) -> QueryStatus:
     query, facts, progress = row.query, row.facts, row.live_progress
     began = row.board.unix(query.started_at) if query is not None else None
     return QueryStatus(
@@ -121,15 +121,15 @@ def _query(row: Row) -> QueryStatus:
         id=query.query_id if query is not None else None,
         run_id=query.run_id if query is not None else None,
         state=row.state,
-        reason=row.verdict.reason,
+        reason=row.health.reason,
         last_commit_batch=query.last_commit_batch if query is not None else None,
         last_commit_age_seconds=row.last_commit_age_seconds,
-        window_seconds=row.verdict.window_seconds,
+        window_seconds=row.health.window_seconds,
         batch_in_flight_seconds=row.batch_in_flight_seconds,
         lag_offsets=row.lag_offsets,
         error_class=row.error_class,
         expected=row.is_expected,
-        ignored=row.verdict.ignored,
+        ignored=row.health.ignored,
         started_at=_iso(began) if began is not None else None,
         restarts=row.totals.restarts,
         trigger=str(facts.trigger) if facts is not None else None,

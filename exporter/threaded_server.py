@@ -14,7 +14,7 @@ from typing import Any
 
 from ..listener.guard import Guard
 from .reception import Reception, Request
-from .slots import Slots
+from .slots import RequestSlots
 
 MAX_REQUESTS = 8
 """Requests served at once; more wait until one is done."""
@@ -43,8 +43,8 @@ class ThreadedServer:
         self._exchange = exchange
         self._socket = _listening(host, port)
         self._reception = Reception(self._socket, context)
-        self._slots = Slots(MAX_REQUESTS, guard)
-        self._kept = Slots(KEPT_FOR_LIVENESS, guard)
+        self._slots = RequestSlots(MAX_REQUESTS, guard)
+        self._kept = RequestSlots(KEPT_FOR_LIVENESS, guard)
         self._serving: set[socket.socket] = set()
         myself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _leave(myself()))

@@ -27,7 +27,7 @@ public class LivingRuns {
    * @param batchHolder the method of a StreamExecution whose result knows the batch's id, or an
    *     empty text where it does so itself
    */
-  public String tell(Map executions, String batchHolder, Object context) throws Exception {
+  public String ask(Map executions, String batchHolder, Object context) throws Exception {
     StringBuilder answer = new StringBuilder();
     Map before = known;
     known = new HashMap();

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from .events import Event, EventKind, Idle, Progress, Source, Started, Terminated
+from .events import Event, EventKind, Idle, Progress, SourceProgress, Started, Terminated
 from .offsets import lag_between, parse_offsets
 from .redaction import redact
 
@@ -145,11 +145,11 @@ def _input_rows(wire: _Progress) -> int:
     return sum(max(0, source.num_input_rows or 0) for source in wire.sources or ())
 
 
-def _source(wire: _Source) -> Source:
+def _source(wire: _Source) -> SourceProgress:
     end = parse_offsets(wire.end_offset)
     caught_up = wire.latest_offset == wire.end_offset
     latest = end if caught_up else parse_offsets(wire.latest_offset)
-    return Source(
+    return SourceProgress(
         description=redact(_without_identity(wire.description)),
         lag_offsets=lag_between(end, latest),
         end=end,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from .probing import Work
+from .probing import JobActivity
 
 
 class Delay(str, Enum):
@@ -15,7 +15,7 @@ class Delay(str, Enum):
     WAITING_FOR_SLOTS = "waiting_for_slots"
 
 
-def delay_of(work: Work | None) -> Delay | None:
+def delay_of(work: JobActivity | None) -> Delay | None:
     """The delay that the newest closer poll shows; None where no job is active or nothing is known.
 
     Without an answer about slots, jobs without a running task prove nothing.

@@ -18,7 +18,7 @@ def end(
     error_class: str | None,
     at: float,
     *,
-    witness: str,
+    signal: str,
     context: Context = Context.RUNNING,
 ) -> Query:
     """Record the end of the present run; the second witness of an end changes nothing."""
@@ -27,7 +27,7 @@ def end(
     outcome, failure = _outcome(query, exception, error_class, context)
     query = replace(
         query,
-        ended=Ended(at, outcome, witness, failure),
+        ended=Ended(at, outcome, signal, failure),
         totals=_count_end(query.totals, outcome),
     )
     if _is_done_with(query):
@@ -60,7 +60,7 @@ def recovered(query: Query) -> Query:
 
 
 def end_past_run(
-    query: Query, event: Terminated, at: float, *, witness: str, context: Context
+    query: Query, event: Terminated, at: float, *, signal: str, context: Context
 ) -> Query:
     """Record the end of an earlier run, told late: Spark tells a start at once, an end by queue.
 
@@ -78,7 +78,7 @@ def end_past_run(
         counted = _count_death(query, failure, at)
         return replace(counted, unrecovered_deaths=query.unrecovered_deaths)
     return replace(
-        _count_death(query, failure, at), unrecovered=Ended(at, outcome, witness, failure)
+        _count_death(query, failure, at), unrecovered=Ended(at, outcome, signal, failure)
     )
 
 

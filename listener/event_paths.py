@@ -23,8 +23,8 @@ from .bus_path import BusPath
 from .event_path import EventPath, NotListeningError
 from .event_queue import EventQueue
 from .health_listener import HealthListener
+from .java_errors import THROWN, reason_of
 from .jvm import NETWORK_ERRORS
-from .refusals import THROWN, reason_of
 from .session_paths import ProxyPath, SessionPath
 
 log = logging.getLogger("querypulse")

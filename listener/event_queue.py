@@ -25,7 +25,7 @@ _FIELD = "\x1f"
 _RECORD = "\x1e"
 
 
-class Answer(msgspec.Struct, frozen=True):
+class QueueBatch(msgspec.Struct, frozen=True):
     """One answer of the JVM: its clock in nanoseconds, its counts, and the events."""
 
     now: int
@@ -125,7 +125,7 @@ class EventQueue:
         return self._offset
 
 
-def parse_answer(text: str) -> Answer:
+def parse_answer(text: str) -> QueueBatch:
     """Read what ``EventQueue.take`` writes.
 
     Raises:
@@ -134,7 +134,7 @@ def parse_answer(text: str) -> Answer:
     """
     head, *records = text.split(_RECORD)[:-1]
     now, waiting, given, progress, lifecycle, failed, terminated, watchers = head.split(_FIELD)
-    return Answer(
+    return QueueBatch(
         now=int(now),
         waiting=int(waiting),
         given=int(given),

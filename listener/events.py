@@ -31,7 +31,7 @@ class EventKind(str, Enum):
         return self in (EventKind.STARTED, EventKind.TERMINATED)
 
 
-class Source(msgspec.Struct, frozen=True, gc=False):
+class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     """One source of a batch; what Spark does not tell is None.
 
     ``end`` is where the batch ended, ``latest`` what the source had when it was planned.
@@ -86,7 +86,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     state_rows: int | None
     state_memory_bytes: int | None
     late_rows: int
-    sources: tuple[Source, ...]
+    sources: tuple[SourceProgress, ...]
 
 
 class Idle(msgspec.Struct, frozen=True, gc=False):

@@ -10,9 +10,9 @@ import re
 
 import msgspec
 
-from .named_table import named_table
 from .python_traceback import HEAD, RaisedAt, raised_at
 from .redaction import redact
+from .table_from_error import table_from_error
 
 NAME_CHARACTERS = 100
 MESSAGE_CHARACTERS = 1500
@@ -82,7 +82,7 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
         error_class=_bounded(name) or "UnknownError",
         message=message,
         exception=_bounded(raised),
-        table=named_table(message),
+        table=table_from_error(message),
         raised_at=raised_at(exception),
     )
 

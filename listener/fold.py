@@ -16,9 +16,9 @@ from .events import Event, Idle, Progress, Started, Terminated
 from .in_flight import in_flight, jobs_per_batch
 from .input_rows import without_input
 from .probing import Context, ProbedRun
-from .query import LogBehind, Query, Unheard
-from .sources.told_latest import with_latest
-from .trends import Trends, carry_over, follow, tells_lag
+from .query import LogBehind, Query, UnreportedCommit
+from .sources.latest_offsets import with_latest
+from .trends import Trends, carry_over, follow, reports_lag
 
 UNENDED_RUNS = 16
 NAP_SECONDS = 10.0
@@ -76,7 +76,7 @@ def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Qu
     if isinstance(event, Idle):
         return _idle(query, _no_later_than_flight(query, at))
     if isinstance(event, Terminated):
-        return end(query, event.exception, event.error_class, at, witness="event", context=context)
+        return end(query, event.exception, event.error_class, at, signal="event", context=context)
     return query
 
 
@@ -102,10 +102,10 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     query = replace(query, jobs_per_batch=jobs_per_batch(query))
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
         news = _is_first_batch_id(previous)
-        query = _committed_by_probe(query, run.batch_id - 1, at, first_look=news)
+        query = _committed_by_probe(query, run.batch_id - 1, at, first_poll=news)
         query = with_batch_of_death(query)
     if not run.active:
-        return end(query, run.exception, run.error_class, at, witness="probe", context=context)
+        return end(query, run.exception, run.error_class, at, signal="probe", context=context)
     return _idle(query, at) if run.waiting_without_data or _moved_on(previous, run) else query
 
 
@@ -123,7 +123,7 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     before, read_at = query.logged, query.logged_at
     query = replace(query, logged=log, logged_at=at)
     if log.committed is not None:
-        query = _commit_seen(query, log.committed, at, first_look=before is None)
+        query = _commit_seen(query, log.committed, at, first_poll=before is None)
     if query.facts is None or not query.facts.async_progress:
         return query
     grown = before is None or log.committed != before.committed
@@ -131,18 +131,18 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     written = -1 if log.committed is None else log.committed
     if grown or query.last_commit_batch is None or written >= query.last_commit_batch:
         return replace(query, log_behind=None)
-    stands_since = at if read_at is None else read_at
-    return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stands_since))
+    stuck_since = at if read_at is None else read_at
+    return replace(query, log_behind=_log_behind(query, query.last_commit_batch, stuck_since))
 
 
-def _log_behind(query: Query, batch_id: int, stands_since: float) -> LogBehind:
+def _log_behind(query: Query, batch_id: int, stuck_since: float) -> LogBehind:
     """Count the looks at which new batches had come and the log had not moved."""
     known = query.log_behind
     if known is None:
-        return LogBehind(stands_since, 1, batch_id)
+        return LogBehind(stuck_since, 1, batch_id)
     if batch_id == known.batch_id:
         return known
-    return LogBehind(known.since, known.looks + 1, batch_id)
+    return LogBehind(known.since, known.polls + 1, batch_id)
 
 
 def _idle(query: Query, at: float) -> Query:
@@ -161,13 +161,13 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     first_of_run = query.last_commit_at is None
     if newest:
         fresh = first_of_run or progress.batch_id != query.run_commit_batch
-        heard_at = _committed_at(query, progress.batch_id, at)
-        query = _commit(query, progress.batch_id, heard_at if fresh else query.last_commit_at)
+        received_at = _committed_at(query, progress.batch_id, at)
+        query = _commit(query, progress.batch_id, received_at if fresh else query.last_commit_at)
     last, last_at, trends = query.progress, query.progress_at, query.trends
     if last is None or progress.batch_id >= last.batch_id:
         last, last_at, known = progress, at, with_latest(progress, query)
-        trends = follow(trends, known, at, asked=tells_lag(query.looks))
-        query = _heard(query, progress.batch_id)
+        trends = follow(trends, known, at, asked=reports_lag(query.polls))
+        query = _received(query, progress.batch_id)
     return replace(
         query,
         last_input_at=at if progress.input_rows else query.last_input_at,
@@ -191,27 +191,32 @@ def _is_first_batch_id(previous: ProbedRun | None) -> bool:
     return previous is None or previous.batch_id is None or previous.batch_id < 0
 
 
-def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_look: bool) -> Query:
+def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:
     before = query
-    query = _commit_seen(query, batch_id, at, first_look=first_look)
+    query = _commit_seen(query, batch_id, at, first_poll=first_poll)
     # A run stands at a batch that is done until its next trigger: it may have been told before us.
-    if first_look or query is before or before.last_commit_at is None or query.unheard is not None:
+    if (
+        first_poll
+        or query is before
+        or before.last_commit_at is None
+        or query.unreported is not None
+    ):
         return query
-    return replace(query, unheard=Unheard(at, batch_id))
+    return replace(query, unreported=UnreportedCommit(at, batch_id))
 
 
-def _commit_seen(query: Query, batch_id: int, at: float, *, first_look: bool) -> Query:
+def _commit_seen(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:
     """Batch ids only grow by committing, so a grown one proves a commit without any event."""
     if query.run_commit_batch is not None and batch_id <= query.run_commit_batch:
         return query
     # At the first look the commit is a fact, its time is not known.
-    return _commit(query, batch_id, query.last_commit_at if first_look else at)
+    return _commit(query, batch_id, query.last_commit_at if first_poll else at)
 
 
-def _heard(query: Query, batch_id: int) -> Query:
-    if query.unheard is None or batch_id < query.unheard.batch_id:
+def _received(query: Query, batch_id: int) -> Query:
+    if query.unreported is None or batch_id < query.unreported.batch_id:
         return query
-    return replace(query, unheard=None)
+    return replace(query, unreported=None)
 
 
 def _commit(query: Query, batch_id: int, at: float | None) -> Query:

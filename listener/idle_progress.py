@@ -18,7 +18,7 @@ class IdleProgress:
         self._text = ""
         self._batch_id: int | None = None
 
-    def look(self, seen: ProbedRun, text: str) -> Progress | None:
+    def poll(self, seen: ProbedRun, text: str) -> Progress | None:
         """None while the run is busy, and after a batch until a trigger without one is known.
 
         ``text`` is the newest progress as JSON; empty when it is as it was.

@@ -12,7 +12,7 @@ def has_uncounted_rows(query: Query) -> bool:
     have had some.
     """
     is_continuous = query.facts is not None and query.facts.trigger.is_continuous
-    return query.unheard is not None or is_continuous
+    return query.unreported is not None or is_continuous
 
 
 def without_input(old: Query, at: float) -> float:

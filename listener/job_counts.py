@@ -19,7 +19,7 @@ class JobCounts(msgspec.Struct, frozen=True, gc=False):
     tasks_active: int = 0
 
 
-class Slots(msgspec.Struct, frozen=True, gc=False):
+class SlotUse(msgspec.Struct, frozen=True, gc=False):
     """How many tasks the executors can run at once, and who else runs tasks now."""
 
     total: int

@@ -39,7 +39,7 @@ def is_gone(gateway: Any) -> bool:
 class Probe(Protocol):
     """Anything that polls all queries at once."""
 
-    def look(self, clock: Callable[[], float]) -> ProbeReport:
+    def poll(self, clock: Callable[[], float]) -> ProbeReport:
         """Poll; ``clock`` gives monotonic seconds. Raises ``NETWORK_ERRORS``."""
         ...
 
@@ -70,7 +70,7 @@ class ProbeOfLivingJvm:
         """Whether the JVM is known to have ended."""
         return self._last is not None
 
-    def look(self, clock: Callable[[], float]) -> ProbeReport:
+    def poll(self, clock: Callable[[], float]) -> ProbeReport:
         """Poll.
 
         Raises:
@@ -80,7 +80,7 @@ class ProbeOfLivingJvm:
         began_at = clock()
         if self._last is None:
             try:
-                report = self._probe.look(clock)
+                report = self._probe.poll(clock)
             except NETWORK_ERRORS:
                 if not self._gone():
                     raise

@@ -10,7 +10,7 @@ FIELD = "\x1f"
 RUN = "\x1e"
 
 
-class Status(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class RunStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """``StreamingQueryStatus``."""
 
     message: str
@@ -29,7 +29,7 @@ class LivingRun(msgspec.Struct, frozen=True, gc=False):
 
     run_id: str
     active: bool
-    status: Status
+    status: RunStatus
     batch_id: int | None
     session: int | None = None
     offsets: str = ""
@@ -65,14 +65,14 @@ def parse_living_runs(text: str) -> LivingRuns:
     return LivingRuns(dict(_parsed(line.split(FIELD)) for line in lines), _flag(stopped))
 
 
-def parse_status(text: str) -> Status:
+def parse_status(text: str) -> RunStatus:
     """Read ``StreamingQueryStatus.json``.
 
     Raises:
         ValueError: it is no status.
 
     """
-    return msgspec.json.decode(text, type=Status)
+    return msgspec.json.decode(text, type=RunStatus)
 
 
 def _parsed(fields: list[str]) -> tuple[str, LivingRun | UnreadRun]:
@@ -88,7 +88,7 @@ def _described(run_id: str, fields: list[str]) -> LivingRun:
     return LivingRun(
         run_id=run_id,
         active=_flag(active),
-        status=Status(message, _flag(has_data), _flag(triggered)),
+        status=RunStatus(message, _flag(has_data), _flag(triggered)),
         batch_id=int(batch_id) if batch_id else None,
         session=int(session) if session else None,
         offsets=offsets,

@@ -14,7 +14,7 @@ from .probing import ProbeReport
 class Probe(Protocol):
     """Anything that can look at all queries at once."""
 
-    def look(self, clock: Callable[[], float]) -> ProbeReport:
+    def poll(self, clock: Callable[[], float]) -> ProbeReport:
         """Look; ``clock`` gives monotonic seconds."""
         ...
 
@@ -35,16 +35,16 @@ class Prober:
         self._interval = interval_seconds
         self._on_report = on_report
         self._poked = threading.Event()
-        self._looked = threading.Condition()
+        self._polled = threading.Condition()
 
     def step(self) -> None:
         """Look once, then rest until the next look is due."""
         try:
-            report = self._probe.look(time.monotonic)
+            report = self._probe.poll(time.monotonic)
             self.latest = report
             self.probe_durations.append(report.at - report.began_at)
-            with self._looked:
-                self._looked.notify_all()
+            with self._polled:
+                self._polled.notify_all()
             self._on_report()
         finally:
             self._poked.wait(self._interval)
@@ -54,13 +54,13 @@ class Prober:
         """Look again as soon as possible."""
         self._poked.set()
 
-    def look_now(self, timeout: float) -> bool:
+    def poll_now(self, timeout: float) -> bool:
         """Wait for a look that begins from now on; False when none came in time."""
         asked_at = time.monotonic()
-        with self._looked:
-            return self._looked.wait_for(lambda: self._has_looked_since(asked_at), timeout)
+        with self._polled:
+            return self._polled.wait_for(lambda: self._has_polled_since(asked_at), timeout)
 
-    def _has_looked_since(self, asked_at: float) -> bool:
+    def _has_polled_since(self, asked_at: float) -> bool:
         if self.latest is not None and self.latest.began_at >= asked_at:
             return True
         self.poke()

@@ -8,7 +8,7 @@ from enum import Enum
 import msgspec
 
 from .events import Progress, Terminated
-from .job_counts import JobCounts, Slots
+from .job_counts import JobCounts, SlotUse
 
 UNKNOWN_TRIGGER = "Unknown"
 """The kind of a trigger that Spark refuses to name."""
@@ -84,7 +84,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     """``sessionUUID`` of the session that started the query; empty where Spark refuses it."""
 
 
-class Work(msgspec.Struct, frozen=True):
+class JobActivity(msgspec.Struct, frozen=True):
     """The Spark jobs of a run that is busy for long, and the lines its threads are at.
 
     ``own`` are the jobs that name the query. ``unowned`` name no query: a thread pool in
@@ -101,7 +101,7 @@ class Work(msgspec.Struct, frozen=True):
     python_line: str = ""
     waits_for_log: bool = False
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
-    slots: Slots | None = None
+    slots: SlotUse | None = None
     """Asked while its jobs are active and none of their tasks runs; None where Spark refuses."""
 
     @property
@@ -109,7 +109,7 @@ class Work(msgspec.Struct, frozen=True):
         """Its own jobs; while none of them is active, those that name no query may be its own."""
         return self.own if self.own.jobs_active or not self.unowned.jobs_active else self.unowned
 
-    def moved_since(self, before: Work) -> bool:
+    def moved_since(self, before: JobActivity) -> bool:
         """Whether a job began or a task finished since ``before``.
 
         Unowned jobs count only while no job of its own is active: one that hangs is not
@@ -142,7 +142,7 @@ class ProbedRun(msgspec.Struct, frozen=True):
     last_progress_mark: str = ""
     idle_progress: Progress | None = None
     """What Spark recorded of its newest trigger without a batch; such a progress is no event."""
-    work: Work | None = None
+    work: JobActivity | None = None
     exception: str | None = None
     error_class: str | None = None
 

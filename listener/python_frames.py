@@ -24,7 +24,7 @@ _OURS = tuple(
 _SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
 
 
-class Place(NamedTuple):
+class CodeLocation(NamedTuple):
     """One frame of a stack; ``owner`` is the class of a method, empty where it is not known."""
 
     file: str
@@ -80,7 +80,7 @@ def main_thread() -> str:
     return waits_in([_place(frame) for frame in _outwards(innermost)])
 
 
-def waits_in(stack: Sequence[Place]) -> str:
+def waits_in(stack: Sequence[CodeLocation]) -> str:
     """Which call of the job's own code a stack is in, the innermost frame first.
 
     ``waits in StreamingQuery.awaitTermination(), job line /jobs/jobs.py:41 in main``; empty where
@@ -108,9 +108,9 @@ def _calls_foreach_batch(code: CodeType) -> bool:
     return is_call and _SPARK.search(code.co_filename) is not None
 
 
-def _place(frame: FrameType) -> Place:
+def _place(frame: FrameType) -> CodeLocation:
     code = frame.f_code
-    return Place(code.co_filename, frame.f_lineno, code.co_name, _owner(code))
+    return CodeLocation(code.co_filename, frame.f_lineno, code.co_name, _owner(code))
 
 
 def _owner(code: CodeType) -> str:

@@ -11,7 +11,7 @@ from .events import Progress, Started
 from .failure import Failure
 from .offsets import behind
 from .probing import ProbedRun, RunFacts, Trigger, parse_trigger
-from .sources.report import SourceLook
+from .sources.report import SourcePoll
 from .sources.retention import SourceEdges
 from .sources.shortfall import Shortfalls
 from .sources.unread import Unread
@@ -37,7 +37,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
     at: float
     outcome: Outcome
-    witness: str
+    signal: str
     failure: Failure | None = None
 
 
@@ -79,7 +79,7 @@ class Died(msgspec.Struct, frozen=True, gc=False):
     error_class: str
 
 
-class Unheard(msgspec.Struct, frozen=True, gc=False):
+class UnreportedCommit(msgspec.Struct, frozen=True, gc=False):
     """A commit that the probe has seen and no event has told of yet."""
 
     since: float
@@ -87,10 +87,10 @@ class Unheard(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogBehind(msgspec.Struct, frozen=True, gc=False):
-    """Batches went on at ``looks`` looks into the commit log, which did not."""
+    """Batches went on at ``polls`` looks into the commit log, which did not."""
 
     since: float
-    looks: int
+    polls: int
     batch_id: int
 
 
@@ -136,14 +136,14 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Whether somebody has said that this run is going to be stopped."""
     reported_elsewhere: bool = False
     """Whether the end of this run was reported by another process, which has closed since."""
-    unheard: Unheard | None = None
+    unreported: UnreportedCommit | None = None
     logged: LoggedBatches | None = None
     """The newest look into this run's checkpoint."""
     logged_at: float | None = None
     log_behind: LogBehind | None = None
     start_point: StartingPoint | None = None
     """Where the present run began, or the one before it as long as this one's is not read."""
-    looks: dict[int, SourceLook] = {}
+    polls: dict[int, SourcePoll] = {}
     """By the source's index: what the system it reads from last said of the present run."""
     source_trouble: str = ""
     """Why not all of them answered when they were last asked."""

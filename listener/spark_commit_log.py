@@ -10,7 +10,7 @@ from typing import Any
 
 from .checkpoint import StorageError, ids_in, short_reason
 from .hadoop_folder import HadoopFolder
-from .refusals import refusals
+from .java_errors import java_errors
 from .starting_point import times_in
 
 
@@ -31,7 +31,7 @@ class SparkStorage:
             StorageError: no file system answers there.
 
         """
-        with refusals(StorageError):
+        with java_errors(StorageError):
             conf = self._session_of(query_id).sessionState().newHadoopConf()
             return SparkCheckpoint(self._jvm, location, conf)
 
@@ -58,7 +58,7 @@ class SparkCheckpoint:
         A run makes the checkpoint itself before anything else: where that is not to be seen, as a
         local one without permission, nothing is known of its logs.
         """
-        with refusals(StorageError):
+        with java_errors(StorageError):
             listing = self._folder.listing(log)
             return self._nothing() if listing is None else ids_in(listing, log)
 
@@ -67,7 +67,7 @@ class SparkCheckpoint:
 
         Where the storage prints a file's status in a way of its own, only the newest is asked.
         """
-        with refusals(StorageError):
+        with java_errors(StorageError):
             listing = self._folder.statuses(log)
             times = times_in(listing) if listing is not None else {}
             ids = self.ids(log) if not times else []
@@ -84,5 +84,5 @@ class SparkCheckpoint:
 
     def has(self, log: str, batch_id: int) -> bool:
         """Whether a log holds that batch."""
-        with refusals(StorageError):
+        with java_errors(StorageError):
             return self._folder.has(f"{log}/{batch_id}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from .java_errors import THROWN
 from .jvm import NETWORK_ERRORS
 from .probing import Context
 from .python_frames import is_running
-from .refusals import THROWN
 
 SHUTDOWN_HOOKS = "org.apache.spark.util.ShutdownHookManager"
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .details import Details, is_connection_lost
 from .living_runs import LivingRun, parse_status
+from .optional_calls import OptionalCalls, is_connection_lost
 from .probing import UNKNOWN_TRIGGER, RunFacts, parse_trigger, short_sink
 from .redaction import MAX_CHARACTERS, redact
 from .spark_living_runs import FIRST_WITH_EXECUTION_CONTEXT
@@ -20,7 +20,7 @@ _UNKNOWN_ERROR = "UnknownError"
 class SparkExecution:
     """Answers questions about one run; ``java`` still answers after its death."""
 
-    def __init__(self, java: Any, jvm: Any, spark_major: int, details: Details) -> None:
+    def __init__(self, java: Any, jvm: Any, spark_major: int, details: OptionalCalls) -> None:
         self.java = java
         self._jvm = jvm
         self._has_execution_context = spark_major >= FIRST_WITH_EXECUTION_CONTEXT
@@ -58,7 +58,7 @@ class SparkExecution:
         """
         return not self.java.isActive()
 
-    def tell(self, facts: RunFacts, batch_id: int | None) -> LivingRun | None:
+    def living_run(self, facts: RunFacts, batch_id: int | None) -> LivingRun | None:
         """What it does now; ``batch_id`` is where that is not told. None when it has ended.
 
         Raises:

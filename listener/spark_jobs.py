@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .details import Details
-from .job_counts import UNOWNED, CountJobs, JobCounts, Slots
-from .probing import RunFacts, Work
+from .job_counts import UNOWNED, CountJobs, JobCounts, SlotUse
+from .optional_calls import OptionalCalls
+from .probing import JobActivity, RunFacts
 
 NONE = JobCounts()
 
@@ -71,7 +71,7 @@ class PolledJobs:
         tracker: StatusTracker,
         count_slots: Callable[[], int],
         run_ids: Collection[str],
-        details: Details,
+        details: OptionalCalls,
     ) -> None:
         self._count_jobs = count_jobs
         self._count_slots = count_slots
@@ -80,21 +80,21 @@ class PolledJobs:
         self._ask = details.ask
         self._groups: dict[str, set[int]] = {}
 
-    def of(self, facts: RunFacts) -> Work:
+    def of(self, facts: RunFacts) -> JobActivity:
         """The jobs of one run, and those of no query; nothing of its threads."""
         work = self._jobs_of(facts)
         return replace(work, slots=self._slots_beside(work, facts.query_id))
 
-    def _jobs_of(self, facts: RunFacts) -> Work:
+    def _jobs_of(self, facts: RunFacts) -> JobActivity:
         if self._counts is not None:
             own = self._counts.get(facts.query_id, NONE)
-            return Work(own, self._counts.get(UNOWNED, NONE), counted=True)
+            return JobActivity(own, self._counts.get(UNOWNED, NONE), counted=True)
         tracked = self._ask("jobs", lambda: self._tracked(facts.run_id), None)
         if tracked is None:
-            return Work()
-        return Work(tracked, NONE if tracked.jobs_active else self._unowned)
+            return JobActivity()
+        return JobActivity(tracked, NONE if tracked.jobs_active else self._unowned)
 
-    def _slots_beside(self, work: Work, query_id: str) -> Slots | None:
+    def _slots_beside(self, work: JobActivity, query_id: str) -> SlotUse | None:
         """Asked only where jobs are active and none of their tasks runs.
 
         Where nothing counts, nobody knows who else runs tasks.
@@ -142,11 +142,11 @@ class PolledJobs:
         return self._groups[run_id]
 
 
-def slots_beside(counts: Mapping[str, JobCounts], query_id: str, total: int) -> Slots:
+def slots_beside(counts: Mapping[str, JobCounts], query_id: str, total: int) -> SlotUse:
     """Who else runs tasks, and how many."""
     others = {one: known.tasks_active for one, known in counts.items() if one != query_id}
     taken = sum(others.values())
     if not taken:
-        return Slots(total)
+        return SlotUse(total)
     holder = max(others, key=lambda one: others[one])
-    return Slots(total, taken, holder, others[holder])
+    return SlotUse(total, taken, holder, others[holder])

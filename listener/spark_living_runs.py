@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .details import Details
 from .driver_class import compile_in_driver
 from .living_runs import LivingRuns, parse_living_runs
+from .optional_calls import OptionalCalls
 
 NAME = "LivingRuns"
 FIRST_WITH_EXECUTION_CONTEXT = 4
@@ -25,7 +25,12 @@ class SparkLivingRuns:
     """
 
     def __init__(
-        self, jvm: Any, executions: Any, spark_context: Any, spark_major: int, details: Details
+        self,
+        jvm: Any,
+        executions: Any,
+        spark_context: Any,
+        spark_major: int,
+        details: OptionalCalls,
     ) -> None:
         self._jvm = jvm
         has_context = spark_major >= FIRST_WITH_EXECUTION_CONTEXT
@@ -35,7 +40,7 @@ class SparkLivingRuns:
         self._java: Any = None
         self._refused_at: float | None = None
 
-    def tell(self, now: float) -> LivingRuns | None:
+    def ask(self, now: float) -> LivingRuns | None:
         """What all living runs do; None where this Spark does not let us ask so.
 
         ``now`` is monotonic seconds.
@@ -46,11 +51,11 @@ class SparkLivingRuns:
         """
         if self._refused_at is not None and now - self._refused_at < RETRY_SECONDS:
             return None
-        answer = self._details.ask("living_runs", self._tell, None)
+        answer = self._details.ask("living_runs", self._report, None)
         self._refused_at = now if answer is None else None
         return answer
 
-    def _tell(self) -> LivingRuns:
+    def _report(self) -> LivingRuns:
         if self._java is None:
             self._java = compile_in_driver(self._jvm, NAME).newInstance()
-        return parse_living_runs(str(self._java.tell(*self._about)))
+        return parse_living_runs(str(self._java.ask(*self._about)))

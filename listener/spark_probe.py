@@ -6,10 +6,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from .details import Details
 from .event_channel import EventChannel
+from .java_errors import THROWN
+from .optional_calls import OptionalCalls
 from .probing import Context, ListenerHealth, ProbeReport
-from .refusals import THROWN
 from .spark_context import SparkContextState
 from .spark_queries import SparkQueries
 
@@ -22,7 +22,7 @@ class SparkProbe:
     """
 
     def __init__(self, spark: Any, channel: EventChannel, closer_after_seconds: float) -> None:
-        self.details = Details()
+        self.details = OptionalCalls()
         self._channel = channel
         self._context = SparkContextState(spark.sparkContext)
         self._queries: SparkQueries | None = SparkQueries(
@@ -39,7 +39,7 @@ class SparkProbe:
         """
         return self._context.ask()
 
-    def look(self, clock: Callable[[], float]) -> ProbeReport:
+    def poll(self, clock: Callable[[], float]) -> ProbeReport:
         """Look at every run once.
 
         Raises:
@@ -50,7 +50,7 @@ class SparkProbe:
         if self._queries is None:
             raise RuntimeError("the probe was released")
         began_at = clock()
-        stopped = self._queries.look(began_at)
+        stopped = self._queries.poll(began_at)
         self._listener = self.details.ask(
             "listeners", lambda: self._channel.check(began_at), self._listener
         )

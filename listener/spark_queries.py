@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .details import Details
 from .ended_runs import EndedRuns
 from .event_channel import EventChannel
 from .living_runs import LivingRun, LivingRuns, UnreadRun
+from .optional_calls import OptionalCalls
 from .probing import ProbedRun
 from .spark_execution import SparkExecution
 from .spark_living_runs import SparkLivingRuns
@@ -31,7 +31,7 @@ class SparkQueries:
     """
 
     def __init__(
-        self, spark: Any, channel: EventChannel, closer_after_seconds: float, details: Details
+        self, spark: Any, channel: EventChannel, closer_after_seconds: float, details: OptionalCalls
     ) -> None:
         context = spark.sparkContext
         self._jvm = context._jvm  # noqa: SLF001 - no public way to the JVM
@@ -50,7 +50,7 @@ class SparkQueries:
         self._living: dict[str, SparkRun] = {}
         self._ended = EndedRuns()
 
-    def look(self, now: float) -> bool | None:
+    def poll(self, now: float) -> bool | None:
         """Look at every run once; ``now`` is monotonic seconds.
 
         The answer is whether the SparkContext is stopped, None where that must be asked: a
@@ -60,23 +60,23 @@ class SparkQueries:
             Py4JNetworkError, ConnectionError, EOFError: the JVM does not answer.
 
         """
-        told = self._tell(now)
-        for query_id, about in told.runs.items():
+        reported = self._report(now)
+        for query_id, about in reported.runs.items():
             self._contain(query_id, self._meet_if_new, query_id, about)
         work = self._work.poll([run.facts.run_id for run in self._living.values()])
         for query_id in list(self._living):
-            self._contain(query_id, self._look_at, query_id, told.runs.get(query_id), now, work)
-        return None if self._ended.has_news else told.context_stopped
+            self._contain(query_id, self._poll_at, query_id, reported.runs.get(query_id), now, work)
+        return None if self._ended.has_news else reported.context_stopped
 
     def report(self) -> tuple[ProbedRun, ...]:
         """All runs, living and lately ended."""
         return tuple(run.last for run in self._living.values()) + self._ended.report()
 
-    def _tell(self, now: float) -> LivingRuns:
+    def _report(self, now: float) -> LivingRuns:
         """What each query's run does, as far as one answer for all of them says."""
-        told = self._living_runs.tell(now)
-        if told is not None:
-            return told
+        reported = self._living_runs.ask(now)
+        if reported is not None:
+            return reported
         listed = self._details.ask("query_ids", self._query_ids, list(self._living))
         return LivingRuns(dict.fromkeys(listed, UnreadRun()))
 
@@ -103,13 +103,13 @@ class SparkQueries:
         self._living[query_id] = SparkRun(execution, facts, self._details)
         self._details.ask("session", lambda: self._channel.cover(java), None)
 
-    def _look_at(
+    def _poll_at(
         self, query_id: str, about: LivingRun | UnreadRun | None, now: float, work: PolledWork
     ) -> None:
         run = self._living[query_id]
-        told = run.tell(about)
-        if told is None:
+        reported = run.current(about)
+        if reported is None:
             self._ended.add(run.last_words())
             del self._living[query_id]
         else:
-            run.look(told, now, self._closer_after, work)
+            run.poll(reported, now, self._closer_after, work)

@@ -32,7 +32,7 @@ def session_redactor(
     names = conf(NAMES)
     options = OPTIONS_DEFAULT if (own := conf(OPTIONS)) is None else own
     texts = {name: value for name in TEXTS if (value := conf(name))}
-    _tell_unusable({NAMES: names or "", OPTIONS: options, **texts})
+    _report_unusable({NAMES: names or "", OPTIONS: options, **texts})
     return Redactor(
         secrets,
         (*patterns, *texts.values()),
@@ -41,7 +41,7 @@ def session_redactor(
     )
 
 
-def _tell_unusable(settings: dict[str, str]) -> None:
+def _report_unusable(settings: dict[str, str]) -> None:
     """Nobody asked us to read them, so they are no reason to stop the job's start."""
     for name, pattern in settings.items():
         problem = unusable(pattern)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from .details import Details
 from .idle_progress import IdleProgress
 from .living_runs import LivingRun, UnreadRun
+from .optional_calls import OptionalCalls
 from .probing import ProbedRun, RunFacts
 from .spark_execution import SparkExecution
 from .spark_work import PolledWork
@@ -15,53 +15,55 @@ from .spark_work import PolledWork
 class SparkRun:
     """``last`` is replaced by each look; a run that cannot be looked at keeps it."""
 
-    def __init__(self, execution: SparkExecution, facts: RunFacts, details: Details) -> None:
+    def __init__(self, execution: SparkExecution, facts: RunFacts, details: OptionalCalls) -> None:
         self.facts = facts
         self.last = ProbedRun(facts, active=True)
         self._execution = execution
         self._ask = details.ask
         self._session: int | None = None
         self._busy_since: float | None = None
-        self._looked_closely_at = 0.0
+        self._polled_closely_at = 0.0
         self._idle_progress = IdleProgress()
 
-    def is_over(self, told: LivingRun | UnreadRun) -> bool:
-        """Whether ``told`` of its query is another run, or this one says that it has ended."""
-        if told.run_id:
-            return told.run_id != self.facts.run_id
+    def is_over(self, reported: LivingRun | UnreadRun) -> bool:
+        """Whether ``reported`` of its query is another run, or this one says that it has ended."""
+        if reported.run_id:
+            return reported.run_id != self.facts.run_id
         return self._ask("is_active", self._execution.is_over, False)
 
-    def tell(self, told: LivingRun | UnreadRun | None) -> LivingRun | None:
-        """What it does: as was ``told`` of its query, else as it says; None when it has ended.
+    def current(self, reported: LivingRun | UnreadRun | None) -> LivingRun | None:
+        """What it does: as was ``reported`` of its query, else as it says; None when it has ended.
 
         Raises:
             Exception: it must be asked itself, and Spark refuses to answer.
 
         """
-        replaced = told is None or (bool(told.run_id) and told.run_id != self.facts.run_id)
-        if isinstance(told, LivingRun) and not replaced:
-            return told if told.active else None
+        replaced = reported is None or (
+            bool(reported.run_id) and reported.run_id != self.facts.run_id
+        )
+        if isinstance(reported, LivingRun) and not replaced:
+            return reported if reported.active else None
         # Spark's own list of living queries lacks it: its silence says the same.
         if replaced and self._ask("is_active", self._execution.is_over, True):
             return None
-        return self._execution.tell(self.facts, self.last.batch_id)
+        return self._execution.living_run(self.facts, self.last.batch_id)
 
-    def look(self, told: LivingRun, now: float, closer_after: float, work: PolledWork) -> None:
+    def poll(self, reported: LivingRun, now: float, closer_after: float, work: PolledWork) -> None:
         """Take in what it does; look closer once it is busy with one thing for long."""
         # Under Continuous the id is the epoch begun, which tells nothing of those committed.
         seen = ProbedRun(
             facts=self.facts,
             active=True,
-            message=told.status.message,
-            trigger_active=told.status.is_trigger_active,
-            data_available=told.status.is_data_available,
-            batch_id=told.batch_id,
-            committed_offsets=told.offsets or self.last.committed_offsets,
+            message=reported.status.message,
+            trigger_active=reported.status.is_trigger_active,
+            data_available=reported.status.is_data_available,
+            batch_id=reported.batch_id,
+            committed_offsets=reported.offsets or self.last.committed_offsets,
         )
-        self._session = self._session if told.session is None else told.session
-        idle_progress = self._idle_progress.look(seen, told.idle_progress)
+        self._session = self._session if reported.session is None else reported.session
+        idle_progress = self._idle_progress.poll(seen, reported.idle_progress)
         seen = replace(seen, idle_progress=idle_progress)
-        self.last = self._look_closer(seen, now, closer_after, work)
+        self.last = self._poll_closer(seen, now, closer_after, work)
 
     def last_words(self) -> ProbedRun:
         """It has ended: of what, and in which batch."""
@@ -84,7 +86,7 @@ class SparkRun:
             error_class=error_class,
         )
 
-    def _look_closer(
+    def _poll_closer(
         self, seen: ProbedRun, now: float, closer_after: float, work: PolledWork
     ) -> ProbedRun:
         busy = seen.planning or seen.processing
@@ -96,8 +98,8 @@ class SparkRun:
         closer, mark = self.last.work, self.last.last_progress_mark
         available = self.last.available_offsets
         overdue = now - self._busy_since >= closer_after
-        if overdue and now - self._looked_closely_at >= closer_after / 2:
-            self._looked_closely_at = now
+        if overdue and now - self._polled_closely_at >= closer_after / 2:
+            self._polled_closely_at = now
             java = self._execution.java
             if self._session is None:
                 self._session = work.session_of(java)

@@ -9,9 +9,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .details import Details
 from .job_counts import CountJobs
-from .probing import RunFacts, Work
+from .optional_calls import OptionalCalls
+from .probing import JobActivity, RunFacts
 from .python_frames import foreach_batch_calls
 from .spark_jobs import PolledJobs, StatusTracker, TaskSlots
 
@@ -49,7 +49,7 @@ class SparkWork:
     """Makes, for each poll, what looks closer at the runs that are due."""
 
     def __init__(
-        self, java_context: Any, jvm: Any, count_jobs: CountJobs, details: Details
+        self, java_context: Any, jvm: Any, count_jobs: CountJobs, details: OptionalCalls
     ) -> None:
         self._tracker = StatusTracker(java_context, jvm)
         self._slots = TaskSlots(java_context)
@@ -68,12 +68,12 @@ class SparkWork:
 class PolledWork:
     """Looks closer at runs; what concerns all of them is asked once, when the first is due."""
 
-    def __init__(self, jobs: PolledJobs, threads: SparkThreads, details: Details) -> None:
+    def __init__(self, jobs: PolledJobs, threads: SparkThreads, details: OptionalCalls) -> None:
         self._jobs = jobs
         self._threads = threads
         self._ask = details.ask
 
-    def of(self, execution: Any, facts: RunFacts, session: int | None) -> Work:
+    def of(self, execution: Any, facts: RunFacts, session: int | None) -> JobActivity:
         """Look at one run, a ``StreamExecution``; its batches run in ``session``."""
         no_stack: tuple[str, ...] = ()
         stack = self._ask("stack", lambda: self._threads.stack(execution), no_stack)

@@ -49,44 +49,44 @@ class State:
         self._pauses: tuple[Pause, ...] = ()
         self._ownership = ALONE
 
-    def hear(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
+    def apply_event(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
         """Take in one event that arrived at ``at``; ``context`` as seen when it was read."""
         self.events[KIND_OF[type(event)].value] += 1
         self._apply(Observed(event, at, context), wait=True)
         self._settle()
 
-    def look(self, report: ProbeReport) -> None:
+    def apply_probe(self, report: ProbeReport) -> None:
         """Take in a probe report: complete, so a living run it does not name has vanished.
 
         Of a JVM that is gone nothing more is known: its runs are what they were.
         """
-        self._look_at_driver(report)
+        self._apply_driver(report)
         if report.context is Context.JVM_GONE:
             return
         for run in report.runs:
-            self._look_at_known(run, report)
+            self._apply_known(run, report)
         named = {run.facts.run_id for run in report.runs}
         for query in self._queries.values():
             if query.alive and query.run_id not in named and query.started_at < report.began_at:
                 self._put(replace(query, vanished_at=report.at))
         # Only now is it known which of the other bearers of a name are alive.
         for run in report.runs:
-            self._look_at_new(run, report)
+            self._apply_new(run, report)
         self._decide(self._undecided.since(report.began_at), wait=False)
         self._settle()
 
-    def read(self, report: LogReport) -> None:
+    def apply_commit_log(self, report: LogReport) -> None:
         """Take in a round of reading checkpoints; what names no present run is let go."""
         self._log = report
         for query in self._queries.values():
             self._put(fold_logs(query, report))
 
-    def ask(self, report: SourceReport) -> None:
+    def apply_sources(self, report: SourceReport) -> None:
         """Take in what is known of all sources asked; the dead are asked too."""
         for query in self._queries.values():
-            looks = report.looks.get(query.run_id, {})
+            polls = report.polls.get(query.run_id, {})
             trouble = report.unreadable.get(query.run_id, "")
-            self._put(fold_sources(query, looks, trouble))
+            self._put(fold_sources(query, polls, trouble))
 
     def query(self, query_id: str) -> Query | None:
         """What is known of the query that an id belongs to, or did."""
@@ -148,7 +148,7 @@ class State:
             expected=self.expected,
         )
 
-    def _look_at_driver(self, report: ProbeReport) -> None:
+    def _apply_driver(self, report: ProbeReport) -> None:
         before = self._probe.listener.dropped_events if self._probe is not None else None
         dropped = report.listener.dropped_events
         if before is not None and dropped is not None and dropped > before:
@@ -157,7 +157,7 @@ class State:
             self._context_stopped_at = report.at
         self._probe = report
 
-    def _look_at_known(self, run: ProbedRun, report: ProbeReport) -> None:
+    def _apply_known(self, run: ProbedRun, report: ProbeReport) -> None:
         if not run.active:
             self._end_past_run(run.end_event, report.at, "probe", report.context)
         query = self.query(run.facts.query_id)
@@ -165,7 +165,7 @@ class State:
         if query is not None and query.run_id == run.facts.run_id and query.probed is not run:
             self._put(fold_probe(query, run, report.at, context=report.context))
 
-    def _look_at_new(self, run: ProbedRun, report: ProbeReport) -> None:
+    def _apply_new(self, run: ProbedRun, report: ProbeReport) -> None:
         new = self._identity.met_by_probe(run, report, self._queries)
         if new is None:
             return
@@ -176,7 +176,7 @@ class State:
         except UndecidedError:
             return
         self._decide([new.query_id], wait=False)
-        self._look_at_known(run, report)
+        self._apply_known(run, report)
 
     def _apply(self, seen: Observed, *, wait: bool) -> None:
         event = seen.event
@@ -224,14 +224,14 @@ class State:
         if isinstance(event, Terminated) and known is not None and known.alive:
             # A death of another run than the one that lives.
             self._identity.add_past_run(event.query_id, event.run_id, known.label)
-            self._put(end_past_run(known, event, seen.at, witness="event", context=seen.context))
+            self._put(end_past_run(known, event, seen.at, signal="event", context=seen.context))
             return None
         return self._introduce(new, wait=wait)
 
-    def _end_past_run(self, event: Terminated, at: float, witness: str, context: Context) -> None:
+    def _end_past_run(self, event: Terminated, at: float, signal: str, context: Context) -> None:
         known = self._queries.get(self._identity.label_of_past_run(event.run_id) or "")
         if known is not None and event.run_id in known.unended_runs:
-            self._put(end_past_run(known, event, at, witness=witness, context=context))
+            self._put(end_past_run(known, event, at, signal=signal, context=context))
 
     def _introduce(self, new: Newcomer, *, wait: bool) -> Query:
         query = self._identity.introduce(new, self._queries, wait=wait)

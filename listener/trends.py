@@ -11,14 +11,14 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from .events import Progress, Source
+from .events import Progress, SourceProgress
 from .offsets import Offsets, Position, behind, is_before
-from .sources.report import SourceLook, inflow
+from .sources.report import SourcePoll, inflow
 
 MAX_POINTS = 32
 
 
-class Standing(msgspec.Struct, frozen=True, gc=False):
+class StuckPartition(msgspec.Struct, frozen=True, gc=False):
     """A partition that has ended ``batches`` batches at one offset while data waited."""
 
     since: float
@@ -39,11 +39,11 @@ class SourceTrend(msgspec.Struct, frozen=True, gc=False):
 
     description: str = ""
     end: Offsets | None = None
-    standing: dict[str, Standing] = {}
+    stuck: dict[str, StuckPartition] = {}
     rewound: dict[str, Rewind] = {}
 
 
-class Point(msgspec.Struct, frozen=True, gc=False):
+class LagPoint(msgspec.Struct, frozen=True, gc=False):
     """The lag in offsets at one moment after a commit.
 
     ``noise`` is how much came in between two looks of the witness that tells the lag: so much may
@@ -70,15 +70,15 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
     """All of one query; ``rise`` is the lag since it last fell."""
 
     sources: tuple[SourceTrend, ...] = ()
-    rise: tuple[Point, ...] = ()
+    rise: tuple[LagPoint, ...] = ()
     watermark: Watermark | None = None
 
     @property
     def under_way(self) -> bool:
         """Whether something stands, went back or rises: time alone may make a finding of it."""
-        stands = self.watermark is not None and self.watermark.batches > 1
+        stuck = self.watermark is not None and self.watermark.batches > 1
         rises = bool(self.rise) and self.rise[-1].lag > self.rise[0].lag
-        return stands or rises or any(one.standing or one.rewound for one in self.sources)
+        return stuck or rises or any(one.stuck or one.rewound for one in self.sources)
 
 
 def follow(trends: Trends, progress: Progress, at: float, *, asked: bool = False) -> Trends:
@@ -93,40 +93,40 @@ def follow(trends: Trends, progress: Progress, at: float, *, asked: bool = False
     )
 
 
-def follow_looks(
-    trends: Trends, before: Mapping[int, SourceLook], looks: Mapping[int, SourceLook]
+def follow_polls(
+    trends: Trends, before: Mapping[int, SourcePoll], polls: Mapping[int, SourcePoll]
 ) -> Trends:
     """Take in new looks at the sources; the first one after each commit with rows counts.
 
     Later ones only show what has come since, which the next batch may well take.
     """
-    lags = [lag for look in looks.values() if (lag := look.lag_offsets) is not None]
+    lags = [lag for poll in polls.values() if (lag := poll.lag_offsets) is not None]
     if not lags:
         return trends
-    rise = trends.rise if tells_lag(before) else ()
-    point = Point(
-        at=max(look.at for look in looks.values()),
+    rise = trends.rise if reports_lag(before) else ()
+    point = LagPoint(
+        at=max(poll.at for poll in polls.values()),
         lag=float(sum(lags)),
-        noise=float(inflow(before, looks)),
-        committed=sum(sum(look.committed.values()) for look in looks.values()),
+        noise=float(inflow(before, polls)),
+        committed=sum(sum(poll.committed.values()) for poll in polls.values()),
     )
     if rise and point.committed <= rise[-1].committed:
         return trends
     return replace(trends, rise=_grown(rise, point))
 
 
-def tells_lag(looks: Mapping[int, SourceLook]) -> bool:
+def reports_lag(polls: Mapping[int, SourcePoll]) -> bool:
     """Whether somebody else than Spark tells how far behind a query is."""
-    return any(look.lag_offsets is not None for look in looks.values())
+    return any(poll.lag_offsets is not None for poll in polls.values())
 
 
 def carry_over(trends: Trends) -> Trends:
     """What the next run of the same checkpoint begins with: where the offsets were."""
-    return Trends(tuple(replace(s, standing={}, rewound={}) for s in trends.sources))
+    return Trends(tuple(replace(s, stuck={}, rewound={}) for s in trends.sources))
 
 
 def _follow_source(
-    known: tuple[SourceTrend, ...], index: int, source: Source, at: float
+    known: tuple[SourceTrend, ...], index: int, source: SourceProgress, at: float
 ) -> SourceTrend:
     before = known[index] if index < len(known) else SourceTrend()
     if before.description not in ("", source.description):
@@ -134,24 +134,24 @@ def _follow_source(
     return SourceTrend(
         description=source.description,
         end=source.end,
-        standing=_standing(before, source, at),
+        stuck=_stuck(before, source, at),
         rewound=_rewound(before, source, at),
     )
 
 
-def _standing(before: SourceTrend, source: Source, at: float) -> dict[str, Standing]:
-    standing = {}
+def _stuck(before: SourceTrend, source: SourceProgress, at: float) -> dict[str, StuckPartition]:
+    stuck = {}
     for partition in behind(source.end, source.latest):
         same = _at(before.end, partition) == _at(source.end, partition)
-        earlier = before.standing.get(partition) if same else None
+        earlier = before.stuck.get(partition) if same else None
         if earlier is None:
-            standing[partition] = Standing(at, 1)
+            stuck[partition] = StuckPartition(at, 1)
         else:
-            standing[partition] = replace(earlier, batches=earlier.batches + 1)
-    return standing
+            stuck[partition] = replace(earlier, batches=earlier.batches + 1)
+    return stuck
 
 
-def _rewound(before: SourceTrend, source: Source, at: float) -> dict[str, Rewind]:
+def _rewound(before: SourceTrend, source: SourceProgress, at: float) -> dict[str, Rewind]:
     if not isinstance(before.end, dict) or not isinstance(source.end, dict):
         return {}
     rewound = {}
@@ -169,15 +169,15 @@ def _at(offsets: Offsets | None, partition: str) -> Position | str | None:
     return offsets.get(partition) if isinstance(offsets, dict) else offsets
 
 
-def _rise(rise: tuple[Point, ...], progress: Progress, at: float) -> tuple[Point, ...]:
+def _rise(rise: tuple[LagPoint, ...], progress: Progress, at: float) -> tuple[LagPoint, ...]:
     """The lag since it last fell, thinned when long; batches without rows say nothing."""
     lags = [source.lag_offsets for source in progress.sources if source.lag_offsets is not None]
     if not lags or not progress.input_rows:
         return rise
-    return _grown(rise, Point(at, sum(lags)))
+    return _grown(rise, LagPoint(at, sum(lags)))
 
 
-def _grown(rise: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
+def _grown(rise: tuple[LagPoint, ...], point: LagPoint) -> tuple[LagPoint, ...]:
     """Add a point; a fall within the noise takes away only what was higher."""
     fell = bool(rise) and point.lag < rise[-1].lag - point.noise
     lower = () if fell else tuple(known for known in rise if known.lag <= point.lag)
@@ -185,7 +185,7 @@ def _grown(rise: tuple[Point, ...], point: Point) -> tuple[Point, ...]:
     return rise if len(rise) <= MAX_POINTS else _thinned(rise)
 
 
-def _thinned(rise: tuple[Point, ...]) -> tuple[Point, ...]:
+def _thinned(rise: tuple[LagPoint, ...]) -> tuple[LagPoint, ...]:
     """Without the point whose neighbours are closest: the others cover all of the time."""
     gaps = [rise[place + 1].at - rise[place - 1].at for place in range(1, len(rise) - 1)]
     place = gaps.index(min(gaps)) + 1

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
-from .worker import Judged
+from .worker import Evaluated
 
 
 class FailureWait:
-    """``judged`` is the newest evaluation, None before the first; ``closed`` ends all waiting."""
+    """``evaluated``: the newest evaluation, None before the first; ``closed`` ends all waiting."""
 
-    def __init__(self, judged: Callable[[], Judged | None], closed: Callable[[], bool]) -> None:
-        self._judged = judged
+    def __init__(
+        self, evaluated: Callable[[], Evaluated | None], closed: Callable[[], bool]
+    ) -> None:
+        self._evaluated = evaluated
         self._closed = closed
         self._news = threading.Condition()
         self._streams: Any = None
@@ -45,16 +47,16 @@ class FailureWait:
             raise failure
 
     def _is_decided(self, *, on_stall: bool) -> bool:
-        judged = self._judged()
-        if self._closed() or judged is None:
+        evaluated = self._evaluated()
+        if self._closed() or evaluated is None:
             return self._closed()
         if self._failure(on_stall=on_stall) is not None:
             return True
-        return nothing_left(judged.snapshot, judged.judgement)
+        return nothing_left(evaluated.snapshot, evaluated.evaluation)
 
     def _failure(self, *, on_stall: bool) -> QueryFailure | None:
-        judged = self._judged()
-        if judged is None:
+        evaluated = self._evaluated()
+        if evaluated is None:
             return None
-        failure = first_failure(judged.snapshot, judged.judgement)
-        return failure or (first_stall(judged) if on_stall else None)
+        failure = first_failure(evaluated.snapshot, evaluated.evaluation)
+        return failure or (first_stall(evaluated) if on_stall else None)

@@ -19,7 +19,7 @@ class CheckpointWarnings:
     def __init__(self) -> None:
         self._named: dict[str, None] = {}
 
-    def look(self, snapshot: Snapshot) -> None:
+    def poll(self, snapshot: Snapshot) -> None:
         """Log a warning for each query that is news."""
         for query in snapshot.queries:
             if query.facts is None or query.label in self._named:

@@ -22,11 +22,11 @@ from .commands.try_receivers import TestRequest, add_test_arguments, try_receive
 from .configuration.settings import SettingsError
 from .demo.artifacts import ArtifactsError
 from .demo.broker import BrokerError
+from .demo.demo_settings import DemoSettings
 from .demo.pipelines.kinds import FILES, PIPELINES
 from .demo.scenarios import SCENARIOS
-from .demo.script import Script
 from .installed import NotInstalledError, require_spark
-from .replay.command import Request, add_arguments, replay
+from .replay.command import ReplayRequest, add_arguments, replay
 from .replay.errors import ReplayError
 from .watch.arguments import WatchRequest, add_watch_arguments
 from .watch.command import watch
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _demo(script: Script) -> int:
+def _demo(script: DemoSettings) -> int:
     require_spark()
     from .demo.run import run
 
@@ -65,8 +65,8 @@ def _demo(script: Script) -> int:
 
 
 _COMMANDS: dict[str, Callable[..., int]] = {
-    "demo": lambda **arguments: _demo(Script(**arguments)),
-    "replay": lambda **arguments: replay(Request(**arguments)),
+    "demo": lambda **arguments: _demo(DemoSettings(**arguments)),
+    "replay": lambda **arguments: replay(ReplayRequest(**arguments)),
     "check": lambda: check(os.environ),
     "test-alert": lambda **arguments: try_receivers(TestRequest(**arguments), os.environ),
     "watch": lambda **arguments: watch(WatchRequest(**arguments), os.environ),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from ..alerting.evaluate import Judgement, Verdict
-from ..alerting.finding import WHOLE_DRIVER, Severity, State
+from ..alerting.evaluate import Evaluation, QueryHealth
+from ..alerting.finding import WHOLE_DRIVER, QueryState, Severity
 from ..alerting.rules import driver_down, query_stalled, query_stopped
 from ..listener.probing import Context
 from ..listener.redaction import redact
@@ -14,7 +14,7 @@ from ..listener.snapshot import Snapshot
 
 if TYPE_CHECKING:
     # The command line works without PySpark, which the worker needs.
-    from .worker import Judged
+    from .worker import Evaluated
 
 CRITICAL_STALL = (query_stalled.NAME, Severity.CRITICAL.value)
 ENDS = (query_stopped.NAME, driver_down.NAME)
@@ -30,47 +30,51 @@ class QueryFailure(Exception):  # noqa: N818 - named in the public contract
         self.reason = reason
 
 
-def first_failure(snapshot: Snapshot, judgement: Judgement) -> QueryFailure | None:
+def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | None:
     """The first of this process's queries that has failed or is gone, as an exception."""
     foreign = _foreign(snapshot)
-    for label, verdict in judgement.verdicts.items():
-        if verdict.state is State.FAILED and _counts(verdict) and label not in foreign:
-            return QueryFailure(label, verdict.reason)
-    for finding in judgement.findings:
+    for label, health in evaluation.health.items():
+        if health.state is QueryState.FAILED and _counts(health) and label not in foreign:
+            return QueryFailure(label, health.reason)
+    for finding in evaluation.findings:
         about = finding.members or (finding.query,)
         if finding.alertname in ENDS and not foreign.issuperset(about):
             return QueryFailure(finding.query, finding.reason)
     for label, query in snapshot.labels().items():
-        gone = judgement.verdicts.get(label) if query.gone_at is not None else None
-        if gone is not None and _is_elsewhere(gone, State.STOPPED_UNEXPECTEDLY, label, foreign):
+        gone = evaluation.health.get(label) if query.gone_at is not None else None
+        if gone is not None and _is_elsewhere(
+            gone, QueryState.STOPPED_UNEXPECTEDLY, label, foreign
+        ):
             return QueryFailure(label, gone.reason)
     if snapshot.context is Context.JVM_GONE:
         return QueryFailure(WHOLE_DRIVER, driver_down.ENDED)
     return None
 
 
-def first_stall(judged: Judged) -> QueryFailure | None:
+def first_stall(evaluated: Evaluated) -> QueryFailure | None:
     """The first of this process's queries whose stall is critical; silences do not matter to it.
 
     Like the alert it must be found twice, unless another process reports it.
     """
-    foreign = _foreign(judged.snapshot)
-    firing = {(one.name, one.labels["query"], one.labels["severity"]) for one in judged.alerts}
-    for finding in judged.judgement.findings:
+    foreign = _foreign(evaluated.snapshot)
+    firing = {(one.name, one.labels["query"], one.labels["severity"]) for one in evaluated.alerts}
+    for finding in evaluated.evaluation.findings:
         about = finding.members or (finding.query,)
         mark = (finding.alertname, finding.query, finding.severity.value)
         if mark[::2] == CRITICAL_STALL and mark in firing and not foreign.issuperset(about):
             return QueryFailure(finding.query, finding.reason)
-    for label, verdict in judged.judgement.verdicts.items():
-        is_critical = verdict.severity is Severity.CRITICAL
-        if is_critical and _is_elsewhere(verdict, State.STALLED, label, foreign):
-            return QueryFailure(label, verdict.reason)
+    for label, health in evaluated.evaluation.health.items():
+        is_critical = health.severity is Severity.CRITICAL
+        if is_critical and _is_elsewhere(health, QueryState.STALLED, label, foreign):
+            return QueryFailure(label, health.reason)
     return None
 
 
-def _is_elsewhere(verdict: Verdict, state: State, label: str, foreign: Collection[str]) -> bool:
+def _is_elsewhere(
+    health: QueryHealth, state: QueryState, label: str, foreign: Collection[str]
+) -> bool:
     """Whether another process reports this of a query that this one waits for."""
-    return label not in foreign and verdict.state is state and verdict.reported_elsewhere
+    return label not in foreign and health.state is state and health.reported_elsewhere
 
 
 def _foreign(snapshot: Snapshot) -> frozenset[str]:
@@ -86,9 +90,9 @@ def _foreign(snapshot: Snapshot) -> frozenset[str]:
     )
 
 
-def _counts(verdict: Verdict) -> bool:
+def _counts(health: QueryHealth) -> bool:
     """Whether it matters to who waits: also where another process reports it."""
-    return verdict.reported_elsewhere or not verdict.ignored
+    return health.reported_elsewhere or not health.ignored
 
 
 def wait_in_spark(streams: Any, timeout: float | None) -> None:
@@ -106,10 +110,10 @@ def wait_in_spark(streams: Any, timeout: float | None) -> None:
         raise QueryFailure("*", redact(str(error))) from error
 
 
-def nothing_left(snapshot: Snapshot, judgement: Judgement) -> bool:
+def nothing_left(snapshot: Snapshot, evaluation: Evaluation) -> bool:
     """Whether no query is left that could fail: all completed, or the application stopped."""
     if snapshot.context.is_on_purpose:
         return True
-    foreign, verdicts = _foreign(snapshot), judgement.verdicts.items()
-    states = [one.state for label, one in verdicts if _counts(one) and label not in foreign]
-    return bool(states) and all(state is State.COMPLETED for state in states)
+    foreign, health = _foreign(snapshot), evaluation.health.items()
+    states = [one.state for label, one in health if _counts(one) and label not in foreign]
+    return bool(states) and all(state is QueryState.COMPLETED for state in states)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..exporter.server import HttpServer
 from ..listener.guard import Guard
-from .configuration.outfit import Outfit
+from .configuration.components import Components
 from .configuration.wiring import HttpAccess
 from .file_loop import end_file_loop, file_loop
 from .rotation import Rotation
@@ -15,7 +15,7 @@ READ_SECONDS = 1.0
 class FileReaders:
     """One thread for each kind of file, where there is one: on a mount that hangs, a read hangs."""
 
-    def __init__(self, outfit: Outfit, server: HttpServer | None, guard: Guard) -> None:
+    def __init__(self, outfit: Components, server: HttpServer | None, guard: Guard) -> None:
         self._silencing = outfit.silencing
         self._loops = []
         if outfit.redacting.reads_files:

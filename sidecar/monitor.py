@@ -7,16 +7,16 @@ from collections import Counter, deque
 from collections.abc import Mapping
 
 from ..alerting.generic_apps import problem_of
-from ..exporter.board import Board, Monitor
 from ..exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
+from ..exporter.published_state import Monitor, PublishedState
 from ..listener.event_path import EventPath
 from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
 from ..listener.prober import Prober
 from ..listener.reader import EventReader
 from ..listener.snapshot import Snapshot
-from .telling import Telling
-from .worker import Judged, Worker
+from .notifier import Notifier
+from .worker import Evaluated, Worker
 
 
 class MonitorFacts:
@@ -34,7 +34,7 @@ class MonitorFacts:
         prober: Prober,
         worker: Worker,
         guard: Guard,
-        telling: Telling,
+        notifier: Notifier,
     ) -> None:
         self._app = app
         self._spark_version = spark_version
@@ -45,28 +45,28 @@ class MonitorFacts:
         self._prober = prober
         self._worker = worker
         self._guard = guard
-        self._telling = telling
+        self._notifier = notifier
         self._callback_durations = CALLBACK_BUCKETS
         self._probe_durations = PROBE_BUCKETS
 
-    def board(self, judged: Judged) -> Board:
+    def board(self, evaluated: Evaluated) -> PublishedState:
         """Everything readers may see, frozen."""
-        return Board(
+        return PublishedState(
             app=self._app,
             spark_version=self._spark_version,
-            snapshot=judged.snapshot,
-            verdicts=judged.judgement.verdicts,
-            alerts=judged.alerts,
-            suppressed=judged.suppressed,
-            monitor=self._monitor(judged),
+            snapshot=evaluated.snapshot,
+            health=evaluated.evaluation.health,
+            alerts=evaluated.alerts,
+            suppressed=evaluated.suppressed,
+            monitor=self._monitor(evaluated),
             wall=time.time(),
             expected=self._worker.policy.expected,
             lag_by_partition=self._lag_by_partition,
         )
 
-    def _monitor(self, judged: Judged) -> Monitor:
-        report = judged.snapshot.probe
-        deliveries = self._telling.deliveries
+    def _monitor(self, evaluated: Evaluated) -> Monitor:
+        report = evaluated.snapshot.probe
+        deliveries = self._notifier.deliveries
         self._callback_durations = self._callback_durations.add(
             _drain(self._listener.callback_durations)
         )
@@ -80,14 +80,14 @@ class MonitorFacts:
             events=self._worker.state.events.copy(),
             events_dropped=self._dropped(),
             internal_errors=self._guard.errors.copy(),
-            probe_age_seconds=None if report is None else judged.snapshot.at - report.at,
-            sources_unread=sources_unread(judged.snapshot),
-            deliveries=_by_name(self._telling.outcomes),
+            probe_age_seconds=None if report is None else evaluated.snapshot.at - report.at,
+            sources_unread=sources_unread(evaluated.snapshot),
+            deliveries=_by_name(self._notifier.outcomes),
             outbox_pending={one.name: one.pending for one in deliveries},
             alerts_lost=_by_name({one.name: one.losses for one in deliveries}),
             circuits_open={one.name: one.circuit_open for one in deliveries},
-            receivers=self._telling.names,
-            spool_problem=self._telling.spool_problem,
+            receivers=self._notifier.names,
+            spool_problem=self._notifier.spool_problem,
             app_name_problem=problem_of(self._app),
             callback_duration_seconds=self._callback_durations,
             probe_duration_seconds=self._probe_durations,
@@ -103,11 +103,11 @@ class MonitorFacts:
 
 def sources_unread(snapshot: Snapshot) -> dict[str, str]:
     """By query: what brokers did not tell, and why; what they never tell some of us included."""
-    told = {
-        label: [query.source_trouble, *(look.untold for look in query.looks.values())]
+    reported = {
+        label: [query.source_trouble, *(poll.missing_reason for poll in query.polls.values())]
         for label, query in snapshot.labels().items()
     }
-    reasons = {label: "; ".join(dict.fromkeys(filter(None, told[label]))) for label in told}
+    reasons = {label: "; ".join(dict.fromkeys(filter(None, reported[label]))) for label in reported}
     return {label: reason for label, reason in reasons.items() if reason}
 
 

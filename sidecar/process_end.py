@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from enum import Enum
 
-from ..exporter.farewell import Notice
+from ..exporter.shutdown_notice import Notice
 from ..listener.probing import Context
 
 
-class End(Enum):
+class ProcessEnd(Enum):
     """What ``querypulse watch`` is told of it, and whether graces still hold."""
 
     CLOSED = "closed"
@@ -25,16 +25,16 @@ class End(Enum):
         return _NOTICES.get(self)
 
 
-_NOTICES = {End.CLOSED: Notice.STOPPED, End.TERMINATED: Notice.TERMINATED}
+_NOTICES = {ProcessEnd.CLOSED: Notice.STOPPED, ProcessEnd.TERMINATED: Notice.TERMINATED}
 
 
-def end_of(context: Context, uncaught: type[BaseException] | None = None) -> End:
+def end_of(context: Context, uncaught: type[BaseException] | None = None) -> ProcessEnd:
     """How a process ends whose SparkContext is in this state; ``uncaught`` is what ends Python."""
     if context in (Context.JVM_GONE, Context.STOPPED):
-        return End.CRASHED
+        return ProcessEnd.CRASHED
     if context is Context.TERMINATED or uncaught is KeyboardInterrupt:
-        return End.TERMINATED
-    return End.CLOSED if uncaught is None else End.CRASHED
+        return ProcessEnd.TERMINATED
+    return ProcessEnd.CLOSED if uncaught is None else ProcessEnd.CRASHED
 
 
 def uncaught_exception() -> type[BaseException] | None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..alerting.lifecycle.health import GRAVE
-from ..alerting.receivers.answer import Answer
+from ..alerting.lifecycle.health import NOT_WORKING
+from ..alerting.receivers.answer import DeliveryOutcome
 from ..alerting.receivers.heartbeat import Heartbeat
 from ..alerting.receivers.heartbeat_ping import Ping
 from ..listener.query import Query
@@ -17,7 +17,7 @@ from .deadline import Deadline
 
 if TYPE_CHECKING:
     # The command line works without PySpark, which the worker needs.
-    from .worker import Judged
+    from .worker import Evaluated
 
 
 Mark = tuple[int, int]
@@ -53,18 +53,20 @@ class QueryHeartbeats:
         for one in self._heartbeats.values():
             one.start()
 
-    def update(self, judged: Judged) -> None:
+    def update(self, evaluated: Evaluated) -> None:
         """Ping for what has been done since; never waits."""
         if not self._heartbeats:
             return
-        verdicts = judged.judgement.verdicts
+        health = evaluated.evaluation.health
         own = {
             label: query
-            for label, query in judged.snapshot.labels().items()
-            if label in verdicts and not verdicts[label].reported_elsewhere
+            for label, query in evaluated.snapshot.labels().items()
+            if label in health and not health[label].reported_elsewhere
         }
         unhealthy = {
-            self._pattern(query) for label, query in own.items() if verdicts[label].state in GRAVE
+            self._pattern(query)
+            for label, query in own.items()
+            if health[label].state in NOT_WORKING
         }
         for label, query in own.items():
             pattern = self._pattern(query)
@@ -93,7 +95,7 @@ class QueryHeartbeats:
 
     def _owe(self, pattern: str, label: str, query: Query) -> None:
         done = "completed" if not query.alive else f"batch {query.last_commit_batch} committed"
-        delivered = self._heartbeats[pattern].outcomes[Answer.DELIVERED.value]
+        delivered = self._heartbeats[pattern].outcomes[DeliveryOutcome.DELIVERED.value]
         self._owed[pattern] = _Owed(Ping("", f"{label}: {done}"), delivered)
 
     def _pay(self, pattern: str, *, may_ping: bool) -> None:
@@ -104,4 +106,4 @@ class QueryHeartbeats:
 
     def _is_owed(self, pattern: str) -> bool:
         owed, outcomes = self._owed.get(pattern), self._heartbeats[pattern].outcomes
-        return owed is not None and outcomes[Answer.DELIVERED.value] <= owed.delivered
+        return owed is not None and outcomes[DeliveryOutcome.DELIVERED.value] <= owed.delivered

@@ -7,7 +7,7 @@ import weakref
 from typing import Any, Generic, Protocol, TypeVar
 
 
-class Watcher(Protocol):
+class Closable(Protocol):
     """Something that watches a SparkContext until it is closed."""
 
     @property
@@ -20,7 +20,7 @@ class Watcher(Protocol):
         ...
 
 
-W = TypeVar("W", bound=Watcher)
+W = TypeVar("W", bound=Closable)
 
 
 class Registry(Generic[W]):

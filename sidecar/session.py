@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from ..alerting.generic_apps import problem_of
-from ..listener.refusals import THROWN, reason_of
+from ..listener.java_errors import THROWN, reason_of
 from .configuration.settings import Settings
 from .configuration.settings_sources import SPARK_PREFIX, load_settings
 

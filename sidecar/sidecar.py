@@ -17,11 +17,11 @@ from ..listener.health_listener import HealthListener
 from ..listener.redacted_log import RedactedLog
 from . import announcing
 from .awaiting import FailureWait
-from .configuration.outfit import outfit
+from .configuration.components import outfit
 from .configuration.settings import Settings, SettingsError
 from .deadline import Deadline
-from .parts import MAILBOX_CAPACITY, Parts
 from .registry import Registry
+from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, settings_of
 from .silencing import silence_until
 from .starting import start_parts
@@ -54,9 +54,9 @@ class Sidecar:
         self._guard = Guard()
         self._outfit = outfit(self.settings, self._guard)
         self._redacted_log = RedactedLog(self._outfit.redacting.text)
-        self._parts: Parts | None = None
+        self._parts: Runtime | None = None
         self._wait = FailureWait(
-            lambda: self._parts.judged if self._parts is not None else None, lambda: self._closed
+            lambda: self._parts.evaluated if self._parts is not None else None, lambda: self._closed
         )
         self._closing = threading.Lock()
         self._closed = False
@@ -91,7 +91,7 @@ class Sidecar:
 
     def alerts(self) -> tuple[Alert, ...]:
         """The alerts firing now."""
-        return self._parts.judged.alerts if self._parts is not None else ()
+        return self._parts.evaluated.alerts if self._parts is not None else ()
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Judge everything heard so far and attempt every delivery.
@@ -223,22 +223,22 @@ class Sidecar:
             SIDECARS.close_stale()
             self._outfit.redacting.honour(lambda name: spark.conf.get(name, None))
             make = partial(
-                Parts,
+                Runtime,
                 settings=self.settings,
                 spark=spark,
                 listener=self.listener,
                 outfit=self._outfit,
                 guard=self._guard,
-                on_judged=self._on_judged,
+                on_evaluated=self._on_evaluated,
             )
             self._parts = start_parts(spark, self.listener, self._guard, make, by_hand=by_hand)
             log.addFilter(self._redacted_log)
             SIDECARS.remember(spark.sparkContext, self)
             atexit.register(self._at_exit)
 
-    def _on_judged(self) -> None:
+    def _on_evaluated(self) -> None:
         self._wait.wake()
-        context = self._parts.judged.snapshot.context if self._parts is not None else None
+        context = self._parts.evaluated.snapshot.context if self._parts is not None else None
         if context is not None and context.is_on_purpose and not self._closed:
             # The worker, which calls this, cannot wait for its own end.
             threading.Thread(target=self.close, name="querypulse-close", daemon=True).start()

@@ -13,7 +13,7 @@ from ..listener.event_paths import open_path
 from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
 from .deadline import Deadline
-from .parts import Parts
+from .runtime import Runtime
 
 ROLLBACK_SECONDS = 2.0
 
@@ -22,10 +22,10 @@ def start_parts(
     spark: Any,
     listener: HealthListener,
     guard: Guard,
-    make: Callable[..., Parts],
+    make: Callable[..., Runtime],
     *,
     by_hand: bool,
-) -> Parts:
+) -> Runtime:
     """Listen by the best way there is, then start what ``make(path=...)`` makes around it.
 
     Raises:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
-from ..alerting.evaluate import Judgement, evaluate
+from ..alerting.evaluate import Evaluation, evaluate
 from ..alerting.lifecycle.inhibition import Suppressed
 from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..alerting.lifecycle.silences import Silence
@@ -28,32 +28,32 @@ from .remembering import Remembering
 
 TICK_SECONDS = 0.5
 LATE_SECONDS = 2.0
-LOOK_AGAIN_SECONDS = 5.0
+POLL_AGAIN_SECONDS = 5.0
 FORGET_EVERY_SECONDS = 60.0
 
 
-class Judged(msgspec.Struct, frozen=True):
+class Evaluated(msgspec.Struct, frozen=True):
     """What one round of judging came to."""
 
     snapshot: Snapshot
-    judgement: Judgement
+    evaluation: Evaluation
     alerts: tuple[Alert, ...]
     suppressed: tuple[Suppressed, ...] = ()
 
 
-class TakesIncidents(Protocol):
+class IncidentSink(Protocol):
     """Where the open incidents go, again and again."""
 
-    def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
+    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
         """Take the whole set; never waits.
 
-        ``closings`` are over: what an earlier driver may have left open.
+        ``stale_resolves`` are over: what an earlier driver may have left open.
         """
         ...
 
 
 class Worker:
-    """Folds what arrived, judges it, hands the incidents over and tells ``on_judged``.
+    """Folds what arrived, judges it, hands the incidents over and tells ``on_evaluated``.
 
     A judgement goes through ``redact`` before anything else gets to see it.
     """
@@ -63,7 +63,7 @@ class Worker:
         inbox: Inbox,
         policy: Policy,
         lifecycle: Lifecycle,
-        dispatch: TakesIncidents,
+        dispatch: IncidentSink,
         *,
         latest_report: Callable[[], ProbeReport | None],
         latest_log: Callable[[], LogReport | None] = lambda: None,
@@ -72,16 +72,16 @@ class Worker:
         silences: Callable[[], Sequence[Silence]] = tuple,
         main_thread: Callable[[], str] = str,
         remembering: Remembering | None = None,
-        redact: Callable[[Judgement], Judgement],
+        redact: Callable[[Evaluation], Evaluation],
         on_error: Callable[[str, Exception], None],
-        on_judged: Callable[[Judged], None],
+        on_evaluated: Callable[[Evaluated], None],
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.policy = policy
         """The policy in force: a query that was forgotten is expected no more."""
         self.state = State(clock(), policy.expected)
-        self.judged = Judged(self.state.snapshot(clock()), Judgement(), ())
+        self.evaluated = Evaluated(self.state.snapshot(clock()), Evaluation(), ())
         self.beat_at = clock()
         self._inbox = inbox
         self._lifecycle = lifecycle
@@ -95,14 +95,14 @@ class Worker:
         self._remembering = remembering or Remembering()
         self._redact = redact
         self._on_error = on_error
-        self._on_judged = on_judged
+        self._on_evaluated = on_evaluated
         self._clock = clock
         self._wall = wall
         self._report: ProbeReport | None = None
         self._log: LogReport | None = None
         self._sources: SourceReport | None = None
         self._resumed_at: float | None = None
-        self._judged_at = 0.0
+        self._evaluated_at = 0.0
         self._woke_at = clock()
         self._waiting: list[Marker] = []
         self._forgot_at = clock()
@@ -114,13 +114,13 @@ class Worker:
         self._note_pause(now)
         for item in items:
             self._take(item)
-        looked = self._take_report()
+        polled = self._take_report()
         self._take_log()
         self._take_sources()
-        urgent = bool(self._waiting) or looked or any(_is_urgent(item) for item in items)
-        due = urgent or now - self._judged_at >= TICK_SECONDS
-        if due and not self._must_look_again(now):
-            self._judge(now)
+        urgent = bool(self._waiting) or polled or any(_is_urgent(item) for item in items)
+        due = urgent or now - self._evaluated_at >= TICK_SECONDS
+        if due and not self._must_poll_again(now):
+            self._evaluate(now)
             self._pass_markers()
         self.beat_at = self._clock()
 
@@ -135,7 +135,7 @@ class Worker:
 
     def _take(self, item: Item) -> None:
         if isinstance(item, Arrived):
-            self.state.hear(item.event, item.at, item.context)
+            self.state.apply_event(item.event, item.at, item.context)
         elif isinstance(item, ExpectStop):
             self.state.expect_stop(item.name)
         elif isinstance(item, Forget):
@@ -154,54 +154,54 @@ class Worker:
         log = self._latest_log()
         if log is not None and log is not self._log:
             self._log = log
-            self.state.read(log)
+            self.state.apply_commit_log(log)
 
     def _take_sources(self) -> None:
         sources = self._latest_sources()
         if sources is not None and sources is not self._sources:
             self._sources = sources
-            self.state.ask(sources)
+            self.state.apply_sources(sources)
 
     def _take_report(self) -> bool:
         report = self._latest_report()
         if report is None or report is self._report:
             return False
         self._report = report
-        self.state.look(report)
+        self.state.apply_probe(report)
         return True
 
-    def _judge(self, now: float) -> None:
+    def _evaluate(self, now: float) -> None:
         if now - self._forgot_at >= FORGET_EVERY_SECONDS:
             self._forgot_at = now
             self.state.forget(now)
-        self._judged_at = now
+        self._evaluated_at = now
         self.state.own(self._ownership())
         wall, silences = self._wall(), self._silences()
         self._remembering.restore(self.state, now, wall)
         snapshot = self.state.snapshot(now)
         self._remembering.keep(snapshot, self.policy, wall)
-        judgement = with_main_thread(evaluate(snapshot, now, self.policy), self._main_thread)
-        judgement = self._redact(judgement)
-        for rule, error in judgement.errors:
+        evaluation = with_main_thread(evaluate(snapshot, now, self.policy), self._main_thread)
+        evaluation = self._redact(evaluation)
+        for rule, error in evaluation.errors:
             self._on_error(f"rule {rule}", error)
-        incidents = self._lifecycle.update(judgement, snapshot, now, wall, silences)
-        self._dispatch.offer(incidents, self._lifecycle.closings)
-        self.judged = Judged(
-            snapshot, judgement, self._lifecycle.alerts, self._lifecycle.suppressed
+        incidents = self._lifecycle.update(evaluation, snapshot, now, wall, silences)
+        self._dispatch.offer(incidents, self._lifecycle.stale_resolves)
+        self.evaluated = Evaluated(
+            snapshot, evaluation, self._lifecycle.alerts, self._lifecycle.suppressed
         )
-        self._on_judged(self.judged)
+        self._on_evaluated(self.evaluated)
 
     def _pass_markers(self) -> None:
         for marker in self._waiting:
             marker.passed.set()
         self._waiting.clear()
 
-    def _must_look_again(self, now: float) -> bool:
+    def _must_poll_again(self, now: float) -> bool:
         """After a pause nothing known is fresh: wait for the probe, but not for ever."""
         if self._resumed_at is None:
             return False
-        looked = self._report is not None and self._report.began_at >= self._resumed_at
-        if self._report is None or looked or now - self._resumed_at > LOOK_AGAIN_SECONDS:
+        polled = self._report is not None and self._report.began_at >= self._resumed_at
+        if self._report is None or polled or now - self._resumed_at > POLL_AGAIN_SECONDS:
             self._resumed_at = None
             return False
         return True

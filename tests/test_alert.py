@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from querypulse.alerting import Alert
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 
@@ -25,7 +25,7 @@ FINDING = Finding(
     "StreamingQueryFailed",
     "bronze",
     Severity.CRITICAL,
-    State.FAILED,
+    QueryState.FAILED,
     "died",
     "bronze failed: died",
     {},

@@ -13,7 +13,7 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
 
 NOW = 1_800_000_000.0
@@ -94,10 +94,10 @@ def test_nothing_ends_before_it_began():
 
 def test_it_is_told_again_and_again_and_of_the_end_for_a_while():
     """For it forgets what it does not hear."""
-    habits = Alertmanager.habits
+    capabilities = Alertmanager.capabilities
 
-    assert (habits.resend_seconds, habits.resend_resolved_seconds) == (60, 300)
-    assert habits.reconciles
+    assert (capabilities.resend_seconds, capabilities.resend_resolved_seconds) == (60, 300)
+    assert capabilities.reconciles
 
 
 def test_a_base_url_may_have_a_path():
@@ -144,8 +144,8 @@ def test_a_member_that_refuses_is_logged_once_until_it_listens_again(double, cap
 def test_when_no_member_listens_the_soonest_second_try_decides():
     """A member that is only down may be up in a second."""
     with HttpDouble(otherwise=reply(401)) as wrong, HttpDouble(otherwise=reply(503)) as down:
-        assert refusal(ONE, wrong, down).answer is Answer.TRANSIENT
-        assert refusal(ONE, wrong).answer is Answer.MISCONFIGURED
+        assert refusal(ONE, wrong, down).answer is DeliveryOutcome.TRANSIENT
+        assert refusal(ONE, wrong).answer is DeliveryOutcome.MISCONFIGURED
 
 
 def test_a_doubt_about_any_member_is_a_doubt():
@@ -159,7 +159,7 @@ def test_members_that_hang_share_the_time_of_one(monkeypatch):
     never = held(threading.Event(), reply(200))
     with HttpDouble(otherwise=never) as one, HttpDouble(otherwise=never) as two:
         began = time.monotonic()
-        assert refusal(ONE, one, two).answer is Answer.TRANSIENT
+        assert refusal(ONE, one, two).answer is DeliveryOutcome.TRANSIENT
 
     assert time.monotonic() - began < 3.5
 
@@ -176,17 +176,17 @@ def test_one_alert_that_is_refused_does_not_cost_the_others(caplog):
 
 def test_a_batch_of_which_no_alert_is_taken_is_poison():
     with AlertmanagerDouble(disliked=frozenset(FIVE)) as double:
-        assert refusal(SEVERAL, double).answer is Answer.REJECTED
+        assert refusal(SEVERAL, double).answer is DeliveryOutcome.REJECTED
 
 
 def test_an_outage_during_the_single_posts_is_an_outage():
     with AlertmanagerDouble(reply(400), reply(200), reply(401)) as double:
-        assert refusal(SEVERAL, double).answer is Answer.MISCONFIGURED
+        assert refusal(SEVERAL, double).answer is DeliveryOutcome.MISCONFIGURED
 
 
 def test_a_single_alert_that_is_refused_is_poison_at_once():
     with AlertmanagerDouble(disliked=frozenset({"bronze"})) as double:
-        assert refusal(ONE, double).answer is Answer.REJECTED
+        assert refusal(ONE, double).answer is DeliveryOutcome.REJECTED
         assert len(double.requests) == 1
 
 

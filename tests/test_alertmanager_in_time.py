@@ -4,10 +4,10 @@ import time
 
 import pytest
 from support.alertmanager import RealAlertmanager
+from support.deliveries import over
 from support.observed import Desk, with_shipped_times
 from support.queries import until
 from support.receiver_incidents import incident
-from support.telling import over
 
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.receivers.alertmanager import Alertmanager

@@ -19,12 +19,12 @@ MAY_IMPORT = {
     "dashboards": set(),
 }
 IMPORT_PYSPARK = {
-    "listener/details.py",
+    "listener/optional_calls.py",
     "listener/health_listener.py",
     "listener/jvm.py",
     "listener/sources/kafka_admin.py",
     "listener/sources/kafka_source.py",
-    "listener/refusals.py",
+    "listener/java_errors.py",
     "listener/session_listeners.py",
     "listener/session_paths.py",
     "sidecar/demo/artifacts.py",
@@ -104,7 +104,7 @@ def isolated(script, folder):
     return done.stdout.split()
 
 
-def test_there_is_something_to_look_at():
+def test_there_is_something_to_poll_at():
     assert {name.partition("/")[0] for name in FILES} == set(FOLDERS)
 
 

@@ -29,7 +29,7 @@ from querypulse.sidecar import (
     Sidecar,
     attach,
     observers,
-    parts,
+    runtime,
     session,
     starting,
 )
@@ -50,7 +50,7 @@ class Probe:
     def context(self):
         return Context.RUNNING
 
-    def look(self, clock):
+    def poll(self, clock):
         return ProbeReport(clock(), clock(), runs=())
 
     def release(self):
@@ -107,7 +107,7 @@ def test_it_watches_at_once_and_nothing_is_left_after_closing(driver):
 @pytest.mark.contains_errors
 def test_a_last_flush_that_fails_keeps_nothing_running(driver, monkeypatch):
     sidecar = attach(driver, **QUIET)
-    monkeypatch.setattr(parts.Parts, "flush", fail)
+    monkeypatch.setattr(runtime.Runtime, "flush", fail)
     sidecar.close()
 
     assert driver.bus.queues == []
@@ -232,7 +232,7 @@ def fail(*_):
 
 
 def refuse_everything(driver, patch):
-    driver.refusals["janino"] = driver.manager.refusal = Py4JError("refused")
+    driver.java_errors["janino"] = driver.manager.refusal = Py4JError("refused")
     patch.setattr("pyspark.java_gateway.ensure_callback_server_started", lambda gateway: None)
 
 
@@ -243,12 +243,14 @@ def refuse_a_thread(driver, patch):
 
 
 BREAK = {
-    "another Spark": lambda driver, patch: driver.refusals.update(janino=AttributeError("_jvm")),
-    "a lost JVM": lambda driver, patch: driver.refusals.update(bus=Py4JNetworkError("no answer")),
+    "another Spark": lambda driver, patch: driver.java_errors.update(janino=AttributeError("_jvm")),
+    "a lost JVM": lambda driver, patch: driver.java_errors.update(
+        bus=Py4JNetworkError("no answer")
+    ),
     "no way in": refuse_everything,
-    "the probe": lambda driver, patch: driver.refusals.update(probe=RuntimeError("of ours")),
-    "the worker": lambda driver, patch: patch.setattr(parts.Parts, "_make_worker", fail),
-    "the server": lambda driver, patch: patch.setattr(parts.Parts, "_listens", fail),
+    "the probe": lambda driver, patch: driver.java_errors.update(probe=RuntimeError("of ours")),
+    "the worker": lambda driver, patch: patch.setattr(runtime.Runtime, "_make_worker", fail),
+    "the server": lambda driver, patch: patch.setattr(runtime.Runtime, "_listens", fail),
     "a thread": refuse_a_thread,
 }
 
@@ -274,7 +276,7 @@ def test_an_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeyp
 
 @pytest.mark.contains_errors
 def test_a_job_goes_on_to_wait_where_its_sidecar_could_not_start(driver):
-    driver.refusals["probe"] = RuntimeError("an error of ours")
+    driver.java_errors["probe"] = RuntimeError("an error of ours")
     sidecar = attach(driver, **QUIET)
     sidecar.await_any_failure()
     sidecar.await_any_failure(timeout=2.0)
@@ -296,7 +298,7 @@ def test_attach_warns_once_of_an_app_name_that_others_may_have(driver, caplog, a
 
 @pytest.mark.contains_errors
 def test_a_sidecar_that_could_not_start_says_so_without_secrets(driver, caplog):
-    driver.refusals["probe"] = RuntimeError("password=hunter2hunter")
+    driver.java_errors["probe"] = RuntimeError("password=hunter2hunter")
     with caplog.at_level(logging.WARNING, "querypulse"):
         attach(driver, **QUIET)
     logged = "\n".join(record.getMessage() for record in caplog.records)
@@ -307,9 +309,9 @@ def test_a_sidecar_that_could_not_start_says_so_without_secrets(driver, caplog):
 
 @pytest.mark.contains_errors
 def test_a_second_try_after_an_internal_error_watches(driver):
-    driver.refusals["probe"] = RuntimeError("an error of ours")
+    driver.java_errors["probe"] = RuntimeError("an error of ours")
     first = attach(driver, **QUIET)
-    del driver.refusals["probe"]
+    del driver.java_errors["probe"]
     second = attach(driver, **QUIET)
 
     assert second is not first
@@ -319,7 +321,7 @@ def test_a_second_try_after_an_internal_error_watches(driver):
 
 def test_an_interrupt_is_passed_on_and_leaves_nothing_behind(driver):
     """Ctrl-C in a notebook."""
-    driver.refusals["probe"] = KeyboardInterrupt()
+    driver.java_errors["probe"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
         attach(driver, **QUIET)
 
@@ -511,8 +513,8 @@ def test_files_on_a_mount_that_hangs_stop_no_evaluation(driver, tmp_path):
 
     assert time.monotonic() - began < 5
     until(lambda: is_reading("querypulse-secret-files"), "the thread has met the FIFO")
-    before = sidecar._parts.judged.snapshot.at
-    until(lambda: sidecar._parts.judged.snapshot.at > before + 1, "evaluation goes on")
+    before = sidecar._parts.evaluated.snapshot.at
+    until(lambda: sidecar._parts.evaluated.snapshot.at > before + 1, "evaluation goes on")
     began = time.monotonic()
     sidecar.close()
     assert time.monotonic() - began < 4

@@ -12,25 +12,25 @@ from support.rules_table import hung_batch, live_locked, one_task, steady, watch
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.listener.events import Started
 from querypulse.listener.ownership import parse_watchers
 from querypulse.listener.probing import Context
 from querypulse.sidecar import QueryFailure, Settings, Sidecar
 from querypulse.sidecar.failure import first_failure, first_stall, nothing_left, wait_in_spark
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.worker import Evaluated
 
 ONCE = "AvailableNowTrigger"
 PATIENCE_SECONDS = 10.0
 
 
 def failure(story, now, **policy):
-    return first_failure(story.state.snapshot(now), story.judge(now, **policy))
+    return first_failure(story.state.snapshot(now), story.evaluate(now, **policy))
 
 
 def is_over(story, now=100.0, **policy):
-    return nothing_left(story.state.snapshot(now), story.judge(now, **policy))
+    return nothing_left(story.state.snapshot(now), story.evaluate(now, **policy))
 
 
 # -- what ends it -----------------------------------------------------------------------------
@@ -114,7 +114,7 @@ def shared(watchers, **sessions):
     """Queries of this process and of another one, all started at 0 s; by name their sessions."""
     story = Story()
     for name, session in sessions.items():
-        story.state.hear(Started(f"id-{name}", f"{name}-1", name, session=session), 0)
+        story.state.apply_event(Started(f"id-{name}", f"{name}-1", name, session=session), 0)
     story.state.own(parse_watchers(watchers))
     return story
 
@@ -189,11 +189,13 @@ def test_an_expected_query_of_another_process_that_is_gone_ends_it():
 
 def stall(story, now, *, watched_by=None, **policy):
     """What a critical stall ends it with, once the lifecycle has found it twice."""
-    lifecycle = Lifecycle("etl", Guidance("https://runbooks.example/{alertname}.md"), Terms())
+    lifecycle = Lifecycle(
+        "etl", Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
+    )
     for at in (now - 1, now):
-        judgement, snapshot = story.judge(at, **policy), story.state.snapshot(at)
-        lifecycle.update(judgement, snapshot, at, 1e9 + at)
-    return first_stall(Judged(snapshot, judgement, lifecycle.alerts))
+        evaluation, snapshot = story.evaluate(at, **policy), story.state.snapshot(at)
+        lifecycle.update(evaluation, snapshot, at, 1e9 + at)
+    return first_stall(Evaluated(snapshot, evaluation, lifecycle.alerts))
 
 
 def test_a_critical_stall_ends_it_where_it_was_asked_for():
@@ -229,22 +231,25 @@ def test_no_other_trouble_is_a_stall(story, now, policy):
 
 def test_a_stall_that_was_found_once_may_be_a_glitch():
     story = hung_batch(until=175)
-    judged = Judged(story.state.snapshot(172), story.judge(172), ())
+    evaluated = Evaluated(story.state.snapshot(172), story.evaluate(172), ())
 
-    assert first_stall(judged) is None
+    assert first_stall(evaluated) is None
 
 
 def test_a_stall_that_recovers_ends_nothing():
     story = hung_batch(until=175)
-    lifecycle = Lifecycle("etl", Guidance("https://runbooks.example/{alertname}.md"), Terms())
+    lifecycle = Lifecycle(
+        "etl", Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
+    )
     for at in (171, 172):
-        lifecycle.update(story.judge(at), story.state.snapshot(at), at, 1e9 + at)
+        lifecycle.update(story.evaluate(at), story.state.snapshot(at), at, 1e9 + at)
     story.commit(batch=10, at=176)
-    lifecycle.update(story.judge(177), story.state.snapshot(177), 177, 1e9 + 177)
+    lifecycle.update(story.evaluate(177), story.state.snapshot(177), 177, 1e9 + 177)
 
     assert lifecycle.alerts
     assert (
-        first_stall(Judged(story.state.snapshot(177), story.judge(177), lifecycle.alerts)) is None
+        first_stall(Evaluated(story.state.snapshot(177), story.evaluate(177), lifecycle.alerts))
+        is None
     )
 
 
@@ -342,7 +347,7 @@ class Evaluating:
     """The running parts of a sidecar, as far as the wait looks at them."""
 
     def __init__(self, story, now):
-        self.judged = Judged(story.state.snapshot(now), story.judge(now), ())
+        self.evaluated = Evaluated(story.state.snapshot(now), story.evaluate(now), ())
 
     def flush(self, deadline):
         return True
@@ -364,10 +369,10 @@ def test_it_raises_as_soon_as_the_worker_has_seen_that_the_jvm_is_gone():
 
     waiting = threading.Thread(target=wait)
     waiting.start()
-    sidecar._on_judged()
+    sidecar._on_evaluated()
     assert raised == []
     sidecar._parts = Evaluating(story.probe(at=2, context=Context.JVM_GONE), 2)
-    sidecar._on_judged()
+    sidecar._on_evaluated()
     waiting.join(PATIENCE_SECONDS)
 
     assert [failure.query for failure in raised] == ["*"]
@@ -385,9 +390,9 @@ def test_it_goes_on_waiting_while_only_another_process_query_has_failed():
 def test_it_goes_on_waiting_for_a_stalled_query_unless_it_was_asked_to_end():
     sidecar = Sidecar(Settings())
     sidecar._parts = Evaluating(hung_batch(until=175), 172)
-    (finding,) = sidecar._parts.judged.judgement.findings
-    sidecar._parts.judged = structs.replace(
-        sidecar._parts.judged,
+    (finding,) = sidecar._parts.evaluated.evaluation.findings
+    sidecar._parts.evaluated = structs.replace(
+        sidecar._parts.evaluated,
         alerts=(
             alert_of(finding, "etl", Guidance("https://runbooks.example/{alertname}.md"), 1e9),
         ),

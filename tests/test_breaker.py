@@ -1,11 +1,11 @@
 """A receiver that is down is left alone, but never for much longer than it is down."""
 
 import pytest
-from support.telling import incident, outage, wrong_token
+from support.deliveries import incident, outage, wrong_token
 
 from querypulse.alerting.outbox.breaker import Breaker
-from querypulse.alerting.outbox.pace import Pace
-from querypulse.alerting.outbox.row import Want, Why
+from querypulse.alerting.outbox.entry import PendingSend, SendReason
+from querypulse.alerting.outbox.send_schedule import SendSchedule
 
 
 def failed(times, breaker=None, **options):
@@ -34,7 +34,7 @@ def test_the_fifth_opens_it():
     assert breaker.not_before == 22
 
 
-def test_a_young_outage_is_looked_at_again_soon():
+def test_a_young_outage_is_polled_again_soon():
     """Five pages failed at once; a receiver that only restarts is back in a few seconds."""
     breaker, times = failed([0, 0, 0, 0, 0]), []
     while breaker.not_before <= 30:
@@ -97,14 +97,14 @@ def test_a_new_page_waits_for_five_seconds_only_but_not_less_than_was_asked_for(
 
 # -- together with retries --------------------------------------------------------------------
 
-A, B, C = (Want(incident(query), Why.TRIGGER) for query in "abc")
+A, B, C = (PendingSend(incident(query), SendReason.TRIGGER) for query in "abc")
 
 
 class Play:
     """A pace whose receiver is up or down as told."""
 
     def __init__(self, *wants):
-        self.pace = Pace()
+        self.pace = SendSchedule()
         self.wants = list(wants)
         self.now = 0.0
         self.attempts = []
@@ -134,16 +134,16 @@ def test_an_outage_is_tried_again_after_1_2_4_8_seconds_and_then_every_so_often(
     assert play.times == [0, 1, 3, 7, 15, 22, 30, 60, 120, 240, 480, 780]
 
 
-@pytest.mark.parametrize(("seconds", "told_at"), [(0.5, 1), (2, 3), (5, 7), (20, 22)])
+@pytest.mark.parametrize(("seconds", "sent_at"), [(0.5, 1), (2, 3), (5, 7), (20, 22)])
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 50])
-def test_a_short_outage_is_over_for_all_pages_at_once_and_soon(count, seconds, told_at):
+def test_a_short_outage_is_over_for_all_pages_at_once_and_soon(count, seconds, sent_at):
     """However many wait: the first that gets through takes the others along."""
-    wants = [Want(incident(f"q{number}"), Why.TRIGGER) for number in range(count)]
+    wants = [PendingSend(incident(f"q{number}"), SendReason.TRIGGER) for number in range(count)]
     play = Play(*wants).until(seconds, outage()).until(60)
 
     assert play.wants == []
     (at,) = {at for at in play.times if at > seconds}
-    assert at <= told_at
+    assert at <= sent_at
 
 
 def test_what_a_flush_has_just_tried_goes_along_too():
@@ -159,7 +159,7 @@ def test_what_a_flush_has_just_tried_goes_along_too():
 
 def test_many_pages_do_not_mean_many_attempts_in_an_outage():
     """Each is tried once, five seconds apart; then they take turns at the circuit's pace."""
-    wants = [Want(incident(f"q{number}"), Why.TRIGGER) for number in range(50)]
+    wants = [PendingSend(incident(f"q{number}"), SendReason.TRIGGER) for number in range(50)]
     times = Play(*wants).until(1000, outage()).times
 
     assert times[:9] == [0, 0, 0, 0, 0, 1, 3, 7, 12]
@@ -184,7 +184,7 @@ def test_a_new_critical_page_is_tried_once_and_then_waits_like_all():
 
 def test_a_new_warning_waits_like_all():
     play = Play(A).until(250, outage())
-    play.wants = [Want(incident("b", severity="warning"), Why.TRIGGER)]
+    play.wants = [PendingSend(incident("b", severity="warning"), SendReason.TRIGGER)]
 
     assert play.pace.next_at(play.wants, 250.0) == 480
 
@@ -282,7 +282,7 @@ def test_a_flush_ignores_the_circuit_but_asks_each_page_only_once():
 
 
 def test_repetitions_are_no_business_of_a_flush():
-    repetition = Want(incident(), Why.REPEAT)
+    repetition = PendingSend(incident(), SendReason.REPEAT)
     play = Play(A).until(20, outage())
 
     assert play.pace.choose([repetition], 20.0, 1) is None

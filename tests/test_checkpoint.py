@@ -176,7 +176,7 @@ def test_after_a_refusal_the_next_reading_begins_where_the_last_one_was(gaps):
     assert logs.read(LIST_EVERY_SECONDS + 1) == LoggedBatches(3, 3)
 
 
-def test_a_batch_done_while_both_logs_are_read_does_not_look_unfinished():
+def test_a_batch_done_while_both_logs_are_read_does_not_poll_unfinished():
     class Busy(MemoryCheckpoint):
         """Plans and commits its next batch between any two questions."""
 

@@ -69,13 +69,13 @@ def test_it_is_logged_once_for_each_query_and_not_for_each_run(caplog):
     for number in (1, 2, 3):
         place = f"file:/tmp/temporary-{UUID[:-1]}{number}"
         story.probe(at(place, number=number), at("s3a://b/cp", "b"), at=number)
-        named.look(story.state.snapshot(number))
+        named.poll(story.state.snapshot(number))
 
     assert warnings(caplog) == [f"querypulse: the checkpoint of a is {TEMPORARY}"]
 
 
 def test_before_the_probe_knows_the_checkpoint_nothing_is_logged(caplog):
-    CheckpointWarnings().look(Story().started(at=0).state.snapshot(1))
+    CheckpointWarnings().poll(Story().started(at=0).state.snapshot(1))
 
     assert warnings(caplog) == []
 
@@ -84,7 +84,7 @@ def test_what_was_logged_is_remembered_of_a_bounded_number_of_queries(caplog, mo
     monkeypatch.setattr(checkpoint_warnings, "MAX_REMEMBERED", 2)
     named = CheckpointWarnings()
     for name in ("a", "b", "c", "c", "a"):
-        named.look(Story().probe(at(LOCAL, name), at=0).state.snapshot(1))
+        named.poll(Story().probe(at(LOCAL, name), at=0).state.snapshot(1))
 
     assert [one.split()[4] for one in warnings(caplog)] == ["a", "b", "c", "a"]
 

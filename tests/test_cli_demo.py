@@ -7,8 +7,8 @@ import pytest
 from querypulse.sidecar import cli, installed
 from querypulse.sidecar.demo.artifacts import ArtifactsError
 from querypulse.sidecar.demo.broker import BrokerError
+from querypulse.sidecar.demo.demo_settings import DemoSettings
 from querypulse.sidecar.demo.scenarios import SCENARIOS
-from querypulse.sidecar.demo.script import Script
 from querypulse.sidecar.installed import NotInstalledError, require_spark
 
 COULD_NOT_BEGIN = 2
@@ -18,7 +18,7 @@ COULD_NOT_BEGIN = 2
 def scripts(monkeypatch):
     """What demos were asked for, and never played."""
     asked = []
-    play = lambda **arguments: asked.append(Script(**arguments)) or 7
+    play = lambda **arguments: asked.append(DemoSettings(**arguments)) or 7
     monkeypatch.setitem(cli._COMMANDS, "demo", play)
     return asked
 
@@ -27,7 +27,7 @@ def test_a_demo_is_played_as_the_contract_says_unless_told_otherwise(scripts):
     code = cli.main(["demo"])
 
     assert code == 7
-    assert scripts == [Script(scenario="failure", queries=8, after=20.0, duration=None)]
+    assert scripts == [DemoSettings(scenario="failure", queries=8, after=20.0, duration=None)]
     assert scripts[0].http_port == 0
     assert (scripts[0].pipeline, scripts[0].supervised, scripts[0].folder) == ("files", False, None)
 
@@ -51,7 +51,7 @@ def test_every_part_of_a_demo_can_be_told(scripts):
         ]
     )
 
-    assert scripts == [Script("hang", 2, 0.0, 1.5, "http://localhost/x", -1)]
+    assert scripts == [DemoSettings("hang", 2, 0.0, 1.5, "http://localhost/x", -1)]
 
 
 def test_the_event_log_may_be_kept_in_a_folder_that_is_there_or_not(scripts, tmp_path):
@@ -72,7 +72,7 @@ def test_every_scenario_can_be_asked_for(scripts, scenario):
 def test_every_pipeline_can_be_asked_for(scripts, pipeline):
     cli.main(["demo", "--pipeline", pipeline, "--supervised", "--folder", "/nowhere/yet"])
 
-    assert scripts == [Script(pipeline=pipeline, supervised=True, folder="/nowhere/yet")]
+    assert scripts == [DemoSettings(pipeline=pipeline, supervised=True, folder="/nowhere/yet")]
 
 
 WRONG = [

@@ -6,22 +6,22 @@ from datetime import datetime, timezone
 
 import pytest
 from support.alertmanager_double import AlertmanagerDouble
+from support.deliveries import PATIENCE_SECONDS, WALL, incident, outage, over, poison, said
 from support.http_double import HttpDouble, reply
 from support.receiver_incidents import incident as told
-from support.telling import PATIENCE_SECONDS, WALL, incident, outage, over, poison, said
 
-from querypulse.alerting.outbox import closings
-from querypulse.alerting.outbox.closings import ASK_AGAIN_SECONDS, HELD_SECONDS
+from querypulse.alerting.outbox import stale_resolves
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.outbox import Outbox
-from querypulse.alerting.outbox.pace import CLOSING_SECONDS
+from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
+from querypulse.alerting.outbox.stale_resolves import ASK_AGAIN_SECONDS, HELD_SECONDS
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.http import HttpError
-from querypulse.alerting.receivers.receiver import Habits, LeftOpen
+from querypulse.alerting.receivers.receiver import LeftOpen, ReceiverCapabilities
 from querypulse.listener.guard import Guard
 
-BLIND = Habits(reconciles=True)
-ASKED = Habits(reconciles=True, can_be_asked=True)
+BLIND = ReceiverCapabilities(reconciles=True)
+ASKED = ReceiverCapabilities(reconciles=True, can_be_asked=True)
 MANY = [over(incident(f"q{number}"), WALL) for number in range(5)]
 
 
@@ -32,17 +32,17 @@ def by_query(query):
 class Desk:
     """An outbox that is offered closings, and what was sent of it."""
 
-    def __init__(self, habits=BLIND, closings=MANY):
-        self.outbox = Outbox(habits)
+    def __init__(self, capabilities=BLIND, stale_resolves=MANY):
+        self.outbox = Outbox(capabilities)
         self.now = 0.0
-        self.offer(closings=closings)
+        self.offer(stale_resolves=stale_resolves)
 
     @property
     def wall(self):
         return WALL + self.now
 
-    def offer(self, *incidents, closings=MANY):
-        self.outbox.offer(incidents, self.wall, closings)
+    def offer(self, *incidents, stale_resolves=MANY):
+        self.outbox.offer(incidents, self.wall, stale_resolves)
         return self
 
     def send(self, error=None):
@@ -66,7 +66,7 @@ class Desk:
         """The receiver is asked, and says what it has ``found``, by query and when it was posted."""
         asked = self.outbox.question(self.now, self.wall)
         left = [LeftOpen(by_query(query), posted_at) for query, posted_at in found]
-        self.outbox.closings.answered(asked, left, self.now)
+        self.outbox.stale_resolves.answered(asked, left, self.now)
         return [said(one)[0] for one in asked]
 
 
@@ -99,11 +99,11 @@ def test_what_fires_here_before_its_closing_left_is_told_after_that_resolve():
 
 
 def test_what_fired_here_before_it_was_found_healthy_is_not_closed():
-    desk = Desk(closings=()).offer(incident("q3"), closings=())
+    desk = Desk(stale_resolves=()).offer(incident("q3"), stale_resolves=())
     desk.send_all()
-    desk.offer(closings=())
+    desk.offer(stale_resolves=())
     desk.send_all()
-    desk.offer(closings=[MANY[3]])
+    desk.offer(stale_resolves=[MANY[3]])
 
     assert desk.pass_time(60).send_all() == []
 
@@ -112,14 +112,14 @@ def test_what_is_offered_no_more_is_withdrawn():
     desk = Desk()
     desk.send_all()
 
-    assert desk.offer(closings=()).pass_time(60).send_all() == []
+    assert desk.offer(stale_resolves=()).pass_time(60).send_all() == []
 
 
 def test_one_that_the_receiver_does_not_take_is_not_sent_again_and_no_loss():
-    desk = Desk(closings=MANY[:1])
+    desk = Desk(stale_resolves=MANY[:1])
     desk.send(poison())
 
-    assert desk.pass_time(600).offer(closings=MANY[:1]).send_all() == []
+    assert desk.pass_time(600).offer(stale_resolves=MANY[:1]).send_all() == []
     assert desk.outbox.losses["rejected"] == 0
 
 
@@ -156,9 +156,9 @@ def test_the_second_question_waits_until_another_driver_has_posted_again():
 
 
 def test_what_is_found_healthy_later_is_asked_for_at_once_and_proves_nothing_sooner():
-    desk = Desk(ASKED, closings=MANY[:1])
+    desk = Desk(ASKED, stale_resolves=MANY[:1])
     desk.ask([("q0", 1.0)])
-    desk.pass_time(30).offer(closings=MANY[:2])
+    desk.pass_time(30).offer(stale_resolves=MANY[:2])
     assert desk.ask([("q0", 1.0), ("q1", 2.0)]) == ["q0", "q1"]
     assert desk.send_all() == []
 
@@ -174,24 +174,24 @@ def test_what_ended_between_the_questions_is_not_resolved():
     assert desk.send_all() == []
 
 
-def test_once_the_rows_of_an_earlier_process_are_there_nothing_else_is_resolved():
+def test_once_the_entries_of_an_earlier_process_are_there_nothing_else_is_resolved():
     """A slow disk may show them late."""
     desk = Desk()
-    desk.outbox.adopt((), WALL)
+    desk.outbox.restore((), WALL)
 
     assert desk.pass_time(60).send_all() == []
 
 
 def test_what_can_wake_somebody_is_resolved_first():
     mild = over(incident("mild", severity="warning"), WALL)
-    desk = Desk(closings=[mild, *MANY[:1]])
+    desk = Desk(stale_resolves=[mild, *MANY[:1]])
 
     assert desk.send_all() == [("q0", "resolved")]
 
 
 def test_a_question_without_an_answer_is_asked_again_and_nothing_is_resolved_meanwhile():
     desk = Desk(ASKED)
-    desk.outbox.closings.answered(MANY, None, 0.0)
+    desk.outbox.stale_resolves.answered(MANY, None, 0.0)
     assert desk.pass_time(ASK_AGAIN_SECONDS - 1).outbox.question(desk.now, desk.wall) == ()
     assert desk.send_all() == []
 
@@ -203,47 +203,47 @@ def test_nothing_is_asked_while_there_is_news():
 
 
 MILD = incident("q0", severity="warning")
-KEPT = Habits(reconciles=True, can_be_asked=True, resend_resolved_seconds=300.0)
+KEPT = ReceiverCapabilities(reconciles=True, can_be_asked=True, resend_resolved_seconds=300.0)
 
 
 @pytest.mark.parametrize("again", [MANY[:1], None], ids=["offered anew", "as before"])
 def test_a_critical_alert_left_open_is_asked_for_after_a_warning_of_the_same_name_has_ended(again):
     """Alertmanager takes them for two alerts: the end of one does not end the other."""
-    desk = Desk(KEPT, closings=MANY[:1])
-    desk.offer(MILD, closings=again).send_all()
-    assert desk.pass_time(60).offer(closings=again).send_all() == [("q0", "resolved")]
+    desk = Desk(KEPT, stale_resolves=MANY[:1])
+    desk.offer(MILD, stale_resolves=again).send_all()
+    assert desk.pass_time(60).offer(stale_resolves=again).send_all() == [("q0", "resolved")]
 
-    desk.pass_time(301).offer(closings=again).offer(closings=again)
+    desk.pass_time(301).offer(stale_resolves=again).offer(stale_resolves=again)
     assert desk.ask([("q0", 1.0)]) == ["q0"]
     assert desk.pass_time(HELD_SECONDS).ask([("q0", 1.0)]) == ["q0"]
     assert desk.send_all() == [("q0", "resolved")]
 
 
 def test_nothing_is_asked_under_a_key_while_this_process_holds_it():
-    desk = Desk(KEPT, closings=MANY[:1])
-    desk.offer(MILD, closings=MANY[:1]).send_all()
-    assert desk.pass_time(600).offer(MILD, closings=MANY[:1]).send_all() == []
+    desk = Desk(KEPT, stale_resolves=MANY[:1])
+    desk.offer(MILD, stale_resolves=MANY[:1]).send_all()
+    assert desk.pass_time(600).offer(MILD, stale_resolves=MANY[:1]).send_all() == []
     assert desk.ask() == []
 
-    desk.offer(closings=MANY[:1]).send_all()
-    assert desk.pass_time(200).offer(closings=MANY[:1]).ask() == []
+    desk.offer(stale_resolves=MANY[:1]).send_all()
+    assert desk.pass_time(200).offer(stale_resolves=MANY[:1]).ask() == []
 
 
 def test_what_is_withdrawn_while_this_process_holds_its_key_is_not_asked_for_later():
-    desk = Desk(KEPT, closings=MANY[:1])
-    desk.offer(MILD, closings=MANY[:1]).send_all()
-    desk.pass_time(60).offer(closings=()).send_all()
+    desk = Desk(KEPT, stale_resolves=MANY[:1])
+    desk.offer(MILD, stale_resolves=MANY[:1]).send_all()
+    desk.pass_time(60).offer(stale_resolves=()).send_all()
 
-    assert desk.pass_time(301).offer(closings=None).offer(closings=None).ask() == []
+    assert desk.pass_time(301).offer(stale_resolves=None).offer(stale_resolves=None).ask() == []
 
 
 def test_an_answer_that_comes_after_this_process_opened_the_alert_proves_nothing():
-    desk = Desk(KEPT, closings=MANY[:1])
+    desk = Desk(KEPT, stale_resolves=MANY[:1])
     asked = desk.outbox.question(desk.now, desk.wall)
-    desk.offer(MILD, closings=MANY[:1]).send_all()
-    desk.outbox.closings.answered(asked, [LeftOpen(MANY[0], 1.0)], desk.now)
-    desk.pass_time(60).offer(closings=MANY[:1]).send_all()
-    desk.pass_time(301).offer(closings=MANY[:1]).offer(closings=MANY[:1])
+    desk.offer(MILD, stale_resolves=MANY[:1]).send_all()
+    desk.outbox.stale_resolves.answered(asked, [LeftOpen(MANY[0], 1.0)], desk.now)
+    desk.pass_time(60).offer(stale_resolves=MANY[:1]).send_all()
+    desk.pass_time(301).offer(stale_resolves=MANY[:1]).offer(stale_resolves=MANY[:1])
 
     assert desk.ask([("q0", 2.0)]) == ["q0"]
     assert desk.send_all() == []
@@ -341,7 +341,7 @@ def test_of_members_that_differ_the_newest_post_counts(double):
 
 
 def test_a_start_posts_nothing_of_what_was_never_open_and_resolves_what_is(double, monkeypatch):
-    monkeypatch.setattr(closings, "HELD_SECONDS", 0.2)
+    monkeypatch.setattr(stale_resolves, "HELD_SECONDS", 0.2)
     holding(double, "a")
     delivery = Delivery(Alertmanager([double.url]), Guard())
     delivery.start()

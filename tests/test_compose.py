@@ -14,7 +14,7 @@ from support.compose import DASHBOARDS, FOLDER, compose, mounts, on_host, read
 from querypulse.sidecar import cli
 from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.configuration.settings_sources import load_settings
-from querypulse.sidecar.demo.script import Script
+from querypulse.sidecar.demo.demo_settings import DemoSettings
 
 SERVICES = compose()["services"]
 ROOT = DASHBOARDS.parent
@@ -81,7 +81,7 @@ def script(monkeypatch):
     """What the driver's command asks the demo for."""
     asked = []
     monkeypatch.setitem(
-        cli._COMMANDS, "demo", lambda **arguments: asked.append(Script(**arguments)) or 0
+        cli._COMMANDS, "demo", lambda **arguments: asked.append(DemoSettings(**arguments)) or 0
     )
     program, *arguments = SERVICES["driver"]["command"]
     assert (program, cli.main(arguments)) == ("querypulse", 0)
@@ -95,7 +95,7 @@ def test_the_command_of_the_driver_is_one_that_the_demo_takes(monkeypatch):
     assert ("driver", asked.http_port) in listening()
 
 
-def test_the_driver_stays_long_enough_to_look_at_what_befell_it(monkeypatch):
+def test_the_driver_stays_long_enough_to_poll_at_what_befell_it(monkeypatch):
     asked = script(monkeypatch)
 
     assert asked.duration - asked.after >= 10 * 60
@@ -106,7 +106,7 @@ def test_the_driver_stays_long_enough_to_look_at_what_befell_it(monkeypatch):
     ("duration", "elapsed", "seconds"), [(None, 30, 5), (20, 30, 5), (28, 25, 5), (900, 130, 770)]
 )
 def test_a_demo_goes_on_for_its_duration_and_five_seconds_at_least(duration, elapsed, seconds):
-    assert Script(duration=duration).remaining(elapsed) == seconds
+    assert DemoSettings(duration=duration).remaining(elapsed) == seconds
 
 
 def test_the_settings_of_the_driver_are_settings():

@@ -56,7 +56,7 @@ def test_prometheus_scrapes_the_driver_and_has_the_rules(stack):
     assert get(f"{PROMETHEUS}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
 
 
-def test_grafana_shows_both_dashboards_to_whoever_looks(stack):
+def test_grafana_shows_both_dashboards_to_whoever_polls(stack):
     uids = {one["uid"] for one in get(f"{GRAFANA}/api/search", type="dash-db")}
 
     assert uids == {"querypulse-fleet", "querypulse-query"}

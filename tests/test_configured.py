@@ -180,15 +180,15 @@ def test_one_that_would_be_told_nothing_is_refused():
 def test_a_message_about_a_short_form_is_in_the_words_of_the_settings():
     (one,) = configured(Settings(webhook_url=URL))
 
-    assert one.told("webhook_url must be https") == "webhook_url must be https"
+    assert one.reported("webhook_url must be https") == "webhook_url must be https"
     assert one.called("url_file") == "webhook_url_file"
 
 
 def test_a_message_about_a_table_names_it_and_is_in_its_words():
     (one,) = configured(Settings(receivers=[hook("oncall")]))
 
-    assert one.told("webhook_url must be https") == "receiver 'oncall': url must be https"
-    assert one.told("webhook_secret_file: x") == "receiver 'oncall': secret_files: x"
+    assert one.reported("webhook_url must be https") == "receiver 'oncall': url must be https"
+    assert one.reported("webhook_secret_file: x") == "receiver 'oncall': secret_files: x"
     assert one.called("url_file") == "url_file"
 
 
@@ -196,7 +196,7 @@ def test_of_two_names_the_longer_one_is_put_in_other_words():
     settings = Settings(receivers=[{"type": "pagerduty", "name": "a", "routing_key_file": "/k"}])
     (one,) = configured(settings)
 
-    assert one.told("pagerduty_routing_key_file is empty") == (
+    assert one.reported("pagerduty_routing_key_file is empty") == (
         "receiver 'a': routing_key_file is empty"
     )
 

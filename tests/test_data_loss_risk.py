@@ -13,7 +13,7 @@ def danger(story, now, **settings):
     return next(
         (
             one
-            for one in story.judge(now, **settings).findings
+            for one in story.evaluate(now, **settings).findings
             if one.alertname == "StreamingDataLossRisk"
         ),
         None,

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from support.clock import Clock
-from support.queries import until
-from support.telling import (
+from support.deliveries import (
     PATIENCE_SECONDS,
     WALL,
     Recorder,
@@ -20,12 +19,13 @@ from support.telling import (
     poison,
     wrong_token,
 )
+from support.queries import until
 
 from querypulse.alerting.outbox.delivery import Delivery
-from querypulse.alerting.outbox.outbox import Told
+from querypulse.alerting.outbox.entry import DeliveryState
 from querypulse.alerting.outbox.routing import Route
 from querypulse.alerting.outbox.talk import OUTCOMES
-from querypulse.alerting.receivers.receiver import Habits, Receiver
+from querypulse.alerting.receivers.receiver import Receiver, ReceiverCapabilities
 from querypulse.listener.guard import Guard
 
 
@@ -65,8 +65,8 @@ class Shelf:
     def __init__(self):
         self.offers = []
 
-    def offer(self, receiver, rows):
-        self.offers.append((receiver, rows))
+    def offer(self, receiver, entries):
+        self.offers.append((receiver, entries))
 
 
 # -- telling ----------------------------------------------------------------------------------
@@ -194,9 +194,11 @@ def test_what_a_receiver_was_told_stays_its_own_until_it_ends(deliver):
 
 def test_what_a_receiver_was_told_and_has_ended_is_its_own_no_more(deliver):
     """Though it still repeats the end: the next occurrence goes by the route."""
-    recorder = Recorder(habits=Habits(resend_seconds=60.0, resend_resolved_seconds=300.0))
+    recorder = Recorder(
+        capabilities=ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=300.0)
+    )
     delivery = deliver(recorder, route=Route(severities=()), wall=Clock(WALL))
-    delivery.take_over((incident(),))
+    delivery.escalate_to_fallback((incident(),))
     assert delivery.flush(PATIENCE_SECONDS)
     for firing in ((), (incident(starts_at=WALL + 9),)):
         delivery.offer(firing)
@@ -206,29 +208,29 @@ def test_what_a_receiver_was_told_and_has_ended_is_its_own_no_more(deliver):
 
 
 def test_closings_follow_the_route_too(deliver):
-    recorder = Recorder(habits=Habits(reconciles=True))
+    recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
     delivery = deliver(recorder, route=Route(queries=("a",)))
     delivery.offer((), (over(incident("b"), WALL), over(incident("a"), WALL)))
 
     assert recorder.wait_for(1) == [("a", "resolved")]
 
 
-def test_closings_that_are_the_very_same_are_looked_at_once(deliver, monkeypatch):
-    looked = []
-    monkeypatch.setattr(Route, "takes", lambda _, one: looked.append(one) or True)
-    delivery = deliver(Recorder(habits=Habits(reconciles=True)))
-    closings = tuple(over(incident(f"q{number}"), WALL) for number in range(5))
+def test_closings_that_are_the_very_same_are_polled_at_once(deliver, monkeypatch):
+    polled = []
+    monkeypatch.setattr(Route, "takes", lambda _, one: polled.append(one) or True)
+    delivery = deliver(Recorder(capabilities=ReceiverCapabilities(reconciles=True)))
+    stale_resolves = tuple(over(incident(f"q{number}"), WALL) for number in range(5))
     for _ in range(10):
-        delivery.offer((), closings)
-    assert len(looked) == 5
+        delivery.offer((), stale_resolves)
+    assert len(polled) == 5
 
-    delivery.offer((), closings[:2])
-    assert len(looked) == 7
+    delivery.offer((), stale_resolves[:2])
+    assert len(polled) == 7
 
 
 def test_closings_are_sent_by_a_process_that_has_nothing_else_to_tell(deliver):
     """Its thread waits for something to change by then, and nothing but the closings does."""
-    recorder = Recorder(habits=Habits(reconciles=True))
+    recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
     delivery = deliver(recorder)
     delivery.offer(())
     until(lambda: delivery._changed._waiters, "its thread waits")
@@ -240,7 +242,7 @@ def test_closings_are_sent_by_a_process_that_has_nothing_else_to_tell(deliver):
 
 
 def test_a_flush_does_not_wait_for_closings(deliver):
-    recorder = Recorder(habits=Habits(reconciles=True))
+    recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
     delivery = deliver(recorder)
     delivery.offer((), [over(incident(f"q{number}"), WALL) for number in range(50)])
     assert delivery.flush(PATIENCE_SECONDS)
@@ -251,7 +253,7 @@ def test_a_flush_does_not_wait_for_closings(deliver):
 def test_a_receiver_that_forgets_is_told_again_without_anything_new(deliver):
     """By its own thread, on the wall clock."""
     wall = Clock(WALL)
-    recorder = Recorder(habits=Habits(resend_seconds=60.0))
+    recorder = Recorder(capabilities=ReceiverCapabilities(resend_seconds=60.0))
     delivery = deliver(recorder, wall=wall)
     delivery.offer((incident(),))
     assert delivery.flush(PATIENCE_SECONDS)
@@ -345,7 +347,9 @@ def test_with_nothing_to_tell_the_spool_is_left_alone(deliver):
 def test_the_spool_hears_of_what_was_forgotten_between_two_offers(deliver):
     """The thread forgets a resolve that it need not repeat, but has nothing to save then."""
     shelf, clock = Shelf(), Clock(WALL)
-    recorder = Recorder(habits=Habits(resend_seconds=0.1, resend_resolved_seconds=30.0))
+    recorder = Recorder(
+        capabilities=ReceiverCapabilities(resend_seconds=0.1, resend_resolved_seconds=30.0)
+    )
     delivery = deliver(recorder, spool=shelf, wall=clock)
     for incidents in ((incident(),), ()):
         delivery.offer(incidents)
@@ -353,7 +357,7 @@ def test_the_spool_hears_of_what_was_forgotten_between_two_offers(deliver):
     assert shelf.offers[-1][1]
     clock.now += 60.0
     delivery.flush(PATIENCE_SECONDS)
-    until(lambda: not delivery._outbox.rows, "it is forgotten")
+    until(lambda: not delivery._outbox.entries, "it is forgotten")
     delivery.offer(())
 
     assert shelf.offers[-1] == ("recorder", ())
@@ -367,10 +371,17 @@ def test_every_step_is_offered_to_the_spool(deliver):
     assert delivery.flush(PATIENCE_SECONDS)
     delivery.offer(())
     assert delivery.flush(PATIENCE_SECONDS)
-    told = [[row.told for row in rows] for _, rows in shelf.offers]
+    told = [[entry.state for entry in entries] for _, entries in shelf.offers]
 
     assert {name for name, _ in shelf.offers} == {"recorder"}
-    assert told == [[Told.NOTHING], [Told.UNSURE], [Told.FIRING], [Told.FIRING], [Told.UNSURE], []]
+    assert told == [
+        [DeliveryState.NOTHING],
+        [DeliveryState.UNSURE],
+        [DeliveryState.FIRING],
+        [DeliveryState.FIRING],
+        [DeliveryState.UNSURE],
+        [],
+    ]
 
 
 def test_a_successor_tells_what_was_left_and_nothing_twice(deliver):
@@ -382,7 +393,7 @@ def test_a_successor_tells_what_was_left_and_nothing_twice(deliver):
     earlier.close(PATIENCE_SECONDS)
     recorder = Recorder()
     delivery = deliver(recorder)
-    delivery.adopt(shelf.offers[-1][1])
+    delivery.restore(shelf.offers[-1][1])
     delivery.offer((incident("a"), incident("b")))
     assert delivery.flush(PATIENCE_SECONDS)
 
@@ -486,9 +497,9 @@ def test_a_forked_child_delivers_nothing_and_touches_nothing(deliver):
         child = os.fork()
         if child == 0:
             delivery.start()
-            delivery.adopt(())
+            delivery.restore(())
             delivery.offer((incident("b"),))
-            delivery.take_over((incident("c"),))
+            delivery.escalate_to_fallback((incident("c"),))
             flushed = delivery.flush(5.0)
             idle = (delivery.pending, delivery.overdue(WALL), delivery.losses) == (0, set(), {})
             delivery.close(5.0)

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from support.clock import Clock
+from support.deliveries import PATIENCE_SECONDS, incident
 from support.http_double import HttpDouble, held, reply
 from support.pagerduty_double import PagerDutyDouble
-from support.telling import PATIENCE_SECONDS, incident
 
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.receivers.pagerduty import PagerDuty

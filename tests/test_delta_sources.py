@@ -78,13 +78,13 @@ def test_no_version_waits_after_whatever_commit_delta_knows(table, watch):
 
 def read_up_to(sidecar, name):
     """The first version that the query has not read, as it is known to the sidecar."""
-    looks = known(sidecar, name).looks
-    return looks[0].committed.get("") if looks else None
+    polls = known(sidecar, name).polls
+    return polls[0].committed.get("") if polls else None
 
 
 def known(sidecar, name):
     """The query as querypulse knows it, with what is not shown."""
-    queries = sidecar._parts.judged.snapshot.queries
+    queries = sidecar._parts.evaluated.snapshot.queries
     return next(query for query in queries if query.name == name)
 
 
@@ -97,10 +97,10 @@ def test_a_table_that_grows_faster_than_it_is_read_shows_its_lag_in_versions_and
     trap.work = lambda batch: time.sleep(0.3)
     start(busy.stream(startingVersion=0, maxFilesPerTrigger=1), "busy", trap)
     until(lambda: lag(sidecar, "busy"), "some wait", timeout=PATIENCE)
-    look = known(sidecar, "busy").looks[0]
-    assert 0 < time.time() - look.waiting_since[""] < 60
+    poll = known(sidecar, "busy").polls[0]
+    assert 0 < time.time() - poll.waiting_since[""] < 60
     until(lambda: lag(sidecar, "busy") == 0, "all is read", timeout=PATIENCE)
-    assert known(sidecar, "busy").looks[0].waiting_since == {}
+    assert known(sidecar, "busy").polls[0].waiting_since == {}
 
 
 # -- what became of the table -----------------------------------------------------------------

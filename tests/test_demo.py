@@ -30,7 +30,7 @@ ENDED_BY_FAILURE = 3
                 "7 of 8 queries well (alert_resolution failed)",
                 "siblings     7 of 8 queries healthy",
                 "death to webhook",
-                "verdict            as it should be",
+                "result             as it should be",
             ],
         ),
         (
@@ -41,7 +41,7 @@ ENDED_BY_FAILURE = 3
                 "(batch_hung)",
                 "writer_lock.py:",
                 "7 of 8 queries well (alert_resolution stalled)",
-                "verdict            as it should be",
+                "result             as it should be",
             ],
         ),
         (
@@ -49,12 +49,12 @@ ENDED_BY_FAILURE = 3
             [
                 "alertname    StreamingQueryStopped",
                 "query        alert_resolution",
-                "verdict            as it should be",
+                "result             as it should be",
             ],
         ),
         (
             ["--scenario", "healthy", "--after", "2", "--duration", "25"],
-            ["page               none", "verdict            as it should be"],
+            ["page               none", "result             as it should be"],
         ),
     ],
     ids=["failure", "hang", "stop", "healthy"],

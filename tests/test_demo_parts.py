@@ -14,8 +14,8 @@ from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.exporter.status import QueryStatus
 from querypulse.sidecar.demo import telemetry as telemetry_module
-from querypulse.sidecar.demo.narrator import Narrator
-from querypulse.sidecar.demo.page_receiver import Page, PageReceiver
+from querypulse.sidecar.demo.demo_output import DemoOutput
+from querypulse.sidecar.demo.page_receiver import PageReceiver, ReceivedAlert
 from querypulse.sidecar.demo.pipelines.file_pipeline import STATUS
 from querypulse.sidecar.demo.pipelines.kinds import FILES, PIPELINES
 from querypulse.sidecar.demo.pipelines.pipeline import ALERTS, BRONZE, domain_names, kind_of
@@ -176,7 +176,7 @@ def test_several_alerts_of_one_message_are_several_pages(receiver):
     assert [page.labels["query"] for page in receiver.pages] == ["a", "b"]
 
 
-def test_who_only_looks_brings_no_page(receiver):
+def test_who_only_polls_brings_no_page(receiver):
     answer = requests.get(receiver.url, timeout=PATIENCE_SECONDS)
 
     assert answer.status_code == 501
@@ -205,13 +205,13 @@ def query(name, state):
 
 
 def test_each_line_begins_with_the_seconds_since_the_beginning(capsys):
-    Narrator().say("hello")
+    DemoOutput().say("hello")
 
     assert capsys.readouterr().out == "[   0.0 s] hello\n"
 
 
 def test_how_many_are_well_is_told_whenever_it_changes_and_only_then(capsys):
-    narrator = Narrator()
+    narrator = DemoOutput()
     well = [query("a", "running"), query("b", "idle")]
     for queries in ([], well, well, [*well[:1], query("b", "failed")], well):
         narrator.queries(queries)
@@ -227,14 +227,14 @@ def test_how_many_are_well_is_told_whenever_it_changes_and_only_then(capsys):
 
 @pytest.mark.parametrize("state", ["failed", "missing", "stalled", "starting", "stopped"])
 def test_who_is_not_well_is_named(capsys, state):
-    Narrator().queries([query("a", state)])
+    DemoOutput().queries([query("a", state)])
 
     assert capsys.readouterr().out.endswith(f"0 of 1 queries well (a {state})\n")
 
 
 def test_of_many_in_one_state_the_number_is_told(capsys):
     queries = [query(name, "starting") for name in "abc"] + [query("d", "failed")]
-    Narrator().queries(queries)
+    DemoOutput().queries(queries)
 
     assert capsys.readouterr().out.endswith("0 of 4 queries well (3 starting, d failed)\n")
 
@@ -246,11 +246,11 @@ def page(**annotations):
         "severity": "critical",
         "app": "etl",
     }
-    return Page(0.0, "firing", labels, annotations)
+    return ReceivedAlert(0.0, "firing", labels, annotations)
 
 
 def test_a_page_shows_what_the_one_on_call_needs(capsys):
-    Narrator().page(page(summary="[etl] a failed", reason="boom", query_id="1", window=""), 0.123)
+    DemoOutput().page(page(summary="[etl] a failed", reason="boom", query_id="1", window=""), 0.123)
     told = capsys.readouterr().out
 
     for text in ("0.12 s later", "StreamingQueryFailed", "critical", "[etl] a failed", "boom"):
@@ -262,20 +262,22 @@ def test_a_page_shows_what_the_one_on_call_needs(capsys):
 def test_a_page_that_is_taken_back_is_one_line(capsys):
     labels = {"alertname": "StreamingQueryFailed", "query": "a", "severity": "critical"}
     headline = "Resolved: [etl] a commits again after 4 min"
-    Narrator().page(Page(0.0, "resolved", labels, {"summary": headline, "reason": "boom"}), 5)
+    DemoOutput().page(
+        ReceivedAlert(0.0, "resolved", labels, {"summary": headline, "reason": "boom"}), 5
+    )
 
     assert capsys.readouterr().out == f"[   0.0 s] {headline}\n"
 
 
 def test_a_reason_that_the_headline_gives_is_not_shown_twice(capsys):
-    Narrator().page(page(summary="[etl] a failed: E: boom", reason="E: boom"), 0)
+    DemoOutput().page(page(summary="[etl] a failed: E: boom", reason="E: boom"), 0)
 
     assert capsys.readouterr().out.count("boom") == 1
 
 
 def test_a_long_reason_is_folded_not_cut(capsys):
     reason = " ".join(f"word{number}" for number in range(60))
-    Narrator().page(page(reason=reason), 0)
+    DemoOutput().page(page(reason=reason), 0)
     told = capsys.readouterr().out
 
     assert all(word in told for word in reason.split())
@@ -283,13 +285,13 @@ def test_a_long_reason_is_folded_not_cut(capsys):
 
 
 def test_a_page_without_words_is_a_page(capsys):
-    Narrator().page(page(), 0)
+    DemoOutput().page(page(), 0)
 
     assert "StreamingQueryFailed" in capsys.readouterr().out
 
 
 def test_the_facts_come_in_the_order_given(capsys):
-    Narrator().facts({"scenario": "failure", "page": "none"})
+    DemoOutput().facts({"scenario": "failure", "page": "none"})
     lines = capsys.readouterr().out.split("\n")
 
     assert [line.split() for line in lines if line] == [

@@ -10,7 +10,7 @@ import pytest
 from querypulse.sidecar import QueryFailure
 from querypulse.sidecar.demo.pipelines.pipeline import BRONZE
 from querypulse.sidecar.demo.run import _exit_code
-from querypulse.sidecar.demo.waiting import Blocked, Supervised, main_thread_stands_in
+from querypulse.sidecar.demo.waiting import Blocked, Supervised, main_thread_stuck_in
 
 PATIENCE_SECONDS = 10.0
 
@@ -44,21 +44,21 @@ def blocked(job):
 def test_a_job_in_which_nothing_is_told_waits_until_it_is_let_go(waiting):
     job = Job()
     here = waiting(job)
-    looked = []
+    polled = []
 
-    def look():
-        while not main_thread_stands_in(here.where):
+    def poll():
+        while not main_thread_stuck_in(here.where):
             job.over.wait(0.01)
-        looked.append(job.over.is_set())
+        polled.append(job.over.is_set())
         here.let_go()
 
-    looker = threading.Thread(target=look)
+    looker = threading.Thread(target=poll)
     looker.start()
 
     assert here.wait() is None
     looker.join(PATIENCE_SECONDS)
-    assert looked == [False]
-    assert not main_thread_stands_in(here.where)
+    assert polled == [False]
+    assert not main_thread_stuck_in(here.where)
 
 
 def test_a_failure_ends_the_wait_of_a_supervised_job():

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 from support.clock import Clock
-from support.telling import (
+from support.deliveries import (
     PATIENCE_SECONDS,
     WALL,
     Recorder,
@@ -19,7 +19,7 @@ from support.telling import (
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.outbox.routing import Route
-from querypulse.alerting.receivers.receiver import Habits
+from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.listener.guard import Guard
 
 
@@ -41,11 +41,11 @@ class House:
         for delivery in self.deliveries.values():
             delivery.start()
 
-    def offer(self, *incidents, after=0.0, closings=()):
+    def offer(self, *incidents, after=0.0, stale_resolves=()):
         """Offer, ``after`` seconds later, and let every receiver be told or fail."""
         self.clock.now += after
         self.wall.now += after
-        self.dispatch.offer(incidents, closings)
+        self.dispatch.offer(incidents, stale_resolves)
         return self.settle()
 
     def settle(self):
@@ -53,7 +53,7 @@ class House:
             delivery.flush(PATIENCE_SECONDS)
         return self
 
-    def told(self, name):
+    def state(self, name):
         """What that receiver was told, repeated failures left out."""
         return list(dict.fromkeys(self.recorders[name].sent))
 
@@ -96,19 +96,19 @@ def test_each_receiver_is_told_what_is_its_own(house):
     )
     one.offer(incident("a"), incident("bronze_b", severity="warning"), incident("*"))
 
-    assert sorted(one.told("pager")) == [("*", "firing"), ("a", "firing")]
-    assert len(one.told("chat")) == 3
-    assert sorted(one.told("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
+    assert sorted(one.state("pager")) == [("*", "firing"), ("a", "firing")]
+    assert len(one.state("chat")) == 3
+    assert sorted(one.state("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
 
 
 def test_a_fallback_is_told_when_the_first_has_not_taken_it_in_time(house):
     one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
     one.offer(incident())
     one.offer(incident(), after=59.0)
-    assert one.told("phone") == []
+    assert one.state("phone") == []
 
     one.offer(incident(), after=1.0).settle()
-    assert one.told("phone") == [("a", "firing")]
+    assert one.state("phone") == [("a", "firing")]
 
 
 def test_a_fallback_is_not_told_of_what_was_taken(house):
@@ -117,8 +117,8 @@ def test_a_fallback_is_not_told_of_what_was_taken(house):
     one.offer(incident(), incident("b"), after=3600.0)
     one.offer(after=3600.0).settle()
 
-    assert one.told("pager")[-1] in {("a", "resolved"), ("b", "resolved")}
-    assert one.told("phone") == []
+    assert one.state("pager")[-1] in {("a", "resolved"), ("b", "resolved")}
+    assert one.state("phone") == []
 
 
 def test_a_fallback_is_told_at_once_of_what_will_never_be_taken(house):
@@ -126,7 +126,7 @@ def test_a_fallback_is_told_at_once_of_what_will_never_be_taken(house):
     one.offer(incident())
     one.offer(incident(), after=0.25).settle()
 
-    assert one.told("phone") == [("a", "firing")]
+    assert one.state("phone") == [("a", "firing")]
 
 
 def test_a_fallback_has_everything_while_the_first_answers_410(house):
@@ -137,7 +137,7 @@ def test_a_fallback_has_everything_while_the_first_answers_410(house):
     one.offer(incident("a"), incident("b"), incident("c"), after=61.0)
     one.settle()
 
-    assert sorted(one.told("phone")) == [("a", "firing"), ("b", "firing"), ("c", "firing")]
+    assert sorted(one.state("phone")) == [("a", "firing"), ("b", "firing"), ("c", "firing")]
 
 
 def test_a_fallback_goes_on_being_told_until_the_end(house):
@@ -150,7 +150,7 @@ def test_a_fallback_goes_on_being_told_until_the_end(house):
     one.offer(after=60.0)
 
     assert one.recorders["phone"].sent == [("a", "firing"), ("a", "firing"), ("a", "resolved")]
-    assert one.told("pager")[-1] == ("a", "resolved")
+    assert one.state("pager")[-1] == ("a", "resolved")
 
 
 def test_a_page_that_is_over_before_the_first_took_it_is_not_lost(house):
@@ -182,7 +182,7 @@ def test_a_muted_incident_is_no_fallbacks_business(house):
     for _ in range(3):
         one.offer(incident(muted="silenced until noon"), after=60.0)
 
-    assert one.told("phone") == []
+    assert one.state("phone") == []
 
 
 def test_a_chain_of_fallbacks_is_gone_down_link_by_link(house):
@@ -190,10 +190,10 @@ def test_a_chain_of_fallbacks_is_gone_down_link_by_link(house):
     one = house(routes, a=failing(outage()), b=failing(outage()))
     one.offer(incident())
     one.offer(incident(), after=60.0)
-    assert one.told("c") == []
+    assert one.state("c") == []
     one.offer(incident(), after=60.0)
 
-    assert one.told("c") == [("a", "firing")]
+    assert one.state("c") == [("a", "firing")]
 
 
 @pytest.mark.parametrize("loop", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "b"}])
@@ -215,10 +215,10 @@ def test_before_the_driver_exits_the_fallback_has_everything_at_once(house):
     """There will be no 60 seconds."""
     one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
     one.offer(incident())
-    one.dispatch.hand_over()
+    one.dispatch.escalate_to_fallback()
     one.settle()
 
-    assert one.told("phone") == [("a", "firing")]
+    assert one.state("phone") == [("a", "firing")]
 
 
 def test_a_fallback_that_is_no_receiver_is_an_error():
@@ -229,11 +229,14 @@ def test_a_fallback_that_is_no_receiver_is_an_error():
 
 
 def test_closings_go_to_those_that_reconcile(house):
-    one = house({"pager": Route(), "chat": Route()}, pager=Recorder(habits=Habits(reconciles=True)))
-    one.offer(closings=(over(incident(), WALL),))
+    one = house(
+        {"pager": Route(), "chat": Route()},
+        pager=Recorder(capabilities=ReceiverCapabilities(reconciles=True)),
+    )
+    one.offer(stale_resolves=(over(incident(), WALL),))
 
     assert one.recorders["pager"].wait_for(1) == [("a", "resolved")]
-    assert one.told("chat") == []
+    assert one.state("chat") == []
 
 
 # -- successors -------------------------------------------------------------------------------
@@ -243,46 +246,46 @@ class Shelf:
     """A spool in memory."""
 
     def __init__(self):
-        self.rows = {}
+        self.entries = {}
 
-    def offer(self, receiver, rows):
-        self.rows[receiver] = rows
-
-
-def rows_of(house):
-    return {name: delivery._outbox.rows for name, delivery in house.deliveries.items()}
+    def offer(self, receiver, entries):
+        self.entries[receiver] = entries
 
 
-def test_a_successor_has_each_receivers_rows_and_says_what_is_open(house):
+def entries_of(house):
+    return {name: delivery._outbox.entries for name, delivery in house.deliveries.items()}
+
+
+def test_a_successor_has_each_receivers_entries_and_says_what_is_open(house):
     """The newest revision of each; what is over is none of them, yet it is resolved."""
     earlier = house({"pager": Route(), "chat": Route()}, chat=failing(outage()))
     earlier.offer(incident("a"), incident("b"))
     earlier.offer(incident("a", revision=1))
     successor = house({"pager": Route(), "chat": Route()})
-    inherited = successor.dispatch.adopt(rows_of(earlier))
-    successor.offer(*inherited)
+    restored = successor.dispatch.restore(entries_of(earlier))
+    successor.offer(*restored)
 
-    assert [(one.key, one.revision) for one in inherited] == [(incident("a").key, 1)]
-    assert successor.told("pager") == []
-    assert sorted(successor.told("chat")) == [("a", "firing"), ("b", "firing"), ("b", "resolved")]
+    assert [(one.key, one.revision) for one in restored] == [(incident("a").key, 1)]
+    assert successor.state("pager") == []
+    assert sorted(successor.state("chat")) == [("a", "firing"), ("b", "firing"), ("b", "resolved")]
 
 
-def test_rows_of_a_receiver_that_is_no_more_are_forgotten(house):
+def test_entries_of_a_receiver_that_is_no_more_are_forgotten(house):
     """Kept, they would be inherited again at every start, and told to all others."""
     earlier = house({"pager": Route(), "chat": Route()})
     earlier.offer(incident())
     shelf = Shelf()
     delivery = Delivery(Recorder("chat"), Guard(), spool=shelf)
-    rows = {"pager": rows_of(earlier)["pager"]}
+    entries = {"pager": entries_of(earlier)["pager"]}
 
-    assert Dispatch((delivery,), spool=shelf).adopt(rows) == ()
-    assert shelf.rows == {"pager": (), "chat": ()}
+    assert Dispatch((delivery,), spool=shelf).restore(entries) == ()
+    assert shelf.entries == {"pager": (), "chat": ()}
 
 
 def test_a_page_that_a_receiver_that_is_no_more_was_not_told_is_told_to_the_others(house):
     earlier = house({"pager": Route()}, pager=failing(outage()))
     earlier.offer(incident())
     successor = house({"chat": Route()})
-    successor.offer(*successor.dispatch.adopt(rows_of(earlier)))
+    successor.offer(*successor.dispatch.restore(entries_of(earlier)))
 
-    assert successor.told("chat") == [("a", "firing")]
+    assert successor.state("chat") == [("a", "firing")]

@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 from support.clock import Clock
-from support.telling import WALL, gone, incident, lost_answer, outage, poison, said, wrong_token
+from support.deliveries import WALL, gone, incident, lost_answer, outage, poison, said, wrong_token
 
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.dispatch import Dispatch
+from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.alerting.outbox.routing import Route
-from querypulse.alerting.outbox.row import Row
-from querypulse.alerting.receivers.receiver import Habits
+from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.listener.guard import Guard
 
 QUERIES = ("a", "b", "c")
@@ -33,7 +33,7 @@ MODES = {
 class Line:
     """A receiver; ``open`` is what it believes, ``heard`` every trigger it took."""
 
-    habits = Habits(per_minute=100.0)
+    capabilities = ReceiverCapabilities(per_minute=100.0)
 
     def __init__(self, name):
         self.name = name
@@ -104,11 +104,13 @@ class House(RuleBasedStateMachine):
 
     @rule()
     def be_killed(self):
-        rows = {one.name: one._outbox.rows for one in self.deliveries}
-        kept = msgspec.json.decode(msgspec.json.encode(rows), type=dict[str, tuple[Row, ...]])
+        entries = {one.name: one._outbox.entries for one in self.deliveries}
+        kept = msgspec.json.decode(
+            msgspec.json.encode(entries), type=dict[str, tuple[OutboxEntry, ...]]
+        )
         self.begin()
-        inherited = {said(one)[0] for one in self.dispatch.adopt(kept)}
-        assert inherited >= set(self.fires), "something open was forgotten"
+        restored = {said(one)[0] for one in self.dispatch.restore(kept)}
+        assert restored >= set(self.fires), "something open was forgotten"
         self.offer()
 
     def pass_time(self, seconds):

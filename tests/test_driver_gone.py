@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.story import CONFLICT, Story, policy, run
 
-from querypulse.alerting.finding import WHOLE_DRIVER, Severity, State
+from querypulse.alerting.finding import WHOLE_DRIVER, QueryState, Severity
 from querypulse.alerting.rules import driver_down
 from querypulse.listener.probing import Context
 
@@ -27,7 +27,7 @@ def test_it_names_the_living_queries_and_is_critical_at_once():
         driver_down.NAME,
         WHOLE_DRIVER,
         Severity.CRITICAL,
-        State.MISSING,
+        QueryState.MISSING,
     )
     assert found.reason == (
         "the JVM of the driver has ended, and 3 streaming queries with it: a, b, c"

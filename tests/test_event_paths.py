@@ -46,8 +46,8 @@ OF_THE_JVM = ALL_PATHS[:2]
 class Spark(FakeDriver):
     """A driver, our listener, and what PySpark has been asked for."""
 
-    def __init__(self, monkeypatch, **refusals):
-        super().__init__(**refusals)
+    def __init__(self, monkeypatch, **java_errors):
+        super().__init__(**java_errors)
         self.guard = Guard()
         self.listener = HealthListener(self.guard, capacity=10, start=object, start_later=list)
         self.callback_servers = []
@@ -67,7 +67,7 @@ class Spark(FakeDriver):
 @pytest.fixture
 def driver(monkeypatch):
     """Makes a driver with what it refuses, by part."""
-    return lambda **refusals: Spark(monkeypatch, **refusals)
+    return lambda **java_errors: Spark(monkeypatch, **java_errors)
 
 
 def opened(driver, name, *, by_hand=False):
@@ -287,7 +287,7 @@ def test_the_first_check_reads_what_spark_dropped_before_we_came(driver, name):
 @pytest.mark.parametrize("name", IN_SESSIONS)
 def test_drops_that_spark_refuses_to_count_are_unknown(driver, name):
     spark, path = opened(driver, name)
-    spark.refusals["metrics"] = REFUSED
+    spark.java_errors["metrics"] = REFUSED
 
     assert path.check(0.0).dropped_events is None
 
@@ -296,7 +296,7 @@ def test_drops_that_spark_refuses_to_count_are_unknown(driver, name):
 @pytest.mark.parametrize("name", IN_SESSIONS)
 def test_a_lost_jvm_is_no_unknown_count_of_drops(driver, name, lost):
     spark, path = opened(driver, name)
-    spark.refusals["metrics"] = lost("no answer")
+    spark.java_errors["metrics"] = lost("no answer")
 
     with pytest.raises(lost):
         path.check(0.0)

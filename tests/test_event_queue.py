@@ -16,8 +16,8 @@ from querypulse.listener.event_queue import (
     LIFECYCLE_CAPACITY,
     NANOS,
     PROGRESS_CAPACITY,
-    Answer,
     EventQueue,
+    QueueBatch,
     parse_answer,
     parse_job_counts,
 )
@@ -59,7 +59,7 @@ def started(at, session="", trigger=""):
 
 @given(
     st.builds(
-        Answer,
+        QueueBatch,
         CLOCKS,
         COUNTS,
         COUNTS,

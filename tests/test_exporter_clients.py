@@ -14,7 +14,7 @@ from support.clock import Clock
 from support.exporter_boards import board, full_board
 from support.exporter_http import address, get, our_threads, raw, serving
 
-from querypulse.exporter import exchange, reception
+from querypulse.exporter import reception, request_handler
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_client_that_drips_is_cut_off(monkeypatch):
 
 
 def test_a_client_that_does_not_take_its_answer_is_let_go(monkeypatch):
-    monkeypatch.setattr(exchange, "IO_SECONDS", 0.3)
+    monkeypatch.setattr(request_handler, "IO_SECONDS", 0.3)
     many = board(expected=tuple(f"query-{number:04}" for number in range(3000)))
     with serving(many) as server:
         with socket.create_connection(address(server)) as client:

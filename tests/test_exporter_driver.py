@@ -7,7 +7,7 @@ from support.exporter_boards import WALL, board
 from support.exporter_exposition import of_query, values
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.exporter.board import Monitor
+from querypulse.exporter.published_state import Monitor
 from querypulse.listener.probing import Context
 
 BEAT = {("shop",): WALL - 0.5}

@@ -8,7 +8,7 @@ from support.exporter_exposition import values
 from support.story import CONFLICT, Story, progress, source
 
 from querypulse.exporter.status import status
-from querypulse.listener.sources.report import SourceLook, SourceReport
+from querypulse.listener.sources.report import SourcePoll, SourceReport
 
 NOW = 100.0
 OFFSETS = "spark_streaming_source_lag_offsets"
@@ -19,21 +19,21 @@ def seen(at, committed, latest, since=None):
     """A look at topic t, on the clock of the board."""
     ages = {} if since is None else {"t/0": WALL - NOW + since}
     ends = {"t/0": latest}
-    return SourceLook(
+    return SourcePoll(
         "Kafka", {"t/0": committed}, {"t/0": 0}, ends, ages, at=at, wall=WALL - NOW + at
     )
 
 
-def asked(story, *looks, trouble=""):
+def asked(story, *polls, trouble=""):
     unreadable = {"a-1": trouble} if trouble else {}
-    story.state.ask(SourceReport(0.0, {"a-1": dict(enumerate(looks))}, unreadable))
+    story.state.apply_sources(SourceReport(0.0, {"a-1": dict(enumerate(polls))}, unreadable))
     return story
 
 
 def committed_at(at, *, end=5, latest=5, sources=1):
     story = Story().started("a", at=1)
     told = tuple(source({"t": {"0": end}}, {"t": {"0": latest}}) for _ in range(sources))
-    story.state.hear(progress("a", batch=1, sources=told), at)
+    story.state.apply_event(progress("a", batch=1, sources=told), at)
     return story
 
 
@@ -68,7 +68,7 @@ def test_the_age_of_what_waits_grows_with_the_clock_while_nothing_is_committed()
     assert status(board(story, now=NOW)).queries[0].lag_seconds == 60
 
 
-def test_after_a_commit_the_age_is_that_of_the_last_look():
+def test_after_a_commit_the_age_is_that_of_the_last_poll():
     """What waited then may have been read since."""
     story = asked(committed_at(10), seen(50, 5, 50, since=40))
     story.commit("a", batch=2, at=60)
@@ -120,17 +120,17 @@ def test_what_a_silent_broker_said_long_ago_is_no_figure_and_sparks_is_none_eith
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_looks_are_as_old_as_the_interval_allows_while_the_broker_answers(answers):
+def test_polls_are_as_old_as_the_interval_allows_while_the_broker_answers(answers):
     story = asked(committed_at(10), seen(20, 5, 50), trouble="" if answers else "no answer")
 
     assert bool(values(board(story, now=600.0), OFFSETS, app="shop", query="a")) is answers
 
 
 def test_topics_have_a_figure_each_and_what_has_no_topic_has_none():
-    topics = SourceLook(
+    topics = SourcePoll(
         "Kafka", {"t/0": 1, "t/1": 1, "u/0": 1}, {}, {"t/0": 3, "t/1": 4, "u/0": 1}, at=90
     )
-    table = SourceLook("Delta", {"": 1}, {}, {"": 4}, at=90)
+    table = SourcePoll("Delta", {"": 1}, {}, {"": 4}, at=90)
     story = asked(committed_at(10), topics, table)
 
     assert lag(story, "spark_streaming_topic_lag_offsets") == {("0", "t"): 5, ("0", "u"): 0}
@@ -138,7 +138,7 @@ def test_topics_have_a_figure_each_and_what_has_no_topic_has_none():
 
 
 def test_partitions_have_a_figure_on_request_only():
-    table = SourceLook("Delta", {"": 1}, {}, {"": 4}, at=90)
+    table = SourcePoll("Delta", {"": 1}, {}, {"": 4}, at=90)
     story = asked(committed_at(10), seen(90, 5, 50), table)
     name = "spark_streaming_partition_lag_offsets"
 

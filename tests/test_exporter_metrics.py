@@ -11,7 +11,7 @@ from support.exporter_boards import WALL, board, full_board
 from support.exporter_exposition import FORMATS, of_query, om_text, samples, text, values
 from support.story import CONFLICT, Story, progress
 
-from querypulse.exporter.board import STATES, Monitor
+from querypulse.exporter.published_state import STATES, Monitor
 from querypulse.exporter.query_collector import QueryCollector
 from querypulse.listener.query import BUCKETS
 
@@ -225,7 +225,7 @@ def test_figures_that_are_not_numbers_are_left_out():
     story = Story().started(at=0)
     odd = progress(batch=1, state_rows=-1, input_rows_per_second=math.nan,
                    processed_rows_per_second=math.inf)  # fmt: skip
-    story.state.hear(odd, 10)
+    story.state.apply_event(odd, 10)
     shown = board(story)
     assert "NaN" not in text(shown)
     for name in ("state_rows", "input_rows_per_second", "processed_rows_per_second"):

@@ -10,7 +10,7 @@ from support.exporter_exposition import samples, values
 from support.receiver_incidents import alert
 from support.story import CONFLICT, Story
 
-from querypulse.exporter.board import Monitor
+from querypulse.exporter.published_state import Monitor
 from querypulse.listener import version as version_module
 
 

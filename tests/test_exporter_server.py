@@ -28,11 +28,11 @@ def test_all_threads_are_daemons_of_ours():
 def test_a_driver_out_of_threads_loses_one_answer_only(monkeypatch):
     guard = Guard()
     start = threading.Thread.start
-    refusals = [RuntimeError("can't start new thread")]
+    java_errors = [RuntimeError("can't start new thread")]
 
     def refuse_once(thread):
-        if thread.name == "querypulse-http-request" and refusals:
-            raise refusals.pop()
+        if thread.name == "querypulse-http-request" and java_errors:
+            raise java_errors.pop()
         start(thread)
 
     with serving(None, guard=guard) as server:

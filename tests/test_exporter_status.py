@@ -11,10 +11,10 @@ from support.exporter_boards import MONITOR, WALL, board, full_board, full_story
 from support.id_story import IdStory
 from support.story import CONFLICT, Story, processing, run, source
 
-from querypulse.alerting.evaluate import Verdict
-from querypulse.alerting.finding import State
+from querypulse.alerting.evaluate import QueryHealth
+from querypulse.alerting.finding import QueryState
 from querypulse.alerting.outbox import outbox, talk
-from querypulse.exporter.board import DELIVERY_OUTCOMES, LOSS_REASONS, STATES, Monitor
+from querypulse.exporter.published_state import DELIVERY_OUTCOMES, LOSS_REASONS, STATES, Monitor
 from querypulse.exporter.readiness import UNREADY, Reason, readiness
 from querypulse.exporter.status import status
 
@@ -38,12 +38,12 @@ def as_json(shown):
 
 
 def with_verdict(shown, label, state, reason=""):
-    verdicts = {**shown.verdicts, label: Verdict(State(state), reason)}
-    return msgspec.structs.replace(shown, verdicts=verdicts)
+    health = {**shown.health, label: QueryHealth(QueryState(state), reason)}
+    return msgspec.structs.replace(shown, health=health)
 
 
 def test_the_states_and_outcomes_are_those_of_alerting():
-    assert tuple(state.value for state in State) == STATES
+    assert tuple(state.value for state in QueryState) == STATES
     assert talk.OUTCOMES == DELIVERY_OUTCOMES
     assert outbox.LOSSES == LOSS_REASONS
 
@@ -145,8 +145,8 @@ def test_who_is_ignored_and_who_is_on_the_roster_is_shown():
     shown = board(Story().started(at=0).started("b", at=0), expected=("b",))
     told = {query.name: (query.expected, query.ignored) for query in status(shown).queries}
     assert told == {"a": (False, False), "b": (True, False)}
-    ignored = {**shown.verdicts, "a": Verdict(State.IDLE, ignored=True)}
-    assert queries(msgspec.structs.replace(shown, verdicts=ignored))["a"].ignored is True
+    ignored = {**shown.health, "a": QueryHealth(QueryState.IDLE, ignored=True)}
+    assert queries(msgspec.structs.replace(shown, health=ignored))["a"].ignored is True
 
 
 def test_a_dead_query_shows_its_error_and_no_batch_in_flight():
@@ -176,8 +176,8 @@ def test_a_query_on_the_roster_is_shown_before_anybody_has_seen_it():
     assert queries(full_board(now=500.0))["absent"].state == "missing"
 
 
-def test_queries_without_a_verdict_are_shown_as_not_judged_yet():
-    shown = msgspec.structs.replace(full_board(), verdicts={})
+def test_queries_without_a_verdict_are_shown_as_not_evaluated_yet():
+    shown = msgspec.structs.replace(full_board(), health={})
     assert {query.state for query in status(shown).queries} == {"starting"}
     assert {query.name for query in status(shown).queries} == {"busy", "dead", "absent"}
 
@@ -243,7 +243,7 @@ def test_ready_needs_every_query_of_the_roster_and_every_other():
     ]
 
 
-def test_nothing_is_ready_before_the_first_look():
+def test_nothing_is_ready_before_the_first_poll():
     assert readiness(None).ready is False
 
 
@@ -251,9 +251,9 @@ def test_a_driver_without_queries_and_roster_is_ready():
     assert readiness(board()).ready is True
 
 
-def test_a_roster_that_was_never_judged_is_not_ready():
-    shown = msgspec.structs.replace(board(expected=("a",)), verdicts={})
-    assert readiness(shown).reasons == (Reason("a", "starting", "not judged yet"),)
+def test_a_roster_that_was_never_evaluated_is_not_ready():
+    shown = msgspec.structs.replace(board(expected=("a",)), health={})
+    assert readiness(shown).reasons == (Reason("a", "starting", "not evaluated yet"),)
 
 
 def test_showing_changes_nothing():

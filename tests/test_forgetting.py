@@ -17,7 +17,7 @@ from querypulse.sidecar import Settings, Sidecar, announcing
 
 
 def names(desk):
-    return list(desk.worker.judged.snapshot.labels())
+    return list(desk.worker.evaluated.snapshot.labels())
 
 
 def forget(desk, name):
@@ -31,13 +31,13 @@ def forget(desk, name):
 def test_the_alerts_of_a_forgotten_query_resolve_and_its_series_end():
     desk = Desk().started().ended(exception=CONFLICT).step()
     forget(desk, "a")
-    assert (names(desk), desk.worker.judged.judgement.findings) == ([], ())
+    assert (names(desk), desk.worker.evaluated.evaluation.findings) == ([], ())
     for _ in range(30):
         desk.step()
 
     (last,) = [one for offer in desk.offers for one in offer][-1:]
     assert (last.name, last.ends_at is not None) == ("StreamingQueryFailed", True)
-    assert desk.worker.judged.alerts == ()
+    assert desk.worker.evaluated.alerts == ()
 
 
 def test_a_forgotten_query_is_expected_no_more():
@@ -46,10 +46,10 @@ def test_a_forgotten_query_is_expected_no_more():
     desk.worker.state.expected = frozenset("ab")
     for _ in range(4):
         desk.step()
-    assert {one.query for one in desk.worker.judged.judgement.findings} == {"a", "b"}
+    assert {one.query for one in desk.worker.evaluated.evaluation.findings} == {"a", "b"}
 
     forget(desk, "a")
-    assert {one.query for one in desk.worker.judged.judgement.findings} == {"b"}
+    assert {one.query for one in desk.worker.evaluated.evaluation.findings} == {"b"}
 
 
 def test_a_living_query_is_not_forgotten():
@@ -70,7 +70,7 @@ class Parts:
     """What ``announcing`` needs of the running parts."""
 
     def __init__(self, desk, expected=()):
-        self.judged = desk.worker.judged
+        self.evaluated = desk.worker.evaluated
         self.board = self
         self.expected = expected
         self.asked = []
@@ -110,7 +110,7 @@ def test_the_end_that_is_still_on_its_way_is_waited_for():
     parts = Parts(desk)
 
     def flush():
-        parts.judged = desk.ended().step().worker.judged
+        parts.evaluated = desk.ended().step().worker.evaluated
         return False
 
     announcing.forget(parts, flush, "a")
@@ -165,8 +165,8 @@ def test_a_query_restarted_for_ever_under_new_ids_takes_bounded_memory():
 def test_a_query_forgotten_by_its_label_is_expected_no_more_by_its_name():
     name = "n" * 150
     state = State(0.0, [name])
-    state.hear(Started("id-0", "run-0", name), 1.0)
-    state.hear(Terminated("id-0", "run-0", None, None), 2.0)
+    state.apply_event(Started("id-0", "run-0", name), 1.0)
+    state.apply_event(Terminated("id-0", "run-0", None, None), 2.0)
     (label,) = state.snapshot(3.0).labels()
     state.forget_name(label)
 
@@ -175,9 +175,9 @@ def test_a_query_forgotten_by_its_label_is_expected_no_more_by_its_name():
 
 def test_a_living_namesake_stays_expected():
     state = State(0.0, ["twin"])
-    state.hear(Started("id-0", "run-0", "twin", session="s1"), 1.0)
-    state.hear(Started("id-1", "run-1", "twin", session="s2"), 1.0)
-    state.hear(Terminated("id-0", "run-0", None, None), 2.0)
+    state.apply_event(Started("id-0", "run-0", "twin", session="s1"), 1.0)
+    state.apply_event(Started("id-1", "run-1", "twin", session="s2"), 1.0)
+    state.apply_event(Terminated("id-0", "run-0", None, None), 2.0)
     state.forget_name("twin")
 
     assert [query.query_id for query in state.snapshot(3.0).queries] == ["id-1"]
@@ -188,7 +188,7 @@ def test_of_queries_without_a_name_one_that_has_failed_is_forgotten_last():
     state = State(0.0)
     for number in range(MAX_GONE_UNNAMED + 10):
         ids = f"{number:08}-id", f"run-{number}"
-        state.hear(Started(*ids, None), number + 1.0)
-        state.hear(Terminated(*ids, None if number else CONFLICT, None), number + 1.5)
+        state.apply_event(Started(*ids, None), number + 1.0)
+        state.apply_event(Terminated(*ids, None if number else CONFLICT, None), number + 1.5)
 
     assert "00000000" in state.snapshot(99.0).labels()

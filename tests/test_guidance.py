@@ -13,13 +13,13 @@ from support.pagerduty_double import PagerDutyDouble
 from support.receiver_incidents import ONE
 from support.repository import runbooks
 
-from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.alerting.lifecycle.guidance import ALL_QUERIES, Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.configuration.components import outfit
 from querypulse.sidecar.configuration.links import guidance, guidance_from_outside
-from querypulse.sidecar.configuration.outfit import outfit
 from querypulse.sidecar.configuration.receivers_from_settings import receivers
 from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
 from querypulse.sidecar.runbooks import runbook
@@ -31,7 +31,7 @@ BOARD = "https://grafana.example/d/q?var-app={app}&var-query={query}"
 
 def annotations(guide: Guidance, *, app="orders", query="billing") -> dict[str, str]:
     found = Finding(
-        "StreamingQueryFailed", query, Severity.CRITICAL, State.FAILED, "why", "a failed", {}
+        "StreamingQueryFailed", query, Severity.CRITICAL, QueryState.FAILED, "why", "a failed", {}
     )
     return alert_of(found, app, guide, 0.0).annotations
 
@@ -162,7 +162,7 @@ def test_an_external_url_with_more_than_a_path_is_refused_for_paths_are_added_to
 
 
 @pytest.mark.parametrize("url", ["https://u:part#rest@driver/", "https://u:part?rest@driver/"])
-def test_no_part_of_a_password_is_shown_where_it_looks_like_a_query_string(url):
+def test_no_part_of_a_password_is_shown_where_it_polls_like_a_query_string(url):
     with pytest.raises(SettingsError) as error:
         outfit(Settings(external_url=url), Guard())
 

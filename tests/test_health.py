@@ -6,27 +6,27 @@ import pytest
 from support.story import CONFLICT, Story, run
 from support.ward import CALM_STATES
 
-from querypulse.alerting.evaluate import Judgement, Verdict
-from querypulse.alerting.finding import State
-from querypulse.alerting.lifecycle.health import Calm, Health
+from querypulse.alerting.evaluate import Evaluation, QueryHealth
+from querypulse.alerting.finding import QueryState
+from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
 from querypulse.listener.probing import Context
 
 AVAILABLE_NOW = "AvailableNowTrigger"
 
 
-def health(story, now, **settings) -> Health:
-    return Health(story.judge(now, **settings), story.state.snapshot(now), now)
+def health(story, now, **settings) -> DriverHealth:
+    return DriverHealth(story.evaluate(now, **settings), story.state.snapshot(now), now)
 
 
-def is_calm(story, now, severity="critical", **settings) -> bool:
-    return health(story, now, **settings).calm("a", severity, None) is not None
+def is_recovering(story, now, severity="critical", **settings) -> bool:
+    return health(story, now, **settings).recovery("a", severity, None) is not None
 
 
-def is_proven(story, since, now, **settings) -> bool:
+def has_recovered(story, since, now, **settings) -> bool:
     """Whether calm since ``since`` proves anything after 30 s."""
-    before = health(story(since), since, **settings).calm("a", "critical", None)
+    before = health(story(since), since, **settings).recovery("a", "critical", None)
     assert before is not None
-    return health(story(now), now, **settings).is_proven("a", before, 30.0)
+    return health(story(now), now, **settings).has_recovered("a", before, 30.0)
 
 
 def started():
@@ -56,39 +56,39 @@ CALM = [
 
 @pytest.mark.parametrize(("story", "now"), [pytest.param(*row[1:], id=row[0]) for row in NOT_CALM])
 def test_it_is_not_calm(story, now):
-    assert not is_calm(story, now)
+    assert not is_recovering(story, now)
 
 
 @pytest.mark.parametrize(("story", "now"), [pytest.param(*row[1:], id=row[0]) for row in CALM])
 def test_it_is_calm(story, now):
-    assert is_calm(story, now)
+    assert is_recovering(story, now)
 
 
 def test_a_query_of_the_roster_that_nobody_has_seen_is_not_calm():
-    assert not is_calm(Story(), 10, expected=["a"])
+    assert not is_recovering(Story(), 10, expected=["a"])
 
 
 def test_an_ignored_query_is_calm_however_it_fares_and_needs_time_only():
     story = started().ended(at=5, exception=CONFLICT)
     ignored = {"overrides": [("a", {"ignore": True})]}
 
-    assert is_calm(story, 10, **ignored)
-    assert is_proven(lambda now: story, 10, 40, **ignored)
+    assert is_recovering(story, 10, **ignored)
+    assert has_recovered(lambda now: story, 10, 40, **ignored)
 
 
-@pytest.mark.parametrize("state", sorted(set(State) - set(CALM_STATES.values())))
+@pytest.mark.parametrize("state", sorted(set(QueryState) - set(CALM_STATES.values())))
 def test_a_warning_is_open_in_every_sick_state_and_a_critical_alert_in_the_grave_ones(state):
     snapshot = started().state.snapshot(10)
-    seen = Health(Judgement(verdicts={"a": Verdict(state)}), snapshot, 10.0)
+    seen = DriverHealth(Evaluation(health={"a": QueryHealth(state)}), snapshot, 10.0)
     grave = state in {
-        State.FAILED, State.MISSING, State.STOPPED_UNEXPECTEDLY, State.STALLED,
+        QueryState.FAILED, QueryState.MISSING, QueryState.STOPPED_UNEXPECTEDLY, QueryState.STALLED,
     }  # fmt: skip
 
-    if state is State.WAITING:
-        assert seen.calm("a", "warning", None) is not None
+    if state is QueryState.WAITING:
+        assert seen.recovery("a", "warning", None) is not None
     else:
-        assert seen.calm("a", "warning", None) is None
-        assert (seen.calm("a", "critical", None) is None) == grave
+        assert seen.recovery("a", "warning", None) is None
+        assert (seen.recovery("a", "critical", None) is None) == grave
 
 
 def commits(*at):
@@ -103,34 +103,40 @@ def commits(*at):
 
 
 def test_two_commits_prove_it_and_time_does_not_alone():
-    assert is_proven(commits(5, 15, 25), 10, 40)
-    assert not is_proven(commits(5, 15, 25), 10, 39)
-    assert not is_proven(commits(5, 15), 10, 40)
-    assert not is_proven(commits(5, 6, 7), 10, 40)
+    assert has_recovered(commits(5, 15, 25), 10, 40)
+    assert not has_recovered(commits(5, 15, 25), 10, 39)
+    assert not has_recovered(commits(5, 15), 10, 40)
+    assert not has_recovered(commits(5, 6, 7), 10, 40)
 
 
 def test_idleness_proves_it_when_it_came_after():
-    assert is_proven(lambda now: Story().started(at=0).idle(at=min(now, 11)), 10, 40)
-    assert not is_proven(lambda now: Story().started(at=0).idle(at=10), 10, 40)
+    assert has_recovered(lambda now: Story().started(at=0).idle(at=min(now, 11)), 10, 40)
+    assert not has_recovered(lambda now: Story().started(at=0).idle(at=10), 10, 40)
 
 
 def test_a_calm_that_lasts_keeps_its_beginning_and_what_it_began_with():
-    calm = health(commits(5)(10), 10).calm("a", "critical", None)
+    recovery = health(commits(5)(10), 10).recovery("a", "critical", None)
 
-    assert calm == Calm(10, 1)
-    assert health(commits(5, 15)(20), 20).calm("a", "critical", calm) == calm
+    assert recovery == RecoveryWindow(10, 1)
+    assert health(commits(5, 15)(20), 20).recovery("a", "critical", recovery) == recovery
 
 
 def test_no_calm_begins_while_a_query_is_starting():
     """N1 of the simulator: a stalled query that was started again resolved with its second commit."""
-    assert health(started(), 40).calm("a", "critical", None) is None
-    assert health(started().commit(batch=0, at=50), 50).calm("a", "critical", None) == Calm(50, 1)
+    assert health(started(), 40).recovery("a", "critical", None) is None
+    assert health(started().commit(batch=0, at=50), 50).recovery(
+        "a", "critical", None
+    ) == RecoveryWindow(50, 1)
 
 
 def test_a_calm_goes_on_while_the_next_run_is_starting():
     """Of an ``availableNow`` loop each run would begin it again."""
-    assert health(started(), 40).calm("a", "critical", Calm(2.0, 0)) == Calm(2.0, 0)
+    assert health(started(), 40).recovery(
+        "a", "critical", RecoveryWindow(2.0, 0)
+    ) == RecoveryWindow(2.0, 0)
 
 
 def test_another_query_of_the_same_name_begins_its_calm_anew():
-    assert health(commits(5)(20), 20).calm("a", "critical", Calm(10, 7)) == Calm(20, 1)
+    assert health(commits(5)(20), 20).recovery(
+        "a", "critical", RecoveryWindow(10, 7)
+    ) == RecoveryWindow(20, 1)

@@ -13,7 +13,7 @@ from querypulse.alerting.receivers.heartbeat_ping import (
     ping_url,
 )
 
-WELL = Ping("", "well")
+HEALTHY = Ping("", "well")
 FAIL = Ping("/fail", "bronze failed")
 WARNING = incident(name="StreamingQueryLagging", severity="warning")
 NOW = 1_800_000_000.0
@@ -46,12 +46,12 @@ def test_a_long_story_is_cut():
 @pytest.mark.parametrize(
     ("ping", "last", "seconds"),
     [
-        (WELL, WELL, 60),
+        (HEALTHY, HEALTHY, 60),
         (FAIL, FAIL, 60),
-        (FAIL, WELL, LEAST_SECONDS),
-        (WELL, FAIL, LEAST_SECONDS),
-        (WELL, START, LEAST_SECONDS),
-        (WELL, None, LEAST_SECONDS),
+        (FAIL, HEALTHY, LEAST_SECONDS),
+        (HEALTHY, FAIL, LEAST_SECONDS),
+        (HEALTHY, START, LEAST_SECONDS),
+        (HEALTHY, None, LEAST_SECONDS),
     ],
 )
 def test_a_change_does_not_wait_for_the_interval(ping, last, seconds):
@@ -60,7 +60,7 @@ def test_a_change_does_not_wait_for_the_interval(ping, last, seconds):
 
 
 def test_an_interval_below_the_least_is_kept():
-    assert due_at(FAIL, WELL, 1000.0, 1.0) == 1001
+    assert due_at(FAIL, HEALTHY, 1000.0, 1.0) == 1001
 
 
 def test_the_signal_stands_before_what_the_url_asks():

@@ -6,7 +6,7 @@ from support.receiver_incidents import ENDED_ONE, ONE
 
 from querypulse.alerting.receivers import attempts
 from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.secret import Secret
@@ -36,12 +36,12 @@ def one_attempt(monkeypatch):
 def meaning(status):
     """The table, written out once more."""
     if 200 <= status <= 299:
-        return Answer.DELIVERED
+        return DeliveryOutcome.DELIVERED
     if status in {408, 425, 429} or status >= 500:
-        return Answer.TRANSIENT
+        return DeliveryOutcome.TRANSIENT
     if status in {400, 406, 411, 413, 414, 415, 422, 431}:
-        return Answer.REJECTED
-    return Answer.MISCONFIGURED
+        return DeliveryOutcome.REJECTED
+    return DeliveryOutcome.MISCONFIGURED
 
 
 def answer_of(receiver, told):
@@ -49,7 +49,7 @@ def answer_of(receiver, told):
         receiver.send(told, NOW)
     except HttpError as error:
         return error.answer
-    return Answer.DELIVERED
+    return DeliveryOutcome.DELIVERED
 
 
 @pytest.mark.parametrize("told", [ONE, ENDED_ONE], ids=["firing", "resolved"])
@@ -58,7 +58,7 @@ def test_every_status_has_its_meaning(kind, told):
     """Slack's 204 has no room for its "ok", so it is none."""
     expected = {status: meaning(status) for status in EVERY_STATUS}
     if kind == "slack":
-        expected[204] = Answer.TRANSIENT
+        expected[204] = DeliveryOutcome.TRANSIENT
     with HttpDouble() as double:
         receiver = MAKE[kind](double.url)
         found = {}
@@ -74,5 +74,5 @@ def test_every_status_has_its_meaning(kind, told):
 def test_a_100_that_nothing_follows_is_an_outage(kind):
     with HttpDouble(otherwise=raw(b"HTTP/1.1 100 Continue\r\n\r\n")) as double:
         receiver = MAKE[kind](double.url)
-        assert answer_of(receiver, ONE) is Answer.TRANSIENT
+        assert answer_of(receiver, ONE) is DeliveryOutcome.TRANSIENT
         receiver.close()

@@ -9,9 +9,9 @@ import pytest
 import requests
 from support.http_double import PATIENCE_SECONDS, HttpDouble, drip, held, reply
 
+from querypulse.alerting.receivers.deadline_adapter import DeadlineAdapter
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
 from querypulse.alerting.receivers.secret import Secret
-from querypulse.alerting.receivers.wire import Wire
 
 NOW = 1_800_000_000.0
 
@@ -71,7 +71,7 @@ def test_closing_ends_a_post_under_way(double):
 def test_a_cut_that_comes_before_the_answer_holds(double):
     """Closing between the request and its answer leaves nobody waiting."""
     double.otherwise = held(threading.Event(), reply(200))
-    wire = Wire()
+    wire = DeadlineAdapter()
     wire.cut()
     began = time.monotonic()
     with pytest.raises(requests.RequestException):

@@ -9,7 +9,7 @@ import pytest
 from support.http_double import HttpDouble, raw, reply
 
 from querypulse.alerting.receivers import http
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
 from querypulse.alerting.receivers.secret import Secret
 
@@ -77,7 +77,7 @@ def test_a_redirect_is_a_refusal(double, status):
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
 
-    assert caught.value.answer is not Answer.TRANSIENT
+    assert caught.value.answer is not DeliveryOutcome.TRANSIENT
     assert caught.value.status == status
     assert len(double.requests) == 1
 
@@ -96,7 +96,7 @@ def test_a_longer_outage_goes_back_to_the_schedule(double):
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
 
-    assert caught.value.answer is Answer.TRANSIENT
+    assert caught.value.answer is DeliveryOutcome.TRANSIENT
     assert len(double.requests) == 3
 
 
@@ -107,7 +107,7 @@ def test_a_refusal_is_not_repeated(double, status):
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
 
-    assert caught.value.answer is not Answer.TRANSIENT
+    assert caught.value.answer is not DeliveryOutcome.TRANSIENT
     assert not caught.value.may_have_arrived
     assert len(double.requests) == 1
 
@@ -152,7 +152,7 @@ def test_what_may_have_arrived_is_said_so(double, answer):
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
 
-    assert caught.value.answer is Answer.TRANSIENT
+    assert caught.value.answer is DeliveryOutcome.TRANSIENT
     assert caught.value.may_have_arrived
 
 
@@ -172,7 +172,7 @@ def test_what_never_left_is_said_so():
     with pytest.raises(HttpError, match="Connection refused") as caught:
         poster(gone).post(b"{}", NOW)
 
-    assert caught.value.answer is Answer.TRANSIENT
+    assert caught.value.answer is DeliveryOutcome.TRANSIENT
     assert not caught.value.may_have_arrived
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from querypulse.alerting.receivers.address import public_part
 from querypulse.alerting.receivers.answer import (
     MAX_RETRY_AFTER_SECONDS,
-    Answer,
+    DeliveryOutcome,
     classify,
     parse_retry_after,
     wait_asked_for,
@@ -25,10 +25,10 @@ def test_every_status_has_one_meaning():
     """2xx is delivered; timeouts, throttling and 5xx pass; the rest is the message's fault or the
     configuration's.
     """
-    meant = dict.fromkeys(range(100, 600), Answer.MISCONFIGURED)
-    meant |= dict.fromkeys(range(200, 300), Answer.DELIVERED)
-    meant |= dict.fromkeys([408, 425, 429, *range(500, 600)], Answer.TRANSIENT)
-    meant |= dict.fromkeys([400, 406, 411, 413, 414, 415, 422, 431], Answer.REJECTED)
+    meant = dict.fromkeys(range(100, 600), DeliveryOutcome.MISCONFIGURED)
+    meant |= dict.fromkeys(range(200, 300), DeliveryOutcome.DELIVERED)
+    meant |= dict.fromkeys([408, 425, 429, *range(500, 600)], DeliveryOutcome.TRANSIENT)
+    meant |= dict.fromkeys([400, 406, 411, 413, 414, 415, 422, 431], DeliveryOutcome.REJECTED)
 
     assert {status: classify(status) for status in range(100, 600)} == meant
 

@@ -8,7 +8,7 @@ from support.http_double import HttpDouble, drip, reply
 from support.proxy_double import credentials, port_of, tunnel
 from support.tls import Authority
 
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
 from querypulse.alerting.receivers.http_options import HttpOptions
 from querypulse.alerting.receivers.secret import Secret
@@ -85,14 +85,14 @@ def test_plain_http_asks_the_proxy_for_the_whole_url(authority):
 @pytest.mark.parametrize(
     ("status", "answer"),
     [
-        (407, Answer.MISCONFIGURED),
-        (403, Answer.MISCONFIGURED),
-        (400, Answer.MISCONFIGURED),
-        (410, Answer.MISCONFIGURED),
-        (502, Answer.TRANSIENT),
-        (503, Answer.TRANSIENT),
-        (504, Answer.TRANSIENT),
-        (429, Answer.TRANSIENT),
+        (407, DeliveryOutcome.MISCONFIGURED),
+        (403, DeliveryOutcome.MISCONFIGURED),
+        (400, DeliveryOutcome.MISCONFIGURED),
+        (410, DeliveryOutcome.MISCONFIGURED),
+        (502, DeliveryOutcome.TRANSIENT),
+        (503, DeliveryOutcome.TRANSIENT),
+        (504, DeliveryOutcome.TRANSIENT),
+        (429, DeliveryOutcome.TRANSIENT),
     ],
 )
 def test_a_proxys_refusal_is_the_proxys_own(authority, status, answer):
@@ -109,14 +109,14 @@ def test_a_proxy_that_is_not_there_is_an_outage(authority):
         pass
     error = refusal(authority, proxy)
 
-    assert (error.answer, error.may_have_arrived) == (Answer.TRANSIENT, False)
+    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, False)
     assert "the proxy did not answer: ConnectionRefusedError" in str(error)
 
 
 def test_a_dripping_proxy_cannot_hold_a_post(authority):
     with HttpDouble(otherwise=drip(b"HTTP/1.1 200 OK\r\nX-Long: ")) as proxy:
         began = time.monotonic()
-        assert refusal(authority, proxy).answer is Answer.TRANSIENT
+        assert refusal(authority, proxy).answer is DeliveryOutcome.TRANSIENT
 
     assert time.monotonic() - began < 4.5
 
@@ -124,7 +124,7 @@ def test_a_dripping_proxy_cannot_hold_a_post(authority):
 def test_the_place_behind_a_proxy_must_be_trusted_too(authority, proxy, tmp_path):
     error = refusal(Authority(tmp_path), proxy)
 
-    assert error.answer is Answer.MISCONFIGURED
+    assert error.answer is DeliveryOutcome.MISCONFIGURED
     assert "https://hook.test is not trusted" in str(error)
 
 
@@ -156,7 +156,7 @@ def test_a_proxy_of_the_environment_that_cannot_be_used_is_a_fault(authority, mo
     with pytest.raises(HttpError) as caught:
         poster(authority, proxy_from_environment=True).post(b"{}", NOW)
 
-    assert caught.value.answer is Answer.MISCONFIGURED
+    assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
 
 
 def test_without_the_setting_the_environment_has_no_say(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from support.http_double import HttpDouble, raw, reply
 from support.tls import Authority
 
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
 from querypulse.alerting.receivers.http_options import HttpOptions
 from querypulse.alerting.receivers.secret import Secret
@@ -51,7 +51,7 @@ def test_an_unknown_authority_is_a_fault_of_the_configuration(authority):
     with HttpDouble(tls=authority.server()) as double:
         error = refusal(double.url)
 
-        assert error.answer is Answer.MISCONFIGURED
+        assert error.answer is DeliveryOutcome.MISCONFIGURED
         assert not error.may_have_arrived
         assert "is not trusted: SSLCertVerificationError (unable to get local" in str(error)
         assert double.requests == []
@@ -61,7 +61,7 @@ def test_a_certificate_for_another_name_is_not_trusted(authority):
     with HttpDouble(tls=authority.server("hook.test")) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
-    assert error.answer is Answer.MISCONFIGURED
+    assert error.answer is DeliveryOutcome.MISCONFIGURED
     assert re.search("is not trusted: .*(is not valid for|is for another name)", str(error))
 
 
@@ -84,7 +84,7 @@ def test_a_missing_client_certificate_is_a_fault_of_the_configuration(authority)
     with HttpDouble(tls=context) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
-        assert error.answer is Answer.MISCONFIGURED
+        assert error.answer is DeliveryOutcome.MISCONFIGURED
         assert double.requests == []
 
 
@@ -93,7 +93,7 @@ def test_a_missing_client_certificate_is_never_taken_for_a_delivery(authority):
     with HttpDouble(tls=authority.server(client_needed=True)) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
-        assert error.answer in {Answer.MISCONFIGURED, Answer.TRANSIENT}
+        assert error.answer in {DeliveryOutcome.MISCONFIGURED, DeliveryOutcome.TRANSIENT}
         assert double.requests == []
 
 
@@ -101,7 +101,7 @@ def test_a_place_that_speaks_no_tls_is_a_fault_of_the_configuration():
     with HttpDouble() as double:
         error = refusal(double.url.replace("http:", "https:"))
 
-    assert error.answer is Answer.MISCONFIGURED
+    assert error.answer is DeliveryOutcome.MISCONFIGURED
 
 
 def test_a_handshake_that_breaks_off_may_succeed_later(authority):
@@ -112,7 +112,7 @@ def test_a_handshake_that_breaks_off_may_succeed_later(authority):
         error = refusal(f"https://127.0.0.1:{server.getsockname()[1]}", ca_file=authority.ca_file)
         hang_up.join()
 
-    assert error.answer is Answer.TRANSIENT
+    assert error.answer is DeliveryOutcome.TRANSIENT
 
 
 def test_a_handshake_that_hangs_ends_by_the_deadline(authority):
@@ -121,7 +121,7 @@ def test_a_handshake_that_hangs_ends_by_the_deadline(authority):
         url = f"https://127.0.0.1:{server.getsockname()[1]}"
         error = refusal(url, ca_file=authority.ca_file, total_seconds=0.4)
 
-    assert error.answer is Answer.TRANSIENT
+    assert error.answer is DeliveryOutcome.TRANSIENT
     assert time.monotonic() - began < 1.5
 
 
@@ -129,7 +129,7 @@ def test_an_answer_that_breaks_off_within_tls_may_have_arrived(authority):
     with HttpDouble(otherwise=raw(b"HTTP/1.1 2"), tls=authority.server()) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
-    assert (error.answer, error.may_have_arrived) == (Answer.TRANSIENT, True)
+    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, True)
 
 
 class Deaf(HttpDouble):
@@ -152,7 +152,7 @@ def test_a_server_that_does_not_read_cannot_hold_a_post(authority, secured):
             post(double.url, body, ca_file=authority.ca_file, total_seconds=0.5)
 
         assert time.monotonic() - began < 1.5
-        assert caught.value.answer is Answer.TRANSIENT
+        assert caught.value.answer is DeliveryOutcome.TRANSIENT
 
 
 def test_a_slow_reader_gets_a_large_body_whole(authority):
@@ -180,7 +180,7 @@ def test_a_file_that_vanished_later_is_a_fault_of_the_configuration(authority, t
         bundle.write_text(Path(authority.ca_file).read_text())
         poster.post(b"{}", NOW)
 
-        assert missing.value.answer is garbage.value.answer is Answer.MISCONFIGURED
+        assert missing.value.answer is garbage.value.answer is DeliveryOutcome.MISCONFIGURED
         assert len(double.requests) == 1
 
 

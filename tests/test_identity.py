@@ -588,4 +588,4 @@ def test_whatever_the_order_labels_stay_and_counters_only_grow(script):
                 assert getattr(query.totals, field) >= getattr(before, field)
             totals[label] = query.totals
         labels = present
-        story.judge(at, expected=["q"])
+        story.evaluate(at, expected=["q"])

@@ -17,7 +17,7 @@ TEXT = json.dumps(NOTHING_FOUND)
 
 @pytest.mark.parametrize("message", ["Waiting for data to arrive", "Waiting for next trigger"])
 def test_what_the_last_trigger_of_a_waiting_run_found_is_told(message):
-    found = IdleProgress().look(run(batch=3, message=message), TEXT)
+    found = IdleProgress().poll(run(batch=3, message=message), TEXT)
 
     assert (found.batch_id, found.committed) == (NOTHING_FOUND["batchId"], False)
 
@@ -35,43 +35,43 @@ def test_what_the_last_trigger_of_a_waiting_run_found_is_told(message):
     ],
 )
 def test_of_a_run_that_does_not_wait_nothing_is_told(seen):
-    assert IdleProgress().look(seen, TEXT) is None
+    assert IdleProgress().poll(seen, TEXT) is None
 
 
 def test_it_stands_until_something_new_is_told():
     idle = IdleProgress()
-    first = idle.look(run(batch=3), TEXT)
+    first = idle.poll(run(batch=3), TEXT)
 
-    assert [idle.look(run(batch=3), text) for text in ("", TEXT, "")] == [first] * 3
+    assert [idle.poll(run(batch=3), text) for text in ("", TEXT, "")] == [first] * 3
     newer = json.dumps({**NOTHING_FOUND, "numInputRows": 7})
-    assert idle.look(run(batch=3), newer).input_rows == 7
+    assert idle.poll(run(batch=3), newer).input_rows == 7
 
 
-def test_a_short_look_for_data_forgets_nothing():
+def test_a_short_poll_for_data_forgets_nothing():
     idle = IdleProgress()
-    first = idle.look(run(batch=3), TEXT)
+    first = idle.poll(run(batch=3), TEXT)
 
-    assert idle.look(run(batch=3, message="Getting offsets from X", busy=True), "") is None
-    assert idle.look(run(batch=3), "") is first
+    assert idle.poll(run(batch=3, message="Getting offsets from X", busy=True), "") is None
+    assert idle.poll(run(batch=3), "") is first
 
 
 def test_what_is_told_while_the_run_is_busy_is_known_when_it_waits():
     idle = IdleProgress()
 
-    assert idle.look(run(batch=3, busy=True), TEXT) is None
-    assert idle.look(run(batch=3), "") is not None
+    assert idle.poll(run(batch=3, busy=True), TEXT) is None
+    assert idle.poll(run(batch=3), "") is not None
 
 
 def test_a_batch_ends_what_was_found_before_it():
     idle = IdleProgress()
-    idle.look(run(batch=3), TEXT)
-    idle.look(processing(batch=3), "")
+    idle.poll(run(batch=3), TEXT)
+    idle.poll(processing(batch=3), "")
 
-    assert idle.look(run(batch=4), "") is None
+    assert idle.poll(run(batch=4), "") is None
 
 
 @pytest.mark.parametrize(
     "text", ["", json.dumps(COMMITTED), "{}", "null", "not JSON", '{"id":1}', "{}}{"]
 )
 def test_what_is_no_trigger_without_a_batch_proves_nothing(text):
-    assert IdleProgress().look(run(batch=3), text) is None
+    assert IdleProgress().poll(run(batch=3), text) is None

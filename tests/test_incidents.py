@@ -21,7 +21,7 @@ def test_a_context_that_died_is_one_incident_that_names_its_queries():
     story = two_queries().probe(run(batch=10), run("b"), at=100)
     story.probe(run(batch=10), run("b"), at=102, context=Context.STOPPED)
 
-    (finding,) = story.judge(170).findings
+    (finding,) = story.evaluate(170).findings
 
     assert finding.query == "*"
     assert finding.reason == "the SparkContext stopped by itself: a, b"
@@ -33,7 +33,7 @@ def test_a_query_that_was_gone_before_its_context_died_keeps_its_own_incident():
     story = two_queries().probe(run(batch=10), run("b"), at=100).ended(at=110)
     story.probe(run("b"), at=200, context=Context.STOPPED)
 
-    own, shared = sorted(story.judge(270).findings, key=lambda one: one.query, reverse=True)
+    own, shared = sorted(story.evaluate(270).findings, key=lambda one: one.query, reverse=True)
 
     assert (own.query, shared.query) == ("a", "*")
     assert own.reason.startswith("stopped without an exception")
@@ -44,8 +44,8 @@ def test_a_jvm_that_does_not_answer_is_one_incident_once_two_queries_are_stalled
     story = two_queries().probe(run(batch=10), run("b"), at=100)
     patient = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}
 
-    (first,) = story.judge(170, **patient).findings
-    (later,) = story.judge(500, **patient).findings
+    (first,) = story.evaluate(170, **patient).findings
+    (later,) = story.evaluate(500, **patient).findings
 
     assert (first.alertname, first.query) == ("StreamingQueryStalled", "a")
     assert (later.alertname, later.query) == ("StreamingQueryStalled", "*")
@@ -57,7 +57,7 @@ def test_a_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incide
     for batch in range(1, 40):
         story.commit("b", batch=batch, at=100 + 2 * batch)
 
-    names = {(one.alertname, one.query) for one in story.judge(178, **WATCHED).findings}
+    names = {(one.alertname, one.query) for one in story.evaluate(178, **WATCHED).findings}
 
     assert names == {("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")}
 
@@ -65,7 +65,7 @@ def test_a_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incide
 def test_a_driver_of_one_query_names_it():
     story = steady().probe(run(batch=10), at=100)
 
-    (finding,) = story.judge(170, **WATCHED).findings
+    (finding,) = story.evaluate(170, **WATCHED).findings
 
     assert (finding.alertname, finding.query) == ("StreamingQueryStalled", "a")
 
@@ -73,7 +73,7 @@ def test_a_driver_of_one_query_names_it():
 def test_queries_that_are_sick_for_reasons_of_their_own_are_told_one_by_one():
     story = two_queries().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT)
 
-    findings = story.judge(102).findings
+    findings = story.evaluate(102).findings
 
     assert [finding.query for finding in findings] == ["a", "b"]
 
@@ -81,7 +81,7 @@ def test_queries_that_are_sick_for_reasons_of_their_own_are_told_one_by_one():
 def test_a_stall_says_what_the_checkpoint_says():
     story = hung_batch(until=170).log(at=170, planned=10, committed=9)
 
-    (finding,) = story.judge(171).findings
+    (finding,) = story.evaluate(171).findings
 
     assert finding.evidence["commit_log"] == "batch 10 planned, never committed; last committed: 9"
     assert finding.evidence["witnesses"] == (
@@ -90,7 +90,7 @@ def test_a_stall_says_what_the_checkpoint_says():
 
 
 def test_a_log_that_stands_is_told_with_both_batches():
-    (finding,) = asynchronous(until=180, log_until=100).judge(180).findings
+    (finding,) = asynchronous(until=180, log_until=100).evaluate(180).findings
 
     assert finding.reason == (
         "commit_log_behind: the commit log has stood at batch 49 for 78 s, batches have come to 90"
@@ -98,7 +98,7 @@ def test_a_log_that_stands_is_told_with_both_batches():
 
 
 def test_lag_is_told_with_its_rise():
-    (finding,) = lagging(*(2000 + 100 * n for n in range(7))).judge(372).findings
+    (finding,) = lagging(*(2000 + 100 * n for n in range(7))).evaluate(372).findings
 
     assert finding.reason == (
         "lag rose from 2000 to 2600 offsets in 362 s and never fell (1000 allowed)"
@@ -107,7 +107,7 @@ def test_lag_is_told_with_its_rise():
 
 
 def last_commit(story, now):
-    (*_, finding) = story.judge(now).findings
+    (*_, finding) = story.evaluate(now).findings
     return finding.evidence["last_commit"]
 
 
@@ -133,15 +133,15 @@ def test_a_commit_before_watching_says_so():
 
 def test_tasks_of_a_batch_that_is_over_are_no_evidence():
     story = Story().started(at=0).probe(processing(batch=1, tasks=3), at=5)
-    (finding,) = story.ended(at=9, exception=CONFLICT).judge(10).findings
+    (finding,) = story.ended(at=9, exception=CONFLICT).evaluate(10).findings
 
     assert "tasks" not in finding.evidence
 
 
-def test_lag_at_the_broker_is_told_with_the_age_of_the_look():
+def test_lag_at_the_broker_is_told_with_the_age_of_the_poll():
     story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
     story.ask(at=20, committed=5, latest=45).ended(at=25, exception=CONFLICT)
-    (finding,) = story.judge(27).findings
+    (finding,) = story.evaluate(27).findings
 
     assert finding.evidence["lag"] == "Kafka: 40 offsets, 7 s ago"
     assert "sources_unread" not in finding.evidence
@@ -149,8 +149,8 @@ def test_lag_at_the_broker_is_told_with_the_age_of_the_look():
 
 def test_a_broker_that_does_not_answer_is_told_with_its_reason():
     story = Story().started(at=0).commit(batch=0, at=10)
-    story.state.ask(SourceReport(20.0, unreadable={"a-1": "no answer"}))
-    (finding,) = story.ended(at=25, exception=CONFLICT).judge(27).findings
+    story.state.apply_sources(SourceReport(20.0, unreadable={"a-1": "no answer"}))
+    (finding,) = story.ended(at=25, exception=CONFLICT).evaluate(27).findings
 
     assert finding.evidence["sources_unread"] == "no answer"
 
@@ -161,7 +161,7 @@ def test_a_poison_batch_is_named_with_its_error():
         story.started(run=number, at=at - 8).probe(processing(number=number, batch=7), at=at - 5)
         story.ended(run=number, at=at, exception=CONFLICT)
 
-    failed, flapping = story.judge(1001).findings
+    failed, flapping = story.evaluate(1001).findings
 
     assert failed.alertname == "StreamingQueryFailed"
     assert flapping.reason == (

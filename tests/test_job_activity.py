@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 from support.fake_spark import CLOSER_AFTER, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
 from querypulse.listener.delays import Delay, delay_of
-from querypulse.listener.job_counts import UNOWNED, JobCounts, Slots
-from querypulse.listener.probing import Work
+from querypulse.listener.job_counts import UNOWNED, JobCounts, SlotUse
+from querypulse.listener.probing import JobActivity
 
 SIBLINGS = range(2, 9)
 BUSY = {"message": "Processing new data", "busy": True}
@@ -109,18 +109,23 @@ def test_a_batch_that_does_nothing_does_not_move(batch):
 
 
 def test_where_counting_begins_or_ends_nothing_has_moved():
-    counted, tracked = Work(JobCounts(9, 0, 9), counted=True), Work(JobCounts(2, 1, 3))
+    counted, tracked = (
+        JobActivity(JobCounts(9, 0, 9), counted=True),
+        JobActivity(JobCounts(2, 1, 3)),
+    )
 
     assert not counted.moved_since(tracked)
     assert not tracked.moved_since(replace_counts(counted, JobCounts()))
 
 
 def replace_counts(work, own):
-    return Work(own, work.unowned, counted=work.counted)
+    return JobActivity(own, work.unowned, counted=work.counted)
 
 
 def test_counters_that_begin_from_zero_are_no_move():
-    assert not Work(JobCounts(1), counted=True).moved_since(Work(JobCounts(9), counted=True))
+    assert not JobActivity(JobCounts(1), counted=True).moved_since(
+        JobActivity(JobCounts(9), counted=True)
+    )
 
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd")])
@@ -171,21 +176,21 @@ HAS_NONE = JobCounts(5, 0, 20, 0)
     [
         (RUNS, HAS_NONE, None, Delay.TASK_RUNNING),
         (HAS_NONE, RUNS, None, Delay.TASK_RUNNING),
-        (WAITS, HAS_NONE, Slots(0), Delay.NO_EXECUTORS),
-        (WAITS, HAS_NONE, Slots(4, 4, "other", 4), Delay.WAITING_FOR_SLOTS),
-        (HAS_NONE, WAITS, Slots(4, 5, "other", 4), Delay.WAITING_FOR_SLOTS),
+        (WAITS, HAS_NONE, SlotUse(0), Delay.NO_EXECUTORS),
+        (WAITS, HAS_NONE, SlotUse(4, 4, "other", 4), Delay.WAITING_FOR_SLOTS),
+        (HAS_NONE, WAITS, SlotUse(4, 5, "other", 4), Delay.WAITING_FOR_SLOTS),
         (WAITS, RUNS, None, None),
         (WAITS, HAS_NONE, None, None),
-        (WAITS, HAS_NONE, Slots(4), None),
-        (WAITS, HAS_NONE, Slots(4, 3, "other", 3), None),
-        (HAS_NONE, HAS_NONE, Slots(0), None),
-        (HAS_NONE, HAS_NONE, Slots(4, 4, "other", 4), None),
+        (WAITS, HAS_NONE, SlotUse(4), None),
+        (WAITS, HAS_NONE, SlotUse(4, 3, "other", 3), None),
+        (HAS_NONE, HAS_NONE, SlotUse(0), None),
+        (HAS_NONE, HAS_NONE, SlotUse(4, 4, "other", 4), None),
         (JobCounts(5, 0, 20, 1), HAS_NONE, None, None),
         (JobCounts(), JobCounts(), None, None),
     ],
 )
 def test_a_batch_is_delayed_only_while_a_job_is_active(own, unowned, slots, delay):
-    assert delay_of(Work(own, unowned, counted=True, slots=slots)) is delay
+    assert delay_of(JobActivity(own, unowned, counted=True, slots=slots)) is delay
 
 
 def test_of_a_run_that_was_never_polled_closely_no_delay_is_known():
@@ -202,11 +207,11 @@ def test_a_batch_whose_job_has_no_running_task_says_who_holds_the_slots():
     batch.counts[query_id(2)] = JobCounts(5, 1, 20, 3)
     batch.counts[UNOWNED] = JobCounts(5, 1, 20, 1)
 
-    assert slots_of(batch) == Slots(4, 4, query_id(2), 3)
+    assert slots_of(batch) == SlotUse(4, 4, query_id(2), 3)
 
 
 def test_free_slots_are_held_by_nobody():
-    assert slots_of(Batch(counted=True)) == Slots(4)
+    assert slots_of(Batch(counted=True)) == SlotUse(4)
 
 
 def test_without_executors_there_is_no_slot(batch):
@@ -216,14 +221,14 @@ def test_without_executors_there_is_no_slot(batch):
     if batch.channel.counts is not None:
         batch.counts[OWN] = WAITS
 
-    assert batch.poll().slots == Slots(0)
+    assert batch.poll().slots == SlotUse(0)
 
 
 def test_slots_are_asked_only_while_a_job_waits():
     batch = Batch(counted=True)
     waits, runs = slots_of(batch), slots_of(batch, waits=False)
 
-    assert (waits, runs) == (Slots(4), None)
+    assert (waits, runs) == (SlotUse(4), None)
     assert batch.spark.commands.count("maxNumConcurrentTasks") == 1
 
 

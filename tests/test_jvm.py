@@ -126,14 +126,14 @@ class Probe:
     def __init__(self, answer):
         self.answer = answer
 
-    def look(self, clock):
+    def poll(self, clock):
         clock.now += 2.0
         if isinstance(self.answer, Exception):
             raise self.answer
         return self.answer
 
 
-def look(answer, *, gone=False, context=Context.RUNNING):
+def poll(answer, *, gone=False, context=Context.RUNNING):
     """One poll on a clock that begins at 100 s; ``context`` may be an error."""
 
     def ask():
@@ -141,18 +141,18 @@ def look(answer, *, gone=False, context=Context.RUNNING):
             raise context
         return context
 
-    return ProbeOfLivingJvm(Probe(answer), lambda: gone, ask).look(Clock(100.0))
+    return ProbeOfLivingJvm(Probe(answer), lambda: gone, ask).poll(Clock(100.0))
 
 
 def test_a_report_of_the_probe_is_passed_on():
     report = ProbeReport(1.0, 2.0, runs=())
 
-    assert look(report, gone=True) is report
+    assert poll(report, gone=True) is report
 
 
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
 def test_the_end_of_the_jvm_is_a_report(lost):
-    report = look(lost("no answer"), gone=True, context=lost("no answer"))
+    report = poll(lost("no answer"), gone=True, context=lost("no answer"))
 
     assert report == ProbeReport(100.0, 102.0, runs=(), context=Context.JVM_GONE)
 
@@ -162,7 +162,7 @@ def test_a_jvm_that_has_ended_is_asked_no_more():
     living = ProbeOfLivingJvm(
         Probe(Py4JNetworkError()), lambda: next(gone), lambda: Context.JVM_GONE
     )
-    reports = [living.look(clock) for _ in range(2)]
+    reports = [living.poll(clock) for _ in range(2)]
 
     assert reports == [
         ProbeReport(100.0, 102.0, runs=(), context=Context.JVM_GONE),
@@ -174,11 +174,11 @@ def test_a_jvm_that_has_ended_is_asked_no_more():
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
 def test_a_jvm_that_only_does_not_answer_gives_no_report(lost):
     with pytest.raises(lost, match="no answer"):
-        look(lost("no answer"), gone=False)
+        poll(lost("no answer"), gone=False)
 
 
 def test_a_jvm_that_ends_after_the_application_has_stopped_spark_is_no_news():
-    report = look(Py4JNetworkError(), gone=True, context=Context.STOPPED_BY_APPLICATION)
+    report = poll(Py4JNetworkError(), gone=True, context=Context.STOPPED_BY_APPLICATION)
 
     assert report.context is Context.STOPPED_BY_APPLICATION
 
@@ -188,16 +188,16 @@ def test_a_jvm_that_ends_after_it_has_said_that_a_signal_ends_it_is_terminated()
         Probe(Py4JNetworkError()), lambda: True, lambda: Context.RUNNING, lambda: True
     )
 
-    assert living.look(Clock(100.0)).context is Context.TERMINATED
+    assert living.poll(Clock(100.0)).context is Context.TERMINATED
 
 
 def test_a_jvm_that_ends_after_a_poll_has_seen_it_terminated_is_terminated():
     probe = Probe(ProbeReport(1.0, 2.0, runs=(), context=Context.TERMINATED))
     living = ProbeOfLivingJvm(probe, lambda: True, lambda: Context.RUNNING)
-    living.look(Clock(100.0))
+    living.poll(Clock(100.0))
     probe.answer = Py4JNetworkError()
 
-    assert living.look(Clock(100.0)).context is Context.TERMINATED
+    assert living.poll(Clock(100.0)).context is Context.TERMINATED
 
 
 @pytest.mark.parametrize("error", [Py4JError("refused"), RuntimeError("the probe was released")])
@@ -206,4 +206,4 @@ def test_an_error_that_is_no_lost_connection_does_not_ask_for_the_jvm(error):
         raise AssertionError
 
     with pytest.raises(type(error), match=str(error)):
-        ProbeOfLivingJvm(Probe(error), asked, asked).look(Clock())
+        ProbeOfLivingJvm(Probe(error), asked, asked).poll(Clock())

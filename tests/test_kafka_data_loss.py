@@ -162,7 +162,7 @@ def test_a_danger_is_told_before_the_first_record_is_lost(hasty, play, pages):
     }
 
 
-def test_a_topic_that_keeps_no_time_is_judged_by_what_goes(hasty, play, pages):
+def test_a_topic_that_keeps_no_time_is_evaluated_by_what_goes(hasty, play, pages):
     topic = hasty.topic(retention_ms="-1", retention_bytes="-1")
     hasty.produce(topic, ["x"])
     stage = play(topic)

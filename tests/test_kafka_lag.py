@@ -44,8 +44,8 @@ class Held:
         self.kafka.produce(topic or self.topics[0], ["bait"], partition=0)
         assert self.trap.held.wait(PATIENCE_SECONDS)
 
-    def look(self, index=0):
-        return self.sources[index].look()
+    def poll(self, index=0):
+        return self.sources[index].poll()
 
     def read_on(self):
         self.trap.hold.clear()
@@ -101,16 +101,16 @@ def ends(kafka, partitions, isolation="read_uncommitted"):
 
 def test_where_a_query_stands_is_told_as_the_broker_has_it(held, kafka):
     one = held(partitions=2)
-    look = one.look()
+    poll = one.poll()
 
-    assert look.lag_offsets == 0
-    assert ends(kafka, look.committed) == {
-        key: (look.earliest[key], look.latest[key]) for key in look.latest
+    assert poll.lag_offsets == 0
+    assert ends(kafka, poll.committed) == {
+        key: (poll.earliest[key], poll.latest[key]) for key in poll.latest
     }
-    assert look.committed == look.latest == {f"{one.topics[0]}/0": 2, f"{one.topics[0]}/1": 2}
-    assert look.waiting_since == {}
-    assert look.description == f"KafkaV2[Subscribe[{one.topics[0]}]]"
-    assert look.untold == ""
+    assert poll.committed == poll.latest == {f"{one.topics[0]}/0": 2, f"{one.topics[0]}/1": 2}
+    assert poll.waiting_since == {}
+    assert poll.description == f"KafkaV2[Subscribe[{one.topics[0]}]]"
+    assert poll.missing_reason == ""
 
 
 def test_records_read_and_deleted_during_a_poll_do_not_count_as_lost(held, kafka, monkeypatch):
@@ -124,10 +124,10 @@ def test_records_read_and_deleted_during_a_poll_do_not_count_as_lost(held, kafka
         return led(admin, topics)
 
     monkeypatch.setattr(KafkaAdmin, "led", read_and_delete_first)
-    look = one.look()
+    poll = one.poll()
 
-    assert look.earliest == look.committed == look.latest == {f"{topic}/0": 12}
-    assert look.lag_offsets == 0
+    assert poll.earliest == poll.committed == poll.latest == {f"{topic}/0": 12}
+    assert poll.lag_offsets == 0
 
 
 def test_lag_grows_while_the_query_hangs_and_is_gone_when_it_has_read_on(held, kafka):
@@ -135,10 +135,10 @@ def test_lag_grows_while_the_query_hangs_and_is_gone_when_it_has_read_on(held, k
     one.hang()
     for number in (1, 2, 3):
         kafka.produce(one.topics[0], ["x"] * 10, partition=1)
-        assert one.look().lag_offsets == 1 + 10 * number
+        assert one.poll().lag_offsets == 1 + 10 * number
     one.read_on()
 
-    assert one.look().lag_offsets == 0
+    assert one.poll().lag_offsets == 0
 
 
 def test_the_age_of_what_waits_is_the_first_records_own(held, kafka):
@@ -148,7 +148,7 @@ def test_the_age_of_what_waits_is_the_first_records_own(held, kafka):
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce(one.topics[0], "later", timestamp=int((began + 50) * 1000))
     producer.flush(PATIENCE_SECONDS)
-    first, second = one.look(), one.look()
+    first, second = one.poll(), one.poll()
 
     (since,) = first.waiting_since.values()
     assert began - PATIENCE_SECONDS < since < began
@@ -163,7 +163,7 @@ def test_a_record_of_long_ago_has_waited_since_then(held, kafka):
     producer.flush(PATIENCE_SECONDS)
     assert one.trap.held.wait(PATIENCE_SECONDS)
 
-    assert one.look().waiting_since == {f"{one.topics[0]}/0": 1_600_000_000.0}
+    assert one.poll().waiting_since == {f"{one.topics[0]}/0": 1_600_000_000.0}
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
@@ -171,30 +171,30 @@ def test_the_markers_of_transactions_are_no_lag(held, kafka, isolation):
     one = held(**{"kafka.isolation.level": isolation})
     kafka.transaction(one.topics[0], ["x", "y"])
     one.query.processAllAvailable()
-    until(lambda: one.look().lag_offsets == 0, "it has read all")
-    look = one.look()
+    until(lambda: one.poll().lag_offsets == 0, "it has read all")
+    poll = one.poll()
 
     assert (
-        ends(kafka, look.committed, isolation)[f"{one.topics[0]}/0"][1]
-        == look.latest[f"{one.topics[0]}/0"]
+        ends(kafka, poll.committed, isolation)[f"{one.topics[0]}/0"][1]
+        == poll.latest[f"{one.topics[0]}/0"]
     )
-    assert look.waiting_since == {}
+    assert poll.waiting_since == {}
 
 
 def test_an_aborted_transaction_does_not_wait_for_who_reads_committed_ones(held, kafka):
     one = held(**{"kafka.isolation.level": "read_committed"})
     one.hang()
     kafka.transaction(one.topics[0], ["x"] * 5, commit=False)
-    look = one.look()
-    assert look.latest[f"{one.topics[0]}/0"] - look.committed[f"{one.topics[0]}/0"] == 7
-    since = look.waiting_since
+    poll = one.poll()
+    assert poll.latest[f"{one.topics[0]}/0"] - poll.committed[f"{one.topics[0]}/0"] == 7
+    since = poll.waiting_since
     one.read_on()
     one.trap.hold.set()
     kafka.transaction(one.topics[0], ["x"] * 5, commit=False)
-    until(lambda: one.look().lag_offsets == 0, "nothing waits")
+    until(lambda: one.poll().lag_offsets == 0, "nothing waits")
 
     assert len(since) == 1
-    assert one.look().waiting_since == {}
+    assert one.poll().waiting_since == {}
 
 
 def test_what_compaction_took_does_not_wait(held, kafka):
@@ -212,10 +212,10 @@ def test_what_compaction_took_does_not_wait(held, kafka):
     assert one.trap.held.wait(PATIENCE_SECONDS)
     ended = _compacted(kafka, topic, 20)
 
-    look = one.look()
-    assert (look.committed, look.latest) == ({f"{topic}/0": 1}, {f"{topic}/0": ended})
-    assert 1 <= look.lag_offsets <= ended - 20
-    assert look.retention_seconds == {}
+    poll = one.poll()
+    assert (poll.committed, poll.latest) == ({f"{topic}/0": 1}, {f"{topic}/0": ended})
+    assert 1 <= poll.lag_offsets <= ended - 20
+    assert poll.retention_seconds == {}
 
 
 def _compacted(kafka, topic, offset):
@@ -243,11 +243,11 @@ def test_a_new_partition_counts_from_the_first_commit_on(held, kafka):
     one.hang()
     kafka.add_partitions(one.topics[0], 2)
     until(lambda: _produces(kafka, one.topics[0], partition=1), "the partition is there")
-    assert one.look().lag_by_partition == {f"{one.topics[0]}/0": 1}
+    assert one.poll().lag_by_partition == {f"{one.topics[0]}/0": 1}
     one.read_on()
 
     until(
-        lambda: one.look().lag_by_partition == {f"{one.topics[0]}/{n}": 0 for n in (0, 1)},
+        lambda: one.poll().lag_by_partition == {f"{one.topics[0]}/{n}": 0 for n in (0, 1)},
         "both are read",
     )
 
@@ -266,10 +266,10 @@ def test_a_deleted_topic_is_left_out_and_spoils_no_other(held, kafka):
     one.hang(stays)
     kafka.delete(gone)
     began = time.monotonic()
-    look = until(lambda: (seen := one.look()) and f"{gone}/0" not in seen.latest and seen, "gone")
+    poll = until(lambda: (seen := one.poll()) and f"{gone}/0" not in seen.latest and seen, "gone")
 
-    assert look.lag_by_partition == {f"{stays}/0": 1}
-    assert look.untold == ""
+    assert poll.lag_by_partition == {f"{stays}/0": 1}
+    assert poll.missing_reason == ""
     assert time.monotonic() - began < 5
     assert gone not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics
 
@@ -279,14 +279,14 @@ def test_a_topic_made_anew_has_no_lag_as_long_as_it_ends_before(held, kafka):
     one = held(gone, stays, first=["a"] * 5, failOnDataLoss="false")
     one.hang(stays)
     kafka.delete(gone)
-    until(lambda: f"{gone}/0" not in one.look().latest, "it is gone")
+    until(lambda: f"{gone}/0" not in one.poll().latest, "it is gone")
     until(lambda: _made_anew(kafka, gone), "it is there again")
     kafka.produce(gone, ["new"])
 
-    look = until(
-        lambda: (seen := one.look()) and f"{gone}/0" in seen.latest and seen, "there again"
+    poll = until(
+        lambda: (seen := one.poll()) and f"{gone}/0" in seen.latest and seen, "there again"
     )
-    assert look.lag_by_partition == {f"{stays}/0": 1, f"{gone}/0": 0}
+    assert poll.lag_by_partition == {f"{stays}/0": 1, f"{gone}/0": 0}
 
 
 def _made_anew(kafka, topic):
@@ -300,10 +300,10 @@ def _made_anew(kafka, topic):
 def test_how_long_records_are_kept_is_told_by_topic(held, kafka):
     short, forever = kafka.topic(retention_ms="60000"), kafka.topic(retention_ms="-1")
     sized = kafka.topic(retention_ms="-1", retention_bytes="1000000")
-    look = held(short, forever, sized).look()
+    poll = held(short, forever, sized).poll()
 
-    assert look.retention_seconds == {short: 60.0}
-    assert look.bounded_by_size == {sized}
+    assert poll.retention_seconds == {short: 60.0}
+    assert poll.bounded_by_size == {sized}
 
 
 def test_a_broker_that_is_away_costs_a_few_seconds_and_is_asked_again(spark, tmp_path):
@@ -313,11 +313,11 @@ def test_a_broker_that_is_away_costs_a_few_seconds_and_is_asked_again(spark, tmp
     one = Held(spark, own, [topic])
     try:
         one.hang()
-        assert one.look().lag_offsets == 1
+        assert one.poll().lag_offsets == 1
         own.broker.kill()
         began = time.monotonic()
         with pytest.raises(SourceSilentError, match="Timeout") as silent:
-            one.look()
+            one.poll()
         assert time.monotonic() - began < 8
         assert len(str(silent.value)) < 250
         # Nothing of ours goes on knocking at its door, and logging that it is closed.
@@ -332,7 +332,7 @@ def test_a_broker_that_is_away_costs_a_few_seconds_and_is_asked_again(spark, tmp
 
 def _lag_or_none(one):
     try:
-        return one.look().lag_offsets
+        return one.poll().lag_offsets
     except SourceSilentError:
         return None
 
@@ -340,7 +340,7 @@ def _lag_or_none(one):
 def test_who_was_asked_is_in_no_group_and_is_let_go_of(spark, held, kafka):
     one = held()
     one.hang()
-    one.look()
+    one.poll()
     assert len(admins(spark)) == 1
     groups = kafka.admin.list_consumer_groups().result(PATIENCE_SECONDS).valid
     assert not [group.group_id for group in groups if "querypulse" in group.group_id]
@@ -357,11 +357,11 @@ def test_queries_of_one_cluster_share_an_admin_client_until_the_last_is_let_go_o
     careful = held(finds=finds, **consumers_own)
     for one in (plain, careful):
         one.hang()
-        assert one.look().lag_offsets == 1
+        assert one.poll().lag_offsets == 1
     assert len(admins(spark)) == 1
 
     plain.sources[0].close()
-    assert careful.look().lag_offsets == 1
+    assert careful.poll().lag_offsets == 1
     assert len(admins(spark)) == 1
     careful.sources[0].close()
     until(lambda: not admins(spark), "no thread is left")
@@ -371,7 +371,7 @@ def test_a_query_with_security_of_its_own_has_an_admin_client_of_its_own(spark, 
     finds = SparkSources(spark)
     theirs = {"kafka.sasl.jaas.config": "x.Module required password=hunter2;"}
     for one in (held(finds=finds), held(finds=finds, **theirs)):
-        assert one.look().lag_offsets == 0
+        assert one.poll().lag_offsets == 0
 
     assert len(admins(spark)) == 2
 
@@ -395,7 +395,7 @@ def test_a_reader_that_fetches_offsets_in_the_old_way_is_asked_in_ours(spark, he
         spark.conf.unset(name)
     one.hang()
 
-    assert one.look().lag_offsets == 1
+    assert one.poll().lag_offsets == 1
 
 
 def test_a_continuous_query_is_asked_too(spark, kafka):
@@ -406,8 +406,8 @@ def test_a_continuous_query_is_asked_too(spark, kafka):
     known = begin(query.id, query.runId, query.name, 0.0, label=query.name)
     sources = until(lambda: SparkSources(spark).open(known), "it has planned")
     try:
-        until(lambda: sources[0].look().committed == {f"{topic}/0": 3}, "an epoch")
-        assert sources[0].look().lag_offsets == 0
+        until(lambda: sources[0].poll().committed == {f"{topic}/0": 3}, "an epoch")
+        assert sources[0].poll().lag_offsets == 0
     finally:
         sources[0].close()
         query.stop()

@@ -27,7 +27,7 @@ def test_the_probe_proves_commits_by_the_batch_id_alone():
     assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (4, 2, 2)
 
 
-def test_at_the_first_look_a_commit_is_known_but_not_when():
+def test_at_the_first_poll_a_commit_is_known_but_not_when():
     query = Story().probe(processing(batch=9), at=1).query()
 
     assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (8, None, 0)
@@ -80,7 +80,7 @@ def test_what_the_probe_sees_running_is_the_present_run_in_whatever_order_starts
     assert story.probe(processing(number=2, batch=3), at=3).query().run_id == "a-2"
 
 
-def test_a_look_that_began_before_a_start_was_heard_does_not_bring_the_old_run_back():
+def test_a_poll_that_began_before_a_start_was_heard_does_not_bring_the_old_run_back():
     story = Story().started(at=0).started(run=2, at=5).probe(processing(batch=3), at=4)
 
     assert story.query().run_id == "a-2"
@@ -92,14 +92,14 @@ def test_the_end_of_a_run_nobody_has_met_does_not_end_the_living_one():
     assert story.query().alive
 
 
-def test_a_death_is_told_by_the_first_witness_and_changed_by_none():
+def test_a_death_is_told_by_the_first_signal_and_changed_by_none():
     story = Story().started(at=0).probe(run(), at=1)
     story.probe(run(active=False, exception=CONFLICT), at=2)
     first = story.query().ended
     story.ended(at=40, exception=CONFLICT).ended(at=41)
 
     assert story.query().ended == first
-    assert (first.at, first.witness, first.outcome) == (2, "probe", Outcome.FAILED)
+    assert (first.at, first.signal, first.outcome) == (2, "probe", Outcome.FAILED)
     assert story.query().totals.failed == 1
 
 
@@ -123,11 +123,11 @@ def test_a_dead_query_stays_visible():
     ids=["stopped", "vanished", "ended under an unknown trigger"],
 )
 def test_a_query_that_is_gone_is_not_forgotten_so_its_alert_never_resolves_by_itself(story):
-    before = story.judge(WEEK, expected=["a"]).findings
+    before = story.evaluate(WEEK, expected=["a"]).findings
     story.state.forget(WEEK)
 
     assert [finding.alertname for finding in before] == ["StreamingQueryStopped"]
-    assert story.judge(WEEK, expected=["a"]).findings == before
+    assert story.evaluate(WEEK, expected=["a"]).findings == before
 
 
 def test_a_completed_query_is_forgotten_after_a_while():
@@ -196,13 +196,13 @@ def test_the_probe_misses_a_run_that_vanished_and_takes_it_back():
     assert story.query().alive
 
 
-def test_a_run_started_after_the_look_began_has_not_vanished():
+def test_a_run_started_after_the_poll_began_has_not_vanished():
     assert Story().started(at=5).probe(at=5).query().alive
 
 
 def test_a_query_of_the_same_name_and_another_id_takes_the_place_of_the_dead_one():
     story = Story().started(at=0).commit(batch=3, at=1).ended(at=2, exception=CONFLICT)
-    story.state.hear(Started("id-new", "run-new", "a"), 3)
+    story.state.apply_event(Started("id-new", "run-new", "a"), 3)
 
     (query,) = story.state.snapshot(3).queries
     assert (query.query_id, query.totals.restarts, query.totals.commits) == ("id-new", 1, 1)
@@ -212,7 +212,7 @@ def test_a_query_of_the_same_name_and_another_id_takes_the_place_of_the_dead_one
 
 def test_two_living_queries_of_one_name_are_shown_apart():
     story = Story().started(at=0)
-    story.state.hear(Started("id-other", "run-other", "a"), 1)
+    story.state.apply_event(Started("id-other", "run-other", "a"), 1)
     assert set(story.state.snapshot(1).labels()) == {"a"}
 
     assert set(story.state.snapshot(9).labels()) == {"a", "a-id-other"}
@@ -220,7 +220,7 @@ def test_two_living_queries_of_one_name_are_shown_apart():
 
 def test_an_unnamed_query_is_shown_by_the_first_8_characters_of_its_id():
     story = Story()
-    story.state.hear(Started("3fa94d2c-9", "r", None), 0)
+    story.state.apply_event(Started("3fa94d2c-9", "r", None), 0)
 
     assert list(story.state.snapshot(0).labels()) == ["3fa94d2c"]
 
@@ -257,7 +257,7 @@ def test_starting_up_is_no_proof_of_idleness():
     assert not story.query().first_sign_seen
 
 
-def test_a_progress_that_spark_recorded_between_two_looks_is_a_sign_of_life():
+def test_a_progress_that_spark_recorded_between_two_polls_is_a_sign_of_life():
     story = Story()
     for at, mark in [(0, ""), (1, "2026-01-01T00:00:01Z"), (2, "2026-01-01T00:00:01Z")]:
         story.probe(run(message="Getting offsets from X", last_progress_mark=mark), at=at)
@@ -300,7 +300,7 @@ def test_whatever_the_order_counters_only_grow_and_nothing_raises(script):
     story = Story()
     last = None
     for at, item in enumerate(script):
-        story.probe(*item, at=at) if isinstance(item, list) else story.state.hear(item, at)
+        story.probe(*item, at=at) if isinstance(item, list) else story.state.apply_event(item, at)
         queries = story.state.snapshot(at).queries
         if queries:
             (query,) = queries
@@ -314,4 +314,4 @@ def test_whatever_the_order_counters_only_grow_and_nothing_raises(script):
                 assert sum(now.batch_buckets) >= sum(last.batch_buckets)
             last = now
             assert query.last_sign_at <= at
-        story.judge(at, expected=["a", "b"])
+        story.evaluate(at, expected=["a", "b"])

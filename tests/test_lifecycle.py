@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from msgspec.structs import replace
-from support.lifecycle_table import SILENT, SILENT_BESIDES, TELLING, WELL, all_of, cycles
+from support.lifecycle_table import HEALTHY, SILENT, SILENT_BESIDES, TELLING, all_of, cycles
 from support.ward import WALL, Ward
 
 from querypulse.alerting.alert import Alert, Incident
@@ -44,13 +44,13 @@ def test_more_stories_stay_silent_than_tell():
 
 
 def test_an_alert_begins_when_its_finding_first_held():
-    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 30)
+    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 30)
 
     assert ward.incidents[0].starts_at == WALL + 10
 
 
 def test_the_words_are_the_newest_and_stay_while_it_recovers():
-    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 29)
+    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 29)
     ward.reason = "found anew"
     ward.play([(35, "a", "starts")], 60)
     (alert,) = ward.incidents[0].alerts
@@ -59,13 +59,13 @@ def test_the_words_are_the_newest_and_stay_while_it_recovers():
 
 
 def test_new_words_alone_are_no_reason_to_tell_again():
-    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 3600)
+    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 3600)
 
     assert ward.incidents[0].revision == 0
 
 
 def test_what_is_over_is_returned_once_with_its_end():
-    ward = Ward().play([WELL, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 50)
+    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 50)
 
     assert ward.incidents[0].ends_at == WALL + 50
     assert ward.lifecycle.alerts == ()
@@ -73,7 +73,7 @@ def test_what_is_over_is_returned_once_with_its_end():
 
 
 def test_an_end_is_never_before_the_beginning_though_the_wall_clock_goes_back():
-    ward = Ward(resolve_after_seconds=0.0).play([WELL, (10, "a", "StreamingQueryFailed")], 10)
+    ward = Ward(resolve_after_seconds=0.0).play([HEALTHY, (10, "a", "StreamingQueryFailed")], 10)
     ward.wall_jump = -3600.0
     ward.play([(11, "a", "idle")], 12)
 
@@ -82,7 +82,7 @@ def test_an_end_is_never_before_the_beginning_though_the_wall_clock_goes_back():
 
 def test_what_was_superseded_says_by_what():
     ward = Ward().play(
-        [WELL, (10, "a", "StreamingQueryStalled"), (20, "a", "StreamingQueryFailed")], 20
+        [HEALTHY, (10, "a", "StreamingQueryStalled"), (20, "a", "StreamingQueryFailed")], 20
     )
     over = [one for one in ward.incidents if one.ends_at is not None]
 
@@ -98,7 +98,7 @@ def test_a_flapping_alert_says_that_it_is_held():
 
 
 def test_all_that_is_open_is_shown_as_firing_and_nothing_else():
-    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 10)
+    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 10)
     assert ward.lifecycle.alerts == ()
     ward.tick()
     assert [alert.name for alert in ward.lifecycle.alerts] == ["StreamingQueryStalled"]
@@ -122,7 +122,7 @@ def test_an_alert_that_is_not_told_yet_has_the_newest_severity():
 
 def test_a_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
     """Under a key of its own: a trigger on the warning's open key would notify nobody."""
-    ward = Ward().play([WELL, (10, "a", "StreamingBatchSlow")], 20)
+    ward = Ward().play([HEALTHY, (10, "a", "StreamingBatchSlow")], 20)
     ward.warnings = frozenset()
     ward.play([], 21)
     warning, critical = ward.incidents
@@ -144,7 +144,7 @@ def test_a_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning(
 
 
 def test_what_was_critical_from_the_start_has_the_usual_key():
-    ward = Ward().play([WELL, (10, "a", "StreamingQueryStalled")], 60)
+    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 60)
 
     assert [one.key for one in ward.incidents] == ["querypulse/etl/a/StreamingQueryStalled"]
 
@@ -161,7 +161,7 @@ def test_from_the_third_firing_within_a_day_it_is_held_as_long_as_these_took():
 
 
 def test_time_in_which_we_were_frozen_is_no_health():
-    ward = Ward().play([WELL, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 25)
+    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 25)
     ward.now = 625.0
     ward.pauses = (Pause(at=625.0, seconds=598.0),)
     ward.tick()
@@ -184,7 +184,7 @@ def left(
 
 def heir(*incidents, **terms) -> Ward:
     ward = Ward(**terms)
-    ward.lifecycle.inherit(incidents, 0.0)
+    ward.lifecycle.restore(incidents, 0.0)
     return ward
 
 
@@ -339,10 +339,10 @@ def closed(ward):
     return found
 
 
-@pytest.mark.parametrize("calm", ["commits", "idle", "completed"])
-def test_what_a_query_may_have_left_open_is_closed_once_it_is_healthy(calm):
+@pytest.mark.parametrize("recovery", ["commits", "idle", "completed"])
+def test_what_a_query_may_have_left_open_is_closed_once_it_is_healthy(recovery):
     """Failures and warnings, alone and in groups, and what the driver had."""
-    ward = Ward().play([(0, "a", calm)], 600)
+    ward = Ward().play([(0, "a", recovery)], 600)
 
     assert closed(ward) == {30: CLOSED | DRIVER_CLOSED | GROUPS_CLOSED}
     assert ward.incidents == ()
@@ -375,26 +375,26 @@ def test_under_a_generic_app_name_nothing_is_closed_that_may_be_another_drivers(
 def test_closings_are_the_very_same_until_they_change():
     """There are fourteen for each query, and they are offered at every evaluation."""
     ward = Ward().play([(0, "a", "idle"), (0, "b", "starts"), (100, "b", "idle")], 40)
-    first = ward.lifecycle.closings
+    first = ward.lifecycle.stale_resolves
     assert first
-    assert ward.play([], 120).lifecycle.closings is first
+    assert ward.play([], 120).lifecycle.stale_resolves is first
     ward.condition("b", "idle").play([], 160)
 
-    assert ward.lifecycle.closings is not first
-    assert ward.lifecycle.closings[: len(first)] == first
+    assert ward.lifecycle.stale_resolves is not first
+    assert ward.lifecycle.stale_resolves[: len(first)] == first
 
 
 def test_what_is_over_for_an_hour_is_closed_no_more():
     ward = Ward().play([(0, "a", "idle")], 3620)
-    assert ward.lifecycle.closings
+    assert ward.lifecycle.stale_resolves
     ward.play([], 3640)
 
-    assert ward.lifecycle.closings == ()
+    assert ward.lifecycle.stale_resolves == ()
 
 
 def test_a_closing_is_over_and_as_loud_as_what_it_closes():
     ward = Ward().play([(0, "a", "idle")], 30)
-    closing = ward.lifecycle.closings[0]
+    closing = ward.lifecycle.stale_resolves[0]
 
     assert (closing.ends_at, closing.severity, closing.muted) == (WALL + 30, "critical", "")
 

@@ -17,7 +17,7 @@ from support.repository import (
     runbooks,
 )
 
-from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.sidecar.configuration.links import guidance
 from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS, Settings
@@ -87,7 +87,7 @@ def test_every_link_leads_somewhere(name):
     assert [link for link in links(MARKDOWN[name]) if not leads_somewhere(name, link)] == []
 
 
-def test_links_are_found_and_judged():
+def test_links_are_found_and_evaluated():
     """The test above is only as good as this."""
     text = 'See [a](docs/rules.md#terms "t") and ![b](no.png), `[c](d)`; <img src="e.svg" alt="">'
 
@@ -121,7 +121,7 @@ def test_prometheus_tells_every_alert_that_we_tell():
 
 def test_an_alert_of_the_driver_leads_to_its_runbook():
     for name in own_alerts():
-        finding = Finding(name, "q", Severity.CRITICAL, State.FAILED, "reason", "summary", {})
+        finding = Finding(name, "q", Severity.CRITICAL, QueryState.FAILED, "reason", "summary", {})
         told = alert_of(finding, "app", guidance(Settings()), 0.0)
 
         assert told.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"

@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from querypulse.listener.details import Details
 from querypulse.listener.living_runs import (
     FIELD,
     RUN,
     LivingRun,
     LivingRuns,
-    Status,
+    RunStatus,
     UnreadRun,
     parse_living_runs,
 )
+from querypulse.listener.optional_calls import OptionalCalls
 from querypulse.listener.spark_living_runs import RETRY_SECONDS, SparkLivingRuns
 
 MESSAGE = "Waiting for data to arrive"
-STATUS = Status(MESSAGE, is_data_available=False, is_trigger_active=True)
+STATUS = RunStatus(MESSAGE, is_data_available=False, is_trigger_active=True)
 
 
 def line(*, query="id", run="run", active="true", flag="false", batch="7", session="", offsets="", idle=""):  # fmt: skip
@@ -112,11 +112,11 @@ class Jvm:
         self.cook = compiler.cook
         self.cook.side_effect = refuse
         compiled = compiler.getClassLoader().loadClass("any name")
-        compiled.newInstance().tell.side_effect = answers
+        compiled.newInstance().ask.side_effect = answers
 
 
 def living_runs(jvm):
-    details = Details()
+    details = OptionalCalls()
     return SparkLivingRuns(jvm, object(), object(), 4, details), details
 
 
@@ -124,7 +124,7 @@ def test_the_class_is_compiled_once():
     jvm = Jvm(answer(line()), answer(line(batch="8")))
     runs, details = living_runs(jvm)
 
-    assert [runs.tell(at).runs["id"].batch_id for at in (0, 1)] == [7, 8]
+    assert [runs.ask(at).runs["id"].batch_id for at in (0, 1)] == [7, 8]
     assert jvm.cook.call_count == 1
     assert details.missing == set()
 
@@ -133,7 +133,7 @@ def test_where_it_cannot_be_compiled_it_is_tried_once_a_minute():
     jvm = Jvm(refuse=Py4JError("java.lang.ClassNotFoundException"))
     runs, details = living_runs(jvm)
 
-    assert [runs.tell(at) for at in range(int(RETRY_SECONDS) + 1)] == [None] * 61
+    assert [runs.ask(at) for at in range(int(RETRY_SECONDS) + 1)] == [None] * 61
     assert jvm.cook.call_count == 2
     assert details.missing == {"living_runs"}
 
@@ -142,8 +142,8 @@ def test_what_is_refused_once_is_asked_again():
     jvm = Jvm(Py4JError("a run went away"), answer(line()))
     runs, _ = living_runs(jvm)
 
-    assert runs.tell(0) is None
-    assert runs.tell(RETRY_SECONDS).runs["id"].batch_id == 7
+    assert runs.ask(0) is None
+    assert runs.ask(RETRY_SECONDS).runs["id"].batch_id == 7
     assert jvm.cook.call_count == 1
 
 
@@ -151,5 +151,5 @@ def test_a_jvm_that_is_gone_is_no_refusal():
     runs, details = living_runs(Jvm(Py4JNetworkError("Answer from Java side is empty")))
 
     with pytest.raises(Py4JNetworkError):
-        runs.tell(0)
+        runs.ask(0)
     assert details.missing == set()

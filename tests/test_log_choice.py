@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from support.story import processing, run
 
 from querypulse.listener.log_choice import LogChoice
-from querypulse.listener.probing import Work
+from querypulse.listener.probing import JobActivity
 
 CONTINUOUS = run(trigger="ContinuousTrigger(1000)", message="Running")
 PLANNING = "Getting offsets from KafkaV2[Subscribe[a]]"
@@ -110,7 +110,7 @@ def test_a_run_whose_batch_ids_spark_does_not_say_is_chosen_when_busy_for_long()
 def test_a_dead_run_is_not_chosen_whatever_it_did():
     seen = processing(batch=5, tasks=0)
 
-    assert not chosen((0, seen), (100, replace(seen, active=False, work=Work())))
+    assert not chosen((0, seen), (100, replace(seen, active=False, work=JobActivity())))
 
 
 def test_a_new_run_of_the_same_query_begins_its_own_patience():

@@ -204,9 +204,9 @@ class Watched(Desk):
     def alerts(self, seen, *, at):
         report = self.read(seen, at=at)
         self.story.probe(seen, at=at)
-        self.story.state.read(report)
-        judgement = self.story.judge(at, probe_expected=True, **self.limits)
-        return [finding.alertname for finding in judgement.findings]
+        self.story.state.apply_commit_log(report)
+        evaluation = self.story.evaluate(at, probe_expected=True, **self.limits)
+        return [finding.alertname for finding in evaluation.findings]
 
 
 @pytest.mark.parametrize("floor", [4.0, 60.0])

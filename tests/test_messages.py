@@ -13,7 +13,7 @@ from support.slack_double import problems
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.details import FIRST, LAST, details, ordered
-from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.alerting.headline import (
     COMPLETED,
     IDLE,
@@ -92,7 +92,7 @@ def test_slack_and_pagerduty_take_every_message(title):
 
 def finding(summary: str, query: str = "billing") -> Finding:
     return Finding(
-        "StreamingQueryFailed", query, Severity.CRITICAL, State.FAILED, "why", summary, {}
+        "StreamingQueryFailed", query, Severity.CRITICAL, QueryState.FAILED, "why", summary, {}
     )
 
 

@@ -23,7 +23,7 @@ def dead(batch=10, story=None, **fields):
 
 def said(story, now=170, **settings):
     """The evidence of the one alert that there must be."""
-    (finding,) = story.judge(now, **settings).findings
+    (finding,) = story.evaluate(now, **settings).findings
     assert finding.alertname in {"StreamingQueryFailed", "StreamingQueryStalled"}
     return finding.evidence.get("on_restart")
 

@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from support.telling import (
+from support.deliveries import (
     WALL,
     alert,
     gone,
@@ -16,8 +16,9 @@ from support.telling import (
 )
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.outbox.outbox import LOSSES, Outbox, Row, Told
-from querypulse.alerting.receivers.receiver import Habits
+from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry
+from querypulse.alerting.outbox.outbox import LOSSES, Outbox
+from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 
 DAY = 24 * 3600.0
 
@@ -25,8 +26,8 @@ DAY = 24 * 3600.0
 class Desk:
     """An outbox, a clock, and what was sent of it."""
 
-    def __init__(self, *told, habits=None):
-        self.outbox = Outbox(habits)
+    def __init__(self, *told, capabilities=None):
+        self.outbox = Outbox(capabilities)
         self.now = 0.0
         if told:
             self.offer(*told)
@@ -36,8 +37,8 @@ class Desk:
     def wall(self):
         return WALL + self.now
 
-    def offer(self, *incidents, closings=()):
-        self.outbox.offer(incidents, self.wall, closings)
+    def offer(self, *incidents, stale_resolves=()):
+        self.outbox.offer(incidents, self.wall, stale_resolves)
         return self
 
     def begin(self, urgent_round=0):
@@ -66,14 +67,14 @@ class Desk:
     def losses(self):
         return {why: count for why, count in self.outbox.losses.items() if count}
 
-    def row(self, key=None) -> Row:
-        (row,) = self.outbox.rows
-        return row
+    def entry(self, key=None) -> OutboxEntry:
+        (entry,) = self.outbox.entries
+        return entry
 
     def crash(self):
         """The driver is killed; its successor has the rows."""
-        successor = Desk(habits=self.outbox._habits).at(self.now)
-        successor.outbox.adopt(self.outbox.rows, self.wall)
+        successor = Desk(capabilities=self.outbox._capabilities).at(self.now)
+        successor.outbox.restore(self.outbox.entries, self.wall)
         return successor
 
 
@@ -143,7 +144,7 @@ def test_a_warning_that_came_and_went_unheard_is_not_told():
 
     assert desk.at(999).send() is None
     assert desk.losses == {"obsolete": 1}
-    assert desk.outbox.rows == ()
+    assert desk.outbox.entries == ()
 
 
 def test_a_critical_one_that_came_and_went_unheard_is_told_and_then_resolved():
@@ -153,7 +154,7 @@ def test_a_critical_one_that_came_and_went_unheard_is_told_and_then_resolved():
     desk.at(60).offer()
 
     assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
-    assert (desk.losses, desk.outbox.rows) == ({}, ())
+    assert (desk.losses, desk.outbox.entries) == ({}, ())
 
 
 def test_a_trigger_of_a_warning_that_may_have_arrived_is_resolved():
@@ -286,7 +287,7 @@ def test_a_muted_incident_is_not_told_and_not_lost():
     desk.at(60).offer()
 
     assert desk.send() is None
-    assert (desk.losses, desk.outbox.rows) == ({}, ())
+    assert (desk.losses, desk.outbox.entries) == ({}, ())
 
 
 def test_a_muted_incident_is_told_when_the_silence_ends():
@@ -385,7 +386,7 @@ def test_a_resolve_that_is_not_taken_is_tried_again_for_a_day():
     assert desk.losses == {}
 
     desk.at(60 + 25 * 3600).offer()
-    assert (desk.outbox.rows, desk.losses) == ((), {"expired": 1})
+    assert (desk.outbox.entries, desk.losses) == ((), {"expired": 1})
 
 
 def test_a_failure_after_a_resolve_that_was_not_taken_is_sent_after_that_resolve():
@@ -534,7 +535,7 @@ def test_a_page_told_late_says_how_late_and_stays_the_same_page():
     assert sent.alerts[0].annotations["delivery_delay_seconds"] == "3600"
     assert (sent.key, sent.starts_at, sent.revision) == (incident().key, WALL, 0)
     desk.outbox.delivered(sent, desk.wall)
-    assert "delivery_delay_seconds" not in desk.row().incident.alerts[0].annotations
+    assert "delivery_delay_seconds" not in desk.entry().incident.alerts[0].annotations
 
 
 def test_a_reminder_and_a_resolve_are_not_late():
@@ -563,12 +564,12 @@ def test_what_is_over_for_a_day_is_given_up():
 
 # -- habits -----------------------------------------------------------------------------------
 
-FORGETFUL = Habits(resend_seconds=60.0, resend_resolved_seconds=300.0)
+FORGETFUL = ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=300.0)
 
 
 def test_a_receiver_that_forgets_is_told_again_and_again():
     """Every minute what fires, and for five minutes what has ended."""
-    desk = Desk(incident(), habits=FORGETFUL)
+    desk = Desk(incident(), capabilities=FORGETFUL)
     assert desk.at(59).send() is None
     assert desk.at(60).send_all() == [("a", "firing")]
     assert desk.outbox.pending(desk.wall) == 0
@@ -577,11 +578,11 @@ def test_a_receiver_that_forgets_is_told_again_and_again():
     told = [desk.at(seconds).offer().send_all() for seconds in range(101, 900)]
 
     assert sum(map(len, told)) == 4
-    assert desk.outbox.rows == ()
+    assert desk.outbox.entries == ()
 
 
 def test_a_repetition_does_not_wait_for_ever_when_the_clock_was_set_back():
-    desk = Desk(incident(), habits=FORGETFUL)
+    desk = Desk(incident(), capabilities=FORGETFUL)
 
     assert desk.at(-3600).send_all() == [("a", "firing")]
     assert desk.at(-3590).send() is None
@@ -589,7 +590,7 @@ def test_a_repetition_does_not_wait_for_ever_when_the_clock_was_set_back():
 
 def test_a_repetition_that_fails_is_no_difference():
     """Nobody waits for it in a flush, and it is tried again."""
-    desk = Desk(incident(), habits=FORGETFUL).at(60)
+    desk = Desk(incident(), capabilities=FORGETFUL).at(60)
     assert desk.send(lost_answer()) == ("a", "firing")
     assert desk.outbox.pending(desk.wall) == 0
     assert desk.send(urgent_round=1) is None
@@ -598,7 +599,7 @@ def test_a_repetition_that_fails_is_no_difference():
 
 
 def test_what_ends_and_comes_back_is_told_to_a_receiver_that_still_repeats_its_end():
-    desk = Desk(incident(), habits=FORGETFUL).at(60).offer()
+    desk = Desk(incident(), capabilities=FORGETFUL).at(60).offer()
     assert desk.send_all() == [("a", "resolved")]
     desk.at(70).offer(incident(starts_at=WALL + 70))
 
@@ -606,7 +607,7 @@ def test_what_ends_and_comes_back_is_told_to_a_receiver_that_still_repeats_its_e
 
 
 def test_an_occurrence_that_came_and_went_while_an_end_was_repeated_is_told():
-    desk = Desk(incident(), habits=FORGETFUL).at(60).offer()
+    desk = Desk(incident(), capabilities=FORGETFUL).at(60).offer()
     desk.send_all()
     repetition = desk.at(120).begin()
     desk.at(121).offer(incident(starts_at=WALL + 121))
@@ -618,7 +619,7 @@ def test_an_occurrence_that_came_and_went_while_an_end_was_repeated_is_told():
 
 def test_a_full_minute_of_pages_waits_for_tokens_and_that_is_no_failure():
     """A fifth of them at once, then they flow."""
-    desk = Desk(habits=Habits(per_minute=60.0))
+    desk = Desk(capabilities=ReceiverCapabilities(per_minute=60.0))
     desk.offer(*[incident(f"q{number}") for number in range(20)])
     assert len(desk.send_all()) == 12
     assert desk.outbox.next_at(desk.now, desk.wall) == pytest.approx(1.25)
@@ -632,7 +633,7 @@ def test_a_full_minute_of_pages_waits_for_tokens_and_that_is_no_failure():
 def test_a_flush_does_not_let_a_page_wait_for_a_token():
     """The driver may be about to exit; a resolve may wait."""
     told = [incident(f"t{number}") for number in range(12)]
-    desk = Desk(*told, habits=Habits(per_minute=60.0)).offer(incident("new"))
+    desk = Desk(*told, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(incident("new"))
 
     assert desk.send(urgent_round=1) == ("new", "firing")
     assert desk.send(urgent_round=1) is None
@@ -666,7 +667,7 @@ def test_a_driver_killed_while_a_trigger_was_under_way_leaves_a_doubt(severity):
     """The successor tells it again while it fires, and never leaves it open."""
     desk = Desk().offer(incident(severity=severity))
     desk.begin()
-    assert desk.row().told is Told.UNSURE
+    assert desk.entry().state is DeliveryState.UNSURE
     assert desk.crash().offer(incident(severity=severity)).send_all() == [("a", "firing")]
 
     assert desk.crash().offer().send_all()[-1] == ("a", "resolved")
@@ -682,35 +683,35 @@ def test_a_driver_killed_while_a_resolve_was_under_way_leaves_a_doubt():
     assert desk.crash().offer().send_all() == [("a", "resolved")]
 
 
-def test_rows_that_come_late_do_not_undo_what_is_known():
+def test_entries_that_come_late_do_not_undo_what_is_known():
     """Another process had the spool; meanwhile this one has told things itself."""
     earlier = Desk(incident("open"), incident("both"))
     desk = Desk(incident("both", revision=1)).offer(
         incident("both", revision=1), incident("open", summary="newer words")
     )
-    desk.outbox.adopt(earlier.outbox.rows, desk.wall)
+    desk.outbox.restore(earlier.outbox.entries, desk.wall)
 
     assert desk.send() is None
-    assert {row.incident.alerts[0].annotations["summary"] for row in desk.outbox.rows} == {
+    assert {entry.incident.alerts[0].annotations["summary"] for entry in desk.outbox.entries} == {
         "newer words",
         "both failed",
     }
 
 
 CLOSING = over(incident(), WALL)
-RECONCILES = Habits(reconciles=True)
+RECONCILES = ReceiverCapabilities(reconciles=True)
 
 
 def test_what_an_earlier_driver_without_a_spool_may_have_left_open_is_resolved():
-    desk = Desk(habits=RECONCILES).offer(closings=[CLOSING])
+    desk = Desk(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
 
     assert desk.send_all() == [("a", "resolved")]
-    assert (desk.losses, desk.outbox.rows) == ({}, ())
+    assert (desk.losses, desk.outbox.entries) == ({}, ())
 
 
 def test_a_closing_that_could_not_be_sent_pages_nobody():
     """It is critical and over, and yet no page that was missed."""
-    desk = Desk(habits=RECONCILES).offer(closings=[CLOSING])
+    desk = Desk(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
     desk.send(outage())
 
     assert desk.at(9).send_all() == [("a", "resolved")]
@@ -719,17 +720,17 @@ def test_a_closing_that_could_not_be_sent_pages_nobody():
 @pytest.mark.parametrize("why", ["no habit", "open", "spool"])
 def test_nothing_is_closed_without_need(why):
     """The receiver does not ask for it, it fires, or the spool knows what was left open."""
-    desk = Desk(habits=Habits() if why == "no habit" else RECONCILES)
+    desk = Desk(capabilities=ReceiverCapabilities() if why == "no habit" else RECONCILES)
     if why == "spool":
-        desk.outbox.adopt((), desk.wall)
+        desk.outbox.restore((), desk.wall)
     fires = [incident()] if why == "open" else []
-    desk.offer(*fires, closings=[CLOSING])
+    desk.offer(*fires, stale_resolves=[CLOSING])
 
     assert ("a", "resolved") not in desk.send_all()
 
 
 def test_a_query_that_falls_sick_before_its_closing_was_sent_is_told():
-    desk = Desk(habits=RECONCILES).offer(closings=[CLOSING])
+    desk = Desk(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
     desk.send(outage())
     desk.at(5).offer(incident(starts_at=WALL + 5))
 

@@ -1,14 +1,14 @@
 """An outbox has room for so much; what goes first is not what somebody must hear."""
 
 import msgspec
-from support.telling import WALL, incident, outage, wrong_token
+from support.deliveries import WALL, incident, outage, wrong_token
 
+from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.alerting.outbox.outbox import Outbox
-from querypulse.alerting.outbox.row import Row
 
 
 def queries(outbox):
-    return [row.incident.alerts[0].labels["query"] for row in outbox.rows]
+    return [entry.incident.alerts[0].labels["query"] for entry in outbox.entries]
 
 
 def warning(query, **options):
@@ -22,7 +22,7 @@ def tell(outbox, wall=WALL):
 
 
 def test_a_critical_one_takes_the_place_of_the_oldest_warning():
-    outbox = Outbox(max_rows=2)
+    outbox = Outbox(max_entries=2)
     outbox.offer([warning("old")], WALL)
     outbox.offer([warning("old"), warning("new")], WALL + 1)
     outbox.offer([warning("old"), warning("new"), incident("dead")], WALL + 2)
@@ -32,9 +32,11 @@ def test_a_critical_one_takes_the_place_of_the_oldest_warning():
 
 
 def test_what_is_told_and_resolved_is_forgotten_first_and_is_no_loss():
-    from querypulse.alerting.receivers.receiver import Habits
+    from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 
-    outbox = Outbox(Habits(resend_seconds=60.0, resend_resolved_seconds=300.0), max_rows=2)
+    outbox = Outbox(
+        ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=300.0), max_entries=2
+    )
     outbox.offer([incident("over")], WALL)
     tell(outbox)
     outbox.offer([], WALL)
@@ -46,7 +48,7 @@ def test_what_is_told_and_resolved_is_forgotten_first_and_is_no_loss():
 
 
 def test_an_untold_critical_one_goes_neither_for_a_warning_nor_for_a_newer_one():
-    outbox = Outbox(max_rows=1)
+    outbox = Outbox(max_entries=1)
     outbox.offer([incident("dead")], WALL)
     outbox.offer([incident("dead"), warning("slow"), incident("newer")], WALL + 1)
 
@@ -56,7 +58,7 @@ def test_an_untold_critical_one_goes_neither_for_a_warning_nor_for_a_newer_one()
 
 def test_a_warning_does_not_push_out_a_critical_one_that_was_told():
     """Or nobody would resolve it."""
-    outbox = Outbox(max_rows=1)
+    outbox = Outbox(max_entries=1)
     outbox.offer([incident("dead")], WALL)
     tell(outbox)
     outbox.offer([incident("dead"), warning("slow")], WALL)
@@ -66,7 +68,7 @@ def test_a_warning_does_not_push_out_a_critical_one_that_was_told():
 
 def test_what_found_no_room_is_counted_once_and_comes_back_when_there_is_some():
     """Offered four times a second, one too many must not push each other out in turn."""
-    outbox = Outbox(max_rows=2)
+    outbox = Outbox(max_entries=2)
     firing = [warning("a"), warning("b"), warning("c")]
     for tick in range(100):
         outbox.offer(firing, WALL + tick)
@@ -84,15 +86,15 @@ def test_what_found_no_room_is_counted_once_and_comes_back_when_there_is_some():
     assert set(queries(outbox)) == {"a", "b", "c"} - {min(inside)}
 
 
-def test_bytes_are_bounded_as_rows_are():
+def test_bytes_are_bounded_as_entries_are():
     outbox = Outbox(max_bytes=10_000)
     outbox.offer([warning(f"q{number}", summary="x" * 1000) for number in range(50)], WALL)
 
-    assert sum(len(msgspec.json.encode(row)) for row in outbox.rows) <= 10_000
-    assert len(outbox.rows) + outbox.losses["evicted"] == 50
+    assert sum(len(msgspec.json.encode(entry)) for entry in outbox.entries) <= 10_000
+    assert len(outbox.entries) + outbox.losses["evicted"] == 50
 
 
-def test_a_row_that_grows_makes_room_too():
+def test_a_entry_that_grows_makes_room_too():
     outbox = Outbox(max_bytes=10_000)
     outbox.offer([warning("a"), incident("dead")], WALL)
     outbox.offer([warning("a"), incident("dead", summary="x" * 9900)], WALL)
@@ -109,7 +111,7 @@ def test_a_single_critical_one_is_kept_however_large():
 
 def test_what_is_under_way_is_not_forgotten():
     """Its answer has to be booked."""
-    outbox = Outbox(max_rows=1)
+    outbox = Outbox(max_entries=1)
     outbox.offer([warning("slow")], WALL)
     sent = outbox.begin(0.0, WALL)
     outbox.offer([warning("slow"), incident("dead")], WALL)
@@ -123,7 +125,7 @@ def test_what_is_under_way_is_not_forgotten():
 def test_nothing_piles_up_over_the_years():
     """New names every minute, on a receiver that works and on one that does not."""
     for error in (None, outage(), wrong_token()):
-        outbox = Outbox(max_rows=5)
+        outbox = Outbox(max_entries=5)
         for minute in range(300):
             now, wall = minute * 60.0, WALL + minute * 60.0
             outbox.offer([warning(f"run-{minute}", starts_at=wall)], wall)
@@ -132,15 +134,15 @@ def test_nothing_piles_up_over_the_years():
                     outbox.delivered(sent, wall)
                 else:
                     outbox.failed(sent, error, now, wall)
-        assert len(outbox.rows) <= 2
-        assert len(outbox._shelf._sizes) == len(outbox.rows)
-        assert len(outbox._shelf._outside) <= 1
-        assert len(outbox._pace._retries) <= 2
+        assert len(outbox.entries) <= 2
+        assert len(outbox._store._sizes) == len(outbox.entries)
+        assert len(outbox._store._outside) <= 1
+        assert len(outbox._schedule._retries) <= 2
 
 
-def test_rows_survive_json():
+def test_entries_survive_json():
     outbox = Outbox()
     outbox.offer([incident("a", "b", revision=3, muted="silenced")], WALL)
-    (row,) = outbox.rows
+    (entry,) = outbox.entries
 
-    assert msgspec.json.decode(msgspec.json.encode(row), type=Row) == row
+    assert msgspec.json.decode(msgspec.json.encode(entry), type=OutboxEntry) == entry

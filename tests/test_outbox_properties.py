@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from support.telling import (
+from support.deliveries import (
     WALL,
     incident,
     lost_answer,
@@ -19,8 +19,9 @@ from support.telling import (
     wrong_token,
 )
 
-from querypulse.alerting.outbox.outbox import Outbox, Row
-from querypulse.alerting.receivers.receiver import Habits
+from querypulse.alerting.outbox.entry import OutboxEntry
+from querypulse.alerting.outbox.outbox import Outbox
+from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 
 QUERIES = ("a", "b", "c")
 SEVERITIES = {"a": "critical", "b": "critical", "c": "warning"}
@@ -37,11 +38,11 @@ LONG = 2000.0
 class Wire(RuleBasedStateMachine):
     """One outbox and one receiver; ``fires`` is the truth, ``open`` what the receiver believes."""
 
-    habits = Habits()
+    capabilities = ReceiverCapabilities()
 
     def __init__(self):
         super().__init__()
-        self.outbox = Outbox(self.habits)
+        self.outbox = Outbox(self.capabilities)
         self.now = 0.0
         self.fires = {}
         self.open = set()
@@ -116,9 +117,9 @@ class Wire(RuleBasedStateMachine):
         if self.under_way is not None and arrived:
             self.receive(self.under_way)
         self.under_way = None
-        text = msgspec.json.encode(self.outbox.rows)
-        self.outbox = Outbox(self.habits)
-        self.outbox.adopt(msgspec.json.decode(text, type=tuple[Row, ...]), self.wall)
+        text = msgspec.json.encode(self.outbox.entries)
+        self.outbox = Outbox(self.capabilities)
+        self.outbox.restore(msgspec.json.decode(text, type=tuple[OutboxEntry, ...]), self.wall)
 
     # -- what must hold -----------------------------------------------------------------------
 
@@ -151,8 +152,8 @@ class Wire(RuleBasedStateMachine):
             self.surely[query] = told
 
     @invariant()
-    def nothing_more_than_one_row_each(self):
-        keys = [row.incident.key for row in self.outbox.rows]
+    def nothing_more_than_one_entry_each(self):
+        keys = [entry.incident.key for entry in self.outbox.entries]
         assert len(keys) == len(set(keys)) <= len(QUERIES)
 
     def teardown(self):
@@ -179,7 +180,7 @@ class TestOneReceiver(Wire.TestCase):
 class SlowWire(Wire):
     """The same with a receiver that takes few requests a minute."""
 
-    habits = Habits(per_minute=20.0, reconciles=True)
+    capabilities = ReceiverCapabilities(per_minute=20.0, reconciles=True)
 
 
 class TestOneSlowReceiver(SlowWire.TestCase):
@@ -189,11 +190,11 @@ class TestOneSlowReceiver(SlowWire.TestCase):
 class Crowd(RuleBasedStateMachine):
     """Far more incidents than there is room for."""
 
-    MAX_ROWS, MAX_BYTES = 4, 4000
+    MAX_ENTRIES, MAX_BYTES = 4, 4000
 
     def __init__(self):
         super().__init__()
-        self.outbox = Outbox(max_rows=self.MAX_ROWS, max_bytes=self.MAX_BYTES)
+        self.outbox = Outbox(max_entries=self.MAX_ENTRIES, max_bytes=self.MAX_BYTES)
         self.now = 0.0
         self.fires = {}
 
@@ -225,24 +226,25 @@ class Crowd(RuleBasedStateMachine):
 
     def offer(self):
         self.now += 1.0
-        untold = {row.incident.key for row in self.outbox.rows if must_stay(row)}
+        missing_reason = {entry.incident.key for entry in self.outbox.entries if must_stay(entry)}
         self.outbox.offer(self.fires.values(), WALL + self.now)
-        left = {row.incident.key for row in self.outbox.rows}
-        for key in untold - left:
-            rest = [row for row in self.outbox.rows if not must_stay(row)]
+        left = {entry.incident.key for entry in self.outbox.entries}
+        for key in missing_reason - left:
+            rest = [entry for entry in self.outbox.entries if not must_stay(entry)]
             assert rest == [], f"{key} went, and a lesser one stayed"
 
     @invariant()
     def there_is_room(self):
-        rows = self.outbox.rows
-        assert len(rows) <= self.MAX_ROWS
+        entries = self.outbox.entries
+        assert len(entries) <= self.MAX_ENTRIES
         assert (
-            len(rows) <= 1 or sum(map(len, map(msgspec.json.encode, rows))) <= self.MAX_BYTES + 99
+            len(entries) <= 1
+            or sum(map(len, map(msgspec.json.encode, entries))) <= self.MAX_BYTES + 99
         )
 
 
-def must_stay(row):
-    return row.is_critical and row.is_untold and not row.dead
+def must_stay(entry):
+    return entry.is_critical and entry.is_unsent and not entry.dead
 
 
 class TestCrowd(Crowd.TestCase):

@@ -8,7 +8,7 @@ from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.over_restarts import ANNOTATION, age_text
 from querypulse.listener.job_counts import JobCounts
@@ -75,7 +75,7 @@ SAYS_SO = [
 def test_a_batch_that_no_process_commits_is_critical_and_its_alert_says_since_when(
     story, now, name, reason
 ):
-    (finding,) = story.judge(now).findings
+    (finding,) = story.evaluate(now).findings
 
     assert (finding.alertname, finding.query, finding.severity.value) == (name, "a", "critical")
     assert finding.reason == reason
@@ -121,7 +121,7 @@ QUIET = [
     [pytest.param(*row[:2], row[2] if row[2:] else {}, id=what) for what, *row in QUIET],
 )
 def test_the_age_of_a_checkpoint_alone_raises_no_alert(story, now, settings):
-    assert story.judge(now, **settings).findings == ()
+    assert story.evaluate(now, **settings).findings == ()
 
 
 SAYS_NOTHING_OF_IT = [
@@ -148,7 +148,7 @@ SAYS_NOTHING_OF_IT = [
     [pytest.param(*row, id=what) for what, *row in SAYS_NOTHING_OF_IT],
 )
 def test_an_alert_says_nothing_of_restarts_where_none_came_between(story, now, name):
-    (finding,) = story.judge(now).findings
+    (finding,) = story.evaluate(now).findings
 
     assert finding.alertname == name
     assert "over restarts" not in finding.reason + finding.summary
@@ -161,14 +161,14 @@ def test_more_stays_silent_than_fires():
 
 def test_a_batch_that_hangs_over_restarts_says_so_before_it_is_old():
     """Its plan is older than the window, and younger than what is critical by its age alone."""
-    (finding,) = hangs(resumed(planned=-300.0), until=170).judge(170).findings
+    (finding,) = hangs(resumed(planned=-300.0), until=170).evaluate(170).findings
 
     assert finding.reason.startswith("batch_hung: batch 41 in flight for 168 s")
     assert finding.evidence[ANNOTATION].startswith("batch 41 was planned 7 min ago")
 
 
 def test_the_newest_commit_has_an_age_before_this_run_has_made_any():
-    (finding,) = fails(resumed()).judge(31).findings
+    (finding,) = fails(resumed()).evaluate(31).findings
 
     assert finding.evidence["last_commit"] == "batch 40, 40 min ago, as its checkpoint says"
 
@@ -189,12 +189,12 @@ class Desk:
 
     def __init__(self) -> None:
         self.lifecycle = Lifecycle(
-            "etl", Guidance("https://runbooks.example/{alertname}.md"), Terms()
+            "etl", Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
         )
 
     def update(self, story, now, silences=()) -> list[Incident]:
-        judgement, snapshot = story.judge(now), story.state.snapshot(now)
-        return list(self.lifecycle.update(judgement, snapshot, now, 1e9 + now, silences))
+        evaluation, snapshot = story.evaluate(now), story.state.snapshot(now)
+        return list(self.lifecycle.update(evaluation, snapshot, now, 1e9 + now, silences))
 
 
 def test_a_stall_over_restarts_stays_open_when_the_query_fails():

@@ -139,8 +139,8 @@ def failed_in_each(sessions):
     state = State(0.0)
     for number, session in enumerate(sessions):
         ids = f"id-{number}", f"run-{number}"
-        state.hear(Started(*ids, f"q{number}", session=session), 1.0)
-        state.hear(Terminated(*ids, CONFLICT, None), 2.0)
+        state.apply_event(Started(*ids, f"q{number}", session=session), 1.0)
+        state.apply_event(Terminated(*ids, CONFLICT, None), 2.0)
     return state
 
 
@@ -151,9 +151,9 @@ def test_every_failure_is_reported_by_exactly_one_process(processes, sessions):
     for seen in seen_by_each(processes):
         state = failed_in_each(sessions)
         state.own(seen)
-        judgement = evaluate(state.snapshot(3.0), 3.0, policy())
-        own = {finding.query for finding in judgement.findings}
-        assert {label for label, one in judgement.verdicts.items() if not one.ignored} == own
+        evaluation = evaluate(state.snapshot(3.0), 3.0, policy())
+        own = {finding.query for finding in evaluation.findings}
+        assert {label for label, one in evaluation.health.items() if not one.ignored} == own
         reported += own
 
     assert sorted(reported) == sorted(f"q{number}" for number in range(len(sessions)))
@@ -162,10 +162,10 @@ def test_every_failure_is_reported_by_exactly_one_process(processes, sessions):
 def test_a_query_of_another_process_still_has_a_state():
     state = failed_in_each(["s2"])
     state.own(parse_watchers("5:s1 9:s2"))
-    judgement = evaluate(state.snapshot(3.0), 3.0, policy())
+    evaluation = evaluate(state.snapshot(3.0), 3.0, policy())
 
-    assert judgement.findings == ()
-    assert (judgement.verdicts["q0"].state.value, judgement.verdicts["q0"].ignored) == (
+    assert evaluation.findings == ()
+    assert (evaluation.health["q0"].state.value, evaluation.health["q0"].ignored) == (
         "failed",
         True,
     )
@@ -184,10 +184,10 @@ def test_what_had_failed_when_its_process_closed_is_reported_once():
 
 def test_what_fails_after_its_process_has_closed_is_reported_by_the_next():
     state = State(0.0)
-    state.hear(Started("id-0", "run-0", "q0", session="s2"), 1.0)
+    state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
     state.own(parse_watchers("5:s1 9:s2"))
     state.own(parse_watchers("5:s1 left:6:s2"))
-    state.hear(Terminated("id-0", "run-0", CONFLICT, None), 6.5)
+    state.apply_event(Terminated("id-0", "run-0", CONFLICT, None), 6.5)
     state.own(parse_watchers("5:s1 left:6:s2"))
 
     assert reported(state) == ["q0"]
@@ -195,9 +195,9 @@ def test_what_fails_after_its_process_has_closed_is_reported_by_the_next():
 
 def test_what_had_failed_is_reported_once_though_its_end_arrives_after_the_close():
     state = State(0.0)
-    state.hear(Started("id-0", "run-0", "q0", session="s2"), 1.0)
+    state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
     state.own(parse_watchers("5:s1 left:6:s2"))
-    state.hear(Terminated("id-0", "run-0", CONFLICT, None), 5.9)
+    state.apply_event(Terminated("id-0", "run-0", CONFLICT, None), 5.9)
     state.own(parse_watchers("5:s1 left:6:s2"))
 
     assert reported(state) == []
@@ -212,9 +212,9 @@ def test_a_process_that_attaches_again_answers_for_its_session():
 
 def test_a_process_left_alone_does_not_end_for_what_another_has_left_behind():
     state = State(0.0)
-    state.hear(Started("id-0", "run-0", "q0", session="s2"), 1.0)
+    state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
     state.own(parse_watchers("5:s1 left:6:s2"))
-    state.hear(Terminated("id-0", "run-0", CONFLICT, None), 8.0)
+    state.apply_event(Terminated("id-0", "run-0", CONFLICT, None), 8.0)
     snapshot = state.snapshot(9.0)
 
     assert reported(state) == ["q0"]
@@ -225,8 +225,8 @@ def test_a_failure_of_the_next_run_is_reported_too():
     state = failed_in_each(["s2"])
     state.own(parse_watchers("5:s1 9:s2"))
     state.own(parse_watchers("5:s1 left:6:s2"))
-    state.hear(Started("id-0", "run-1", "q0", session="s2"), 7.0)
-    state.hear(Terminated("id-0", "run-1", CONFLICT, None), 8.0)
+    state.apply_event(Started("id-0", "run-1", "q0", session="s2"), 7.0)
+    state.apply_event(Terminated("id-0", "run-1", CONFLICT, None), 8.0)
 
     assert reported(state) == ["q0"]
 

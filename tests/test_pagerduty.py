@@ -185,5 +185,5 @@ def test_both_service_regions_are_known():
 
 def test_it_keeps_below_the_rate_that_pagerduty_takes():
     """And resolves what an earlier driver left open, which is harmless."""
-    assert PagerDuty.habits.per_minute == 100
-    assert PagerDuty.habits.reconciles
+    assert PagerDuty.capabilities.per_minute == 100
+    assert PagerDuty.capabilities.reconciles

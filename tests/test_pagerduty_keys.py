@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
+from support.deliveries import PATIENCE_SECONDS
 from support.lifecycle_table import all_of
 from support.pagerduty_double import PagerDutyDouble
 from support.receivers import pagerduty
-from support.telling import PATIENCE_SECONDS
 from support.ward import Ward
 
 from querypulse.alerting.outbox.delivery import Delivery

@@ -9,7 +9,7 @@ from support.pagerduty_double import PagerDutyDouble, rate_limited
 from support.receiver_incidents import ENDED_ONE, ONE, incident
 from support.receivers import ROUTING_KEY, pagerduty
 
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.secret import Secret
@@ -42,7 +42,7 @@ def test_the_barest_form_refused_too_is_poison(double):
     with pytest.raises(HttpError) as caught:
         pagerduty(double).send(ONE, time.time())
 
-    assert caught.value.answer is Answer.REJECTED
+    assert caught.value.answer is DeliveryOutcome.REJECTED
     assert len(double.requests) == 2
 
 
@@ -52,7 +52,7 @@ def test_a_refused_resolve_is_not_tried_again_at_once(double):
     with pytest.raises(HttpError) as caught:
         pagerduty(double).send(ENDED_ONE, time.time())
 
-    assert caught.value.answer is Answer.REJECTED
+    assert caught.value.answer is DeliveryOutcome.REJECTED
     assert len(double.requests) == 1
 
 
@@ -70,7 +70,7 @@ def test_a_400_about_the_routing_key_is_a_fault_of_the_configuration(double, ans
     with pytest.raises(HttpError, match="routing key") as caught:
         pagerduty(double).send(told, time.time())
 
-    assert caught.value.answer is Answer.MISCONFIGURED
+    assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
     assert len(double.requests) == 1
 
 
@@ -90,7 +90,7 @@ def test_throttling_is_given_time(double):
     with pytest.raises(HttpError) as caught:
         pagerduty(double).send(ONE, time.time())
 
-    assert (caught.value.answer, caught.value.retry_after) == (Answer.TRANSIENT, 5.0)
+    assert (caught.value.answer, caught.value.retry_after) == (DeliveryOutcome.TRANSIENT, 5.0)
     assert len(double.requests) == 1
 
 
@@ -134,5 +134,5 @@ def test_a_rotated_routing_key_is_used_for_the_next_event(double, tmp_path):
         receiver.send(ONE, time.time())
 
     assert [event["routing_key"] for event in double.events] == [NEXT_ROUTING_KEY]
-    assert caught.value.answer is Answer.MISCONFIGURED
+    assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
     assert "hunter2" not in str(caught.value)

@@ -17,21 +17,21 @@ LONGER = {"restart_window_seconds": 3600.0}
 
 
 def flapping(process, now, **settings):
-    return [one for one in process.judge(now, **settings).findings if one.alertname == NAME]
+    return [one for one in process.evaluate(now, **settings).findings if one.alertname == NAME]
 
 
 def of_session(process, run, query_id, *, session, at):
-    process.state.hear(Started(query_id, f"{query_id}-{run}", "a", session=session), at)
+    process.state.apply_event(Started(query_id, f"{query_id}-{run}", "a", session=session), at)
     return process
 
 
 def dies(process, run, query_id, *, at, exception=CONFLICT):
-    process.state.hear(Terminated(query_id, f"{query_id}-{run}", exception, None), at)
+    process.state.apply_event(Terminated(query_id, f"{query_id}-{run}", exception, None), at)
     return process
 
 
 def unnamed(process, query_id, *, at=60):
-    process.state.hear(Started(query_id, f"{query_id}-1", None), at - 5)
+    process.state.apply_event(Started(query_id, f"{query_id}-1", None), at - 5)
     return dies(process, 1, query_id, at=at)
 
 
@@ -104,7 +104,7 @@ def namesakes(*, alive):
         of_session(process, number, "id-a", session="s1", at=at)
         dies(process, number, "id-a", at=at + 5)
     if not alive:
-        process.state.hear(Terminated("id-b", "id-b-0", None, None), 50.0)
+        process.state.apply_event(Terminated("id-b", "id-b-0", None, None), 50.0)
     return process
 
 
@@ -163,14 +163,14 @@ def test_more_stays_silent_than_fires():
 
 
 def test_a_further_failure_of_a_query_that_flaps_over_processes_is_no_news():
-    assert [one.alertname for one in failing(4).judge(61).findings] == [NAME]
+    assert [one.alertname for one in failing(4).evaluate(61).findings] == [NAME]
 
 
 def test_a_failure_of_an_earlier_process_is_no_failure_of_this_one():
     """``await_any_failure`` must not end a process for what another one has met."""
     process = failing(3).next().started(at=5)
 
-    assert process.judge(6).verdicts["a"].state.value == "flapping"
+    assert process.evaluate(6).health["a"].state.value == "flapping"
     assert process.query().failure is None
     assert process.query().totals.failed == 0
 
@@ -181,7 +181,7 @@ def test_a_failure_of_an_earlier_process_is_no_failure_of_this_one():
 def test_each_query_has_its_own_by_its_id_whichever_starts_first():
     process = namesakes(alive=True).next()
     of_session(process, 1, "id-b", session="s8", at=5)
-    process.judge(6)
+    process.evaluate(6)
     of_session(process, 1, "id-a", session="s9", at=7)
 
     assert [(one.query, one.alertname) for one in flapping(process, 8)] == [("a-id-a", NAME)]
@@ -198,17 +198,17 @@ def test_failures_go_over_to_one_successor_only():
 
 def test_a_query_that_is_started_again_does_not_get_them_twice():
     process = failing(2).next().fails()
-    process.judge(61)
+    process.evaluate(61)
     process.started(run=2, at=62)
-    process.judge(63)
+    process.evaluate(63)
 
     assert len(process.query().deaths) == 3
 
 
 def test_what_is_read_late_stands_before_what_happened_meanwhile():
     process = Process(born=240.0).fails()
-    process.judge(61)
-    process.read(failing(2).kept(120), at=65).judge(66)
+    process.evaluate(61)
+    process.read(failing(2).kept(120), at=65).evaluate(66)
 
     assert [died.at for died in process.query().deaths] == [-180.0, -60.0, 60]
     assert process.query().unrecovered_deaths == 1, "it has committed in this process"
@@ -222,7 +222,7 @@ def test_what_is_read_late_stands_before_what_happened_meanwhile():
 )
 def test_a_failure_is_as_old_as_the_clocks_say_and_never_to_come(ahead, at):
     process = Process().fails().next(ahead=ahead).started(at=5)
-    process.judge(6)
+    process.evaluate(6)
 
     assert [died.at for died in process.query().deaths] == [at]
 
@@ -230,7 +230,7 @@ def test_a_failure_is_as_old_as_the_clocks_say_and_never_to_come(ahead, at):
 @pytest.mark.parametrize("ahead", [-121.0, -3600.0, -KEEP_SECONDS, KEEP_SECONDS])
 def test_a_failure_at_a_time_that_nobody_should_believe_is_none(ahead):
     process = Process().fails().next(ahead=ahead).started(at=5)
-    process.judge(6)
+    process.evaluate(6)
 
     assert process.query().deaths == ()
 
@@ -239,7 +239,7 @@ def test_counts_and_times_that_are_nonsense_do_no_harm():
     died = tuple(Died(WALL + at, -5, "E") for at in (-1.0, 1e300, -1e300, -40.0))
     kept = FailedQuery("id-a", mark_of("a"), died, unrecovered_deaths=10**9)
     process = Process(kept=[kept, FailedQuery("", "", (), -3)]).started(at=5)
-    process.judge(6)
+    process.evaluate(6)
 
     query = process.query()
     assert [one.at for one in query.deaths] == [-40.0, -1.0]

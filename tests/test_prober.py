@@ -26,7 +26,7 @@ class Probe:
         self.answers = threading.Event()
         self.answers.set()
 
-    def look(self, clock):
+    def poll(self, clock):
         began_at = clock()
         self.began += 1
         assert self.answers.wait(PATIENCE_SECONDS)
@@ -52,7 +52,7 @@ def test_the_newest_report_wins_and_is_announced():
     assert len(one.probe_durations) == 2
 
 
-def test_a_look_that_fails_leaves_the_last_report_to_grow_old():
+def test_a_poll_that_fails_leaves_the_last_report_to_grow_old():
     probe = Probe()
     announced = []
     one = prober(probe, 0, lambda: announced.append(1))
@@ -66,7 +66,7 @@ def test_a_look_that_fails_leaves_the_last_report_to_grow_old():
     assert (len(one.probe_durations), announced) == (1, [1])
 
 
-def test_the_next_look_waits_for_its_time():
+def test_the_next_poll_waits_for_its_time():
     one = prober(Probe(), 0.05)
     began = time.monotonic()
     one.step()
@@ -86,7 +86,7 @@ def test_a_failing_probe_is_not_asked_faster():
 
 
 @pytest.fixture
-def looking():
+def polling():
     """A prober in its thread, that rests for an hour between looks unless told otherwise."""
     stop = []
 
@@ -105,39 +105,39 @@ def looking():
         assert running.join(PATIENCE_SECONDS)
 
 
-def test_a_poke_ends_the_rest(looking):
+def test_a_poke_ends_the_rest(polling):
     probe = Probe()
-    one = looking(probe)
+    one = polling(probe)
     until(lambda: one.latest is not None, "the first look")
     one.poke()
     until(lambda: probe.began == 2, "the second look")
 
 
-def test_a_poke_during_a_look_is_not_lost(looking):
+def test_a_poke_during_a_poll_is_not_lost(polling):
     probe = Probe()
     probe.answers.clear()
-    one = looking(probe)
+    one = polling(probe)
     until(lambda: probe.began == 1, "the first look")
     one.poke()
     probe.answers.set()
     until(lambda: probe.began == 2, "the second look")
 
 
-def test_looking_now_does_not_wait_for_the_interval(looking):
-    one = looking(Probe())
+def test_polling_now_does_not_wait_for_the_interval(polling):
+    one = polling(Probe())
     asked_at = time.monotonic()
 
-    assert one.look_now(PATIENCE_SECONDS)
+    assert one.poll_now(PATIENCE_SECONDS)
     assert one.latest.began_at >= asked_at
 
 
-def test_a_look_under_way_when_asked_is_not_the_one(looking):
+def test_a_poll_under_way_when_asked_is_not_the_one(polling):
     probe = Probe()
     probe.answers.clear()
-    one = looking(probe)
+    one = polling(probe)
     until(lambda: probe.began == 1, "the first look")
     answers = []
-    asking = threading.Thread(target=lambda: answers.append(one.look_now(PATIENCE_SECONDS)))
+    asking = threading.Thread(target=lambda: answers.append(one.poll_now(PATIENCE_SECONDS)))
     asking.start()
     until(one._poked.is_set, "the question was asked")
     probe.answers.set()
@@ -146,25 +146,25 @@ def test_a_look_under_way_when_asked_is_not_the_one(looking):
     assert (answers, probe.began) == ([True], 2)
 
 
-def test_a_probe_that_hangs_is_waited_for_no_longer_than_allowed(looking):
+def test_a_probe_that_hangs_is_waited_for_no_longer_than_allowed(polling):
     probe = Probe()
     probe.answers.clear()
-    one = looking(probe)
+    one = polling(probe)
     began = time.monotonic()
 
-    assert not one.look_now(0.05)
+    assert not one.poll_now(0.05)
     assert time.monotonic() - began < PATIENCE_SECONDS
     assert one.latest is None
 
 
-def test_without_a_thread_there_is_no_look():
-    assert not prober(Probe()).look_now(0.01)
+def test_without_a_thread_there_is_no_poll():
+    assert not prober(Probe()).poll_now(0.01)
 
 
 @pytest.mark.contains_errors
-def test_looking_now_survives_a_look_that_fails(looking):
+def test_polling_now_survives_a_poll_that_fails(polling):
     probe = Probe()
     probe.failures = 1
-    one = looking(probe, interval=0.01)
+    one = polling(probe, interval=0.01)
 
-    assert one.look_now(PATIENCE_SECONDS)
+    assert one.poll_now(PATIENCE_SECONDS)

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from querypulse.exporter.farewell import Notice
+from querypulse.exporter.shutdown_notice import Notice
 from querypulse.listener.probing import Context
 from querypulse.sidecar import process_end
-from querypulse.sidecar.process_end import End, end_of, uncaught_exception
+from querypulse.sidecar.process_end import ProcessEnd, end_of, uncaught_exception
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
@@ -20,18 +20,18 @@ RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 @pytest.mark.parametrize(
     ("context", "uncaught", "end"),
     [
-        (RUNNING, None, End.CLOSED),
-        (Context.STOPPED_BY_APPLICATION, None, End.CLOSED),
-        (Context.TERMINATED, None, End.TERMINATED),
-        (RUNNING, KeyboardInterrupt, End.TERMINATED),
-        (Context.STOPPED_BY_APPLICATION, KeyboardInterrupt, End.TERMINATED),
+        (RUNNING, None, ProcessEnd.CLOSED),
+        (Context.STOPPED_BY_APPLICATION, None, ProcessEnd.CLOSED),
+        (Context.TERMINATED, None, ProcessEnd.TERMINATED),
+        (RUNNING, KeyboardInterrupt, ProcessEnd.TERMINATED),
+        (Context.STOPPED_BY_APPLICATION, KeyboardInterrupt, ProcessEnd.TERMINATED),
         # What Python says when the JVM goes away under it.
-        (Context.TERMINATED, ConnectionRefusedError, End.TERMINATED),
-        (STOPPED, None, End.CRASHED),
-        (GONE, None, End.CRASHED),
-        (GONE, KeyboardInterrupt, End.CRASHED),
-        (RUNNING, ValueError, End.CRASHED),
-        (Context.STOPPED_BY_APPLICATION, ValueError, End.CRASHED),
+        (Context.TERMINATED, ConnectionRefusedError, ProcessEnd.TERMINATED),
+        (STOPPED, None, ProcessEnd.CRASHED),
+        (GONE, None, ProcessEnd.CRASHED),
+        (GONE, KeyboardInterrupt, ProcessEnd.CRASHED),
+        (RUNNING, ValueError, ProcessEnd.CRASHED),
+        (Context.STOPPED_BY_APPLICATION, ValueError, ProcessEnd.CRASHED),
     ],
 )
 def test_the_end_of_a_process(context, uncaught, end):
@@ -39,10 +39,10 @@ def test_the_end_of_a_process(context, uncaught, end):
 
 
 def test_a_crash_gives_no_notice():
-    assert {end: end.notice for end in End} == {
-        End.CLOSED: Notice.STOPPED,
-        End.TERMINATED: Notice.TERMINATED,
-        End.CRASHED: None,
+    assert {end: end.notice for end in ProcessEnd} == {
+        ProcessEnd.CLOSED: Notice.STOPPED,
+        ProcessEnd.TERMINATED: Notice.TERMINATED,
+        ProcessEnd.CRASHED: None,
     }
 
 

@@ -10,7 +10,7 @@ from support.recorded import recorded
 from support.story import CONFLICT, Story, processing, progress, run, source
 
 from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.decode import DecodeError, decode
 from querypulse.listener.events import EventKind, Idle, Started, Terminated
@@ -27,7 +27,7 @@ def history(ends):
 
     Gives the events as (at, event) and the probe's looks as (at, run or None), every 2 s.
     """
-    events, looks, batch = [], [], 0
+    events, polls, batch = [], [], 0
     for number, end in enumerate(ends, 1):
         began = (number - 1) * (RUN_SECONDS + 5) + 1
         last = number == len(ends)
@@ -42,17 +42,17 @@ def history(ends):
         until = over + AFTERMATH_SECONDS if last else over + 5
         for at in range(began + 1, until, 2):
             flying = batch + sum(1 for moment in done if moment <= at)
-            looks.append((at, _look(number, end, flying, over, at)))
+            polls.append((at, _poll(number, end, flying, over, at)))
         batch += len(done)
         if end == "idles":
             events += [(at, Idle("id-a", f"a-{number}")) for at in range(over, until, 10)]
         if end in ("dies", "stops"):
             exception = CONFLICT if end == "dies" else None
             events.append((over, Terminated("id-a", f"a-{number}", exception, None)))
-    return events, looks
+    return events, polls
 
 
-def _look(number, end, flying, over, at):
+def _poll(number, end, flying, over, at):
     if at < over or end == "commits":
         return processing(number=number, batch=flying)
     if end == "hangs":
@@ -81,43 +81,43 @@ def mishaps(draw):
         *draw(st.lists(st.sampled_from(("dies", "stops")), max_size=2)),
         draw(st.sampled_from(ENDS)),
     ]
-    events, looks = history(ends)
+    events, polls = history(ends)
     heard = [
         (at + draw(st.sampled_from((0, 0, 0, 1, 7, 40, 120))), event)
         for at, event in events
         for _ in range(draw(st.sampled_from((0, 1, 1, 1, 2))))
     ]
-    return ends, heard, looks
+    return ends, heard, polls
 
 
 @given(mishaps())
 def test_loss_doubles_and_delay_of_events_never_change_the_final_verdict(mishap):
-    ends, heard, looks = mishap
+    ends, heard, polls = mishap
     state = State(0.0)
     told = [(at, "event", event) for at, event in heard] + [
-        (at, "look", seen) for at, seen in looks
+        (at, "look", seen) for at, seen in polls
     ]
-    now = max(at for at, _ in looks) + 1
+    now = max(at for at, _ in polls) + 1
     for at, kind, what in sorted(told, key=lambda entry: entry[0]):
         if at > now:
             continue
         if kind == "event":
-            state.hear(what, at)
+            state.apply_event(what, at)
         else:
-            state.look(ProbeReport(began_at=at, at=at, runs=(what,)))
+            state.apply_probe(ProbeReport(began_at=at, at=at, runs=(what,)))
 
-    judgement = judged(state, now)
+    evaluation = evaluated(state, now)
 
-    alerts, verdict = TRUTH[ends[-1]]
-    assert {finding.alertname for finding in judgement.findings} - ABOUT_US == alerts
-    assert judgement.verdicts["a"].state.value == verdict
+    alerts, health = TRUTH[ends[-1]]
+    assert {finding.alertname for finding in evaluation.findings} - ABOUT_US == alerts
+    assert evaluation.health["a"].state.value == health
 
 
-def judged(state, now):
+def evaluated(state, now):
     story = Story()
     story.state = state
     # A crash loop is another verdict, which the table has.
-    return story.judge(now, restart_budget=9)
+    return story.evaluate(now, restart_budget=9)
 
 
 @given(st.permutations(range(6)))
@@ -133,12 +133,12 @@ def test_the_order_of_events_within_a_tick_does_not_matter(order):
     ]
     state = Story().started(at=0).started("b", at=0).commit(batch=2, at=9).state
     for index in order:
-        state.hear(tick[index], 10.0)
+        state.apply_event(tick[index], 10.0)
 
-    judgement = judged(state, 10.5)
+    evaluation = evaluated(state, 10.5)
 
-    assert [(f.alertname, f.query) for f in judgement.findings] == [("StreamingQueryFailed", "a")]
-    assert judgement.verdicts["b"].state.value == "running"
+    assert [(f.alertname, f.query) for f in evaluation.findings] == [("StreamingQueryFailed", "a")]
+    assert evaluation.health["b"].state.value == "running"
 
 
 RUNS = [
@@ -164,20 +164,20 @@ OBSERVATIONS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.floats(0, 500), OBSERVATIONS), max_size=30))
-def test_folding_and_judging_never_raise_whatever_comes(observations):
+def test_folding_and_evaluating_never_raise_whatever_comes(observations):
     state = State(0.0)
     for at, what in observations:
         if isinstance(what, tuple):
-            state.look(ProbeReport(began_at=at, at=at, runs=what))
+            state.apply_probe(ProbeReport(began_at=at, at=at, runs=what))
         elif isinstance(what, LoggedBatches):
-            state.read(LogReport(at, {"a-1": what}, {"a-2": "denied"}))
+            state.apply_commit_log(LogReport(at, {"a-1": what}, {"a-2": "denied"}))
         elif isinstance(what, Context):
-            state.look(ProbeReport(began_at=at, at=at, runs=(), context=what))
+            state.apply_probe(ProbeReport(began_at=at, at=at, runs=(), context=what))
         else:
-            state.hear(what, at)
+            state.apply_event(what, at)
         state.forget(at)
-        judged(state, at)
-        judged(state, at + 1000)
+        evaluated(state, at)
+        evaluated(state, at + 1000)
 
 
 @given(st.sampled_from(recorded(shape="json")), st.integers(0, 2000), st.binary(max_size=3))
@@ -185,7 +185,7 @@ def test_damaged_events_are_refused_or_read_and_never_raise_otherwise(event, pla
     kind, text = event
     damaged = text.encode()[:place] + junk + text.encode()[place + len(junk) :]
     try:
-        Story().state.hear(decode(EventKind(kind), damaged), 1.0)
+        Story().state.apply_event(decode(EventKind(kind), damaged), 1.0)
     except DecodeError:
         return
 
@@ -194,12 +194,12 @@ def test_damaged_events_are_refused_or_read_and_never_raise_otherwise(event, pla
 def test_a_wall_clock_that_jumps_changes_no_verdict_and_no_beginning(jumps):
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)
     lifecycle, wall = (
-        Lifecycle("etl", Guidance("https://r/{alertname}.md"), Terms()),
+        Lifecycle("etl", Guidance("https://r/{alertname}.md"), LifecycleSettings()),
         itertools.accumulate((1e9, *jumps)),
     )
 
     told = [
-        lifecycle.update(story.judge(now), story.state.snapshot(now), now, next(wall))
+        lifecycle.update(story.evaluate(now), story.state.snapshot(now), now, next(wall))
         for now in (2, 3, 4, 5, 6)
     ]
 

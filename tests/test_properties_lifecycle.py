@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.ward import STATES, WALL, WARNINGS, Ward
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.lifecycle.inhibition import BESIDES
+from querypulse.alerting.lifecycle.inhibition import INDEPENDENT_ALERTS
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.snapshot import Pause
 
@@ -21,7 +21,11 @@ DRIVER_NAMES = (
     "QuerypulseEventsMissing",
 )
 OWN_NAMES = tuple(
-    sorted(set(STATES) - {"QuerypulseEventsMissing", "QuerypulseMonitoringDegraded"} - BESIDES)
+    sorted(
+        set(STATES)
+        - {"QuerypulseEventsMissing", "QuerypulseMonitoringDegraded"}
+        - INDEPENDENT_ALERTS
+    )
 )
 CONDITIONS = (
     *OWN_NAMES,
@@ -81,7 +85,7 @@ class Watch:
             if what != "forgotten" or query in ward._conditions:
                 ward.condition(query, what)
         ward.tick()
-        self.look()
+        self.poll()
 
     def found(self) -> set[str]:
         return {
@@ -91,12 +95,12 @@ class Watch:
             if name in STATES
         }
 
-    def look(self) -> None:
+    def poll(self) -> None:
         incidents = {one.key: one for one in self.ward.incidents}
         assert len(incidents) == len(self.ward.incidents), "a key is one incident's"
         assert self.open.keys() <= incidents.keys(), "none goes without its end"
         for key, incident in incidents.items():
-            self.look_at(incident, self.open.get(key))
+            self.poll_at(incident, self.open.get(key))
         self.open = {key: one for key, one in incidents.items() if one.ends_at is None}
         members = [alert for one in self.open.values() for alert in one.alerts]
         firing = [alert.key for alert in members if alert.ends_at is None]
@@ -104,7 +108,7 @@ class Watch:
         labels = {tuple(alert.labels.values()) for alert in members}
         assert len(labels) == len(members), "one place for each"
 
-    def look_at(self, incident, before) -> None:
+    def poll_at(self, incident, before) -> None:
         found = self.found()
         over = [alert for alert in incident.alerts if alert.ends_at is not None]
         ended = {alert.key for alert in over} - ended_before(before)
@@ -157,14 +161,14 @@ def test_at_most_one_alert_of_a_query_is_open_besides_what_stands_beside_it(stor
     for pause, found, _ in story:
         watch.step(pause, found, ())
         alerts = watch.ward.lifecycle.alerts
-        own = [alert for alert in alerts if alert.name not in BESIDES]
+        own = [alert for alert in alerts if alert.name not in INDEPENDENT_ALERTS]
         each = Counter(alert.labels["query"] for alert in own)
         del each["*"]
         assert all(count == 1 for count in each.values()), each
 
 
 @given(steps)
-def test_what_is_critical_at_two_looks_is_told_unless_the_whole_driver_is_ill(story):
+def test_what_is_critical_at_two_polls_is_told_unless_the_whole_driver_is_ill(story):
     watch = Watch()
     before = set()
     for step in story:
@@ -183,9 +187,9 @@ def test_what_is_critical_at_two_looks_is_told_unless_the_whole_driver_is_ill(st
 
 
 @given(left_open, steps)
-def test_what_was_inherited_ends_like_all_else(inherited, story):
+def test_what_was_inherited_ends_like_all_else(restored, story):
     watch = Watch()
-    watch.ward.lifecycle.inherit(newest(inherited), 0.0)
+    watch.ward.lifecycle.restore(newest(restored), 0.0)
     watch.step(0.0, (), ())
     for step in story:
         watch.step(*step)
@@ -207,16 +211,16 @@ def incident(queries, name, revision, first_is_over) -> Incident:
     return Incident(tuple(alerts), revision, opened_as=group if len(alerts) > 1 else "")
 
 
-def newest(inherited) -> list[Incident]:
+def newest(restored) -> list[Incident]:
     """As ``Dispatch.adopt`` gives them: each key once."""
-    found = sorted((incident(*one) for one in inherited), key=lambda one: one.revision)
+    found = sorted((incident(*one) for one in restored), key=lambda one: one.revision)
     return list({one.key: one for one in found}.values())
 
 
 @given(left_open)
-def test_what_is_never_seen_again_is_over_after_a_day(inherited):
+def test_what_is_never_seen_again_is_over_after_a_day(restored):
     watch = Watch()
-    watch.ward.lifecycle.inherit(newest(inherited), 0.0)
+    watch.ward.lifecycle.restore(newest(restored), 0.0)
     for _ in range(24):
         watch.step(3600.0, (), ())
     watch.ward.tick()

@@ -7,29 +7,29 @@ from hypothesis import strategies as st
 from support.lookout import BAD, A, B, Lookout
 
 from querypulse.sidecar.watch.blindness import APP
-from querypulse.sidecar.watch.look import Said
+from querypulse.sidecar.watch.poll import Said
 
 GONE_AFTER = 15.0
 LOST = (Said.UNREACHABLE, Said.BARRED)
 
 gaps = st.sampled_from([0.5, 1.0, 3.0, 5.0, 9.0, 60.0])
-looks = st.tuples(st.just("look"), st.sampled_from([Said.WELL, *BAD, *LOST]), gaps)
-bad_looks = st.tuples(st.just("look"), st.sampled_from(BAD), gaps)
+polls = st.tuples(st.just("look"), st.sampled_from([Said.HEALTHY, *BAD, *LOST]), gaps)
+bad_polls = st.tuples(st.just("look"), st.sampled_from(BAD), gaps)
 others = st.tuples(st.sampled_from(["stopped", "proved", "other"]), st.none(), gaps)
-courses = st.lists(st.one_of(looks, bad_looks, others), max_size=60)
+courses = st.lists(st.one_of(polls, bad_polls, others), max_size=60)
 
 
 def step(lookout, kind, said, gap):
     """One thing happens; the answer is whether it shows that the driver lives, or left orderly."""
     if kind == "look":
-        lookout.look(A, said, after=gap)
+        lookout.poll(A, said, after=gap)
     elif kind == "stopped":
         lookout.stopped(after=gap)
     elif kind == "proved":
         lookout.proved(after=gap)
     else:
-        lookout.look(B, after=gap, app="other")
-    return kind == "stopped" or (kind == "look" and said is Said.WELL)
+        lookout.poll(B, after=gap, app="other")
+    return kind == "stopped" or (kind == "look" and said is Said.HEALTHY)
 
 
 @given(courses)
@@ -46,11 +46,11 @@ def test_nobody_is_told_before_the_driver_has_been_away_for_the_time(course):
 
 @given(courses)
 def test_a_driver_that_has_left_in_good_order_is_not_told_until_it_was_seen_again(course):
-    lookout, left = Lookout(A, B, gone_after=GONE_AFTER).look(), False
+    lookout, left = Lookout(A, B, gone_after=GONE_AFTER).poll(), False
     for kind, said, gap in course:
         step(lookout, kind, said, gap)
         left = kind == "stopped" or (
-            left and not (kind == "look" and said in (Said.WELL, Said.BARRED))
+            left and not (kind == "look" and said in (Said.HEALTHY, Said.BARRED))
         )
         if left:
             assert "etl" not in lookout.told
@@ -73,14 +73,14 @@ def test_a_driver_that_stays_dead_is_told_in_the_end_whatever_was_before(course)
     lookout = Lookout(A, B, gone_after=GONE_AFTER)
     for kind, said, gap in course:
         step(lookout, kind, said, gap)
-    lookout.look(A, app="etl").looks(Said.REFUSED, 5 * GONE_AFTER, A)
+    lookout.poll(A, app="etl").polls(Said.REFUSED, 5 * GONE_AFTER, A)
     assert len(lookout.told) == 1
 
 
 @given(courses)
 def test_without_any_word_from_the_network_nobody_new_is_told(course):
-    lookout = Lookout(A, B, gone_after=GONE_AFTER).look(A)
+    lookout = Lookout(A, B, gone_after=GONE_AFTER).poll(A)
     before = set(lookout.told)
     for _, _, gap in course:
-        lookout.look(A, Said.UNREACHABLE, after=gap).look(B, Said.UNREACHABLE, after=0.0)
+        lookout.poll(A, Said.UNREACHABLE, after=gap).poll(B, Said.UNREACHABLE, after=0.0)
         assert set(lookout.told) == before

@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql.utils import ForeachBatchFunction
 
 from querypulse.listener.python_frames import (
-    Place,
+    CodeLocation,
     current_frames,
     foreach_batch_calls,
     main_thread,
@@ -181,7 +181,7 @@ def test_pyspark_is_never_the_users_code_wherever_it_lies(running, monkeypatch, 
     assert lines(foreach_batch_calls()) == [f"{JOB}:2 in f"]
 
 
-def test_a_users_function_that_looks_like_pysparks_is_none(running):
+def test_a_users_function_that_polls_like_pysparks_is_none(running):
     held = running.held
 
     def call(jdf):
@@ -234,7 +234,7 @@ free.set()
 """
 
 
-def test_the_interpreter_does_not_freeze_when_garbage_is_due_while_threads_are_looked_at():
+def test_the_interpreter_does_not_freeze_when_garbage_is_due_while_threads_are_polled_at():
     done = subprocess.run([sys.executable, "-c", COLLECTING], timeout=60, check=False)
 
     assert done.returncode == 0
@@ -256,22 +256,22 @@ def test_the_hosts_garbage_is_collected_as_before_by_those_who_want_it(collects)
 
 PYSPARK = f"{LIBRARY}/pyspark/sql/streaming/query.py"
 SOCKET = f"{LIBRARY}/py4j/java_gateway.py"
-AWAITS = Place(PYSPARK, 221, "awaitTermination", "StreamingQuery")
-OWN = Place(JOB, 41, "main")
-OURS = Place(main_thread.__code__.co_filename, 7, "wait", "FailureWait")
+AWAITS = CodeLocation(PYSPARK, 221, "awaitTermination", "StreamingQuery")
+OWN = CodeLocation(JOB, 41, "main")
+OURS = CodeLocation(main_thread.__code__.co_filename, 7, "wait", "FailureWait")
 
 
 @pytest.mark.parametrize(
     ("stack", "told"),
     [
-        ([Place(SOCKET, 9, "send", "Connection"), AWAITS, OWN],
+        ([CodeLocation(SOCKET, 9, "send", "Connection"), AWAITS, OWN],
          f"waits in StreamingQuery.awaitTermination(), job line {JOB}:41 in main"),
-        ([Place(SOCKET, 9, "send_command"), OWN], f"waits in send_command(), job line {JOB}:41 in main"),
+        ([CodeLocation(SOCKET, 9, "send_command"), OWN], f"waits in send_command(), job line {JOB}:41 in main"),
         ([OURS, OWN], f"waits in FailureWait.wait(), job line {JOB}:41 in main"),
-        ([OWN, Place(JOB, 90, "<module>")], f"runs job line {JOB}:41 in main"),
-        ([AWAITS, Place("<stdin>", 1, "<module>")], "waits in StreamingQuery.awaitTermination(), job line <stdin>:1 in <module>"),
-        ([AWAITS, Place("<frozen runpy>", 88, "_run_code")], ""),
-        ([Place(f"{LIBRARY}/ipykernel/kernel.py", 3, "wait"), AWAITS], ""),
+        ([OWN, CodeLocation(JOB, 90, "<module>")], f"runs job line {JOB}:41 in main"),
+        ([AWAITS, CodeLocation("<stdin>", 1, "<module>")], "waits in StreamingQuery.awaitTermination(), job line <stdin>:1 in <module>"),
+        ([AWAITS, CodeLocation("<frozen runpy>", 88, "_run_code")], ""),
+        ([CodeLocation(f"{LIBRARY}/ipykernel/kernel.py", 3, "wait"), AWAITS], ""),
         ([], ""),
     ],
     ids=["in spark", "in a function", "in ours", "in its own code", "typed in", "no code of a job", "a notebook", "nothing"],

@@ -9,7 +9,7 @@ from support.messages import IN_PYTHON
 from support.story import Story
 from test_failure import delta_conflict, real_deaths
 
-from querypulse.alerting.evaluate import Judgement
+from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.redacted import redacted
 from querypulse.listener.failure import describe_failure
 from querypulse.listener.python_traceback import MAX_CHARACTERS, raised_at
@@ -109,8 +109,8 @@ def test_a_secret_in_a_line_of_code_does_not_get_out():
     call = 'connect("jdbc:postgresql://db/x?user=etl&password=hunter2")'
     known = frame("/jobs/a.py", 3, "f", call) + frame("/jobs/a.py", 9, "g", 'send("s3cr3t")')
     story = Story().started(at=0).ended(at=1, exception=HEAD + known + "ValueError: no")
-    judged = redacted(Judgement(story.judge(2).findings), Redactor(secrets=["s3cr3t"]))
-    evidence = judged.findings[0].evidence
+    evaluated = redacted(Evaluation(story.evaluate(2).findings), Redactor(secrets=["s3cr3t"]))
+    evidence = evaluated.findings[0].evidence
 
     assert evidence["python_line"] == "/jobs/a.py:9 in g"
     assert REDACTED in evidence["traceback"]
@@ -131,7 +131,7 @@ def test_a_traceback_is_bounded_and_found_in_time():
 
 def test_a_failed_query_shows_the_line_before_anything_else():
     story = Story().started(at=0).ended(at=1, exception=IN_PYTHON)
-    (finding,) = story.judge(2).findings
+    (finding,) = story.evaluate(2).findings
 
     assert finding.evidence["python_line"] == "/jobs/billing.py:17 in charge"
     assert describe_failure(IN_PYTHON).headline == "ValueError: negative amount"

@@ -28,7 +28,7 @@ from querypulse.sidecar.configuration.settings import check_value
 from querypulse.sidecar.configuration.settings_sources import load_settings
 from querypulse.sidecar.deadline import Deadline
 from querypulse.sidecar.query_heartbeats import QueryHeartbeats
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.worker import Evaluated
 
 URL = "https://hc.example/ping/0a1b2c3d-secret"
 
@@ -56,7 +56,7 @@ class Desk:
         """What was offered by this evaluation."""
         switch = self.switches[pattern or next(iter(self.switches))]
         before = len(switch.offered)
-        self.heartbeats.update(Judged(story.state.snapshot(now), story.judge(now), ()))
+        self.heartbeats.update(Evaluated(story.state.snapshot(now), story.evaluate(now), ()))
         return [one.text for one in switch.offered[before:]]
 
 
@@ -136,7 +136,7 @@ def test_the_last_pattern_that_matches_is_pinged():
 
 def test_a_query_that_another_process_reports_is_pinged_by_that_one():
     story = Story()
-    story.state.hear(Started("id-a", "a-1", "a", session="foreign"), 0)
+    story.state.apply_event(Started("id-a", "a-1", "a", session="foreign"), 0)
     story.state.own(parse_watchers("2:mine 1:foreign"))
 
     assert Desk().update(story.commit(batch=0, at=1), 2) == []
@@ -187,7 +187,7 @@ def test_what_is_due_when_the_process_ends_is_sent_before_it_does(double):
     heartbeat = made(double, Clock(1000.0))
     heartbeats = QueryHeartbeats({"a": heartbeat})
     story = Story().probe(run(trigger=ONCE), at=0).ended(at=2)
-    heartbeats.update(Judged(story.state.snapshot(3), story.judge(3), ()))
+    heartbeats.update(Evaluated(story.state.snapshot(3), story.evaluate(3), ()))
     heartbeat._loop.stop()
 
     heartbeats.start()
@@ -203,7 +203,7 @@ def scheduled(double, *answers):
     heartbeats = QueryHeartbeats({"a": heartbeat})
     heartbeats.start()
     story = Story().probe(run(trigger=ONCE), at=0).ended(at=2)
-    heartbeats.update(Judged(story.state.snapshot(3), story.judge(3), ()))
+    heartbeats.update(Evaluated(story.state.snapshot(3), story.evaluate(3), ()))
     double.wait_for(1)
     return heartbeats, heartbeat, story
 
@@ -211,7 +211,7 @@ def scheduled(double, *answers):
 def test_a_ping_that_failed_shortly_before_the_process_ends_is_tried_once_more(double):
     heartbeats, heartbeat, story = scheduled(double, reply(429))
     until(lambda: heartbeat.outcomes["transient"], "the answer is read")
-    heartbeats.update(Judged(story.state.snapshot(4), story.judge(4), ()))
+    heartbeats.update(Evaluated(story.state.snapshot(4), story.evaluate(4), ()))
     heartbeats.close(Deadline(5.0))
 
     assert [one.body for one in double.requests] == [b"a: completed"] * 2
@@ -250,7 +250,7 @@ def test_what_is_owed_by_a_query_that_failed_since_is_not_said_at_the_end(double
     heartbeats, heartbeat, story = scheduled(double, reply(429))
     until(lambda: heartbeat.outcomes["transient"], "the answer is read")
     story.started(run=2, at=4).ended(run=2, at=5, exception=CONFLICT)
-    heartbeats.update(Judged(story.state.snapshot(6), story.judge(6), ()))
+    heartbeats.update(Evaluated(story.state.snapshot(6), story.evaluate(6), ()))
     heartbeats.close(Deadline(5.0))
 
     assert len(double.requests) == 1

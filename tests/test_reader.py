@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from py4j.protocol import Py4JError, Py4JNetworkError
 from support.desk import Desk
 
-from querypulse.exporter.board import DROP_REASONS
+from querypulse.exporter.published_state import DROP_REASONS
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
 from querypulse.listener.guard import Guard
 from querypulse.listener.health_listener import HealthListener
@@ -30,7 +30,7 @@ from querypulse.listener.reader import (
 from querypulse.listener.received import Received
 from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.monitor import MonitorFacts
-from querypulse.sidecar.telling import Telling
+from querypulse.sidecar.notifier import Notifier
 
 STARTED = '{"id": "i", "runId": "r", "name": "a"}'
 PROGRESS = '{"progress": {"id": "i", "runId": "r", "batchId": 3}}'
@@ -505,9 +505,9 @@ def shown(reading, forged=0):
         prober=Prober(None, 1.0, lambda: None),
         worker=worker,
         guard=reading.guard,
-        telling=Telling(Settings(), "etl", reading.guard, receivers=[], heartbeat=None),
+        notifier=Notifier(Settings(), "etl", reading.guard, receivers=[], heartbeat=None),
     )
-    dropped = facts.board(worker.judged).monitor.events_dropped
+    dropped = facts.board(worker.evaluated).monitor.events_dropped
     assert set(dropped) <= set(DROP_REASONS)
     return {reason: count for reason, count in dropped.items() if count}
 

@@ -9,7 +9,7 @@ import trustme
 from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings, SettingsError
@@ -323,4 +323,4 @@ def test_an_answer_is_what_the_receiver_makes_of_it():
         with pytest.raises(DeliveryError) as error:
             send(webhook_url=server.url)
 
-        assert error.value.answer is Answer.MISCONFIGURED
+        assert error.value.answer is DeliveryOutcome.MISCONFIGURED

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
 
-from querypulse.alerting.evaluate import Judgement, Verdict
-from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.evaluate import Evaluation, QueryHealth
+from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.alerting.redacted import ERROR_CLASS, redacted
@@ -23,7 +23,7 @@ def finding(text, **changes):
         alertname="StreamingQueryFailed",
         query="bronze",
         severity=Severity.CRITICAL,
-        state=State.FAILED,
+        state=QueryState.FAILED,
         reason=f"ValueError: {text}",
         summary=f"bronze failed: {text}",
         evidence={"error_message": text, "checkpoint": f"/tables/{text}", "siblings": "7 of 8"},
@@ -32,23 +32,23 @@ def finding(text, **changes):
     return msgspec.structs.replace(one, **changes)
 
 
-def judged(*findings):
-    verdicts = {one.query: Verdict(one.state, one.reason, 60.0) for one in findings}
-    return Judgement(findings, {**verdicts, "silver": Verdict(State.RUNNING, "", 60.0)})
+def evaluated(*findings):
+    health = {one.query: QueryHealth(one.state, one.reason, 60.0) for one in findings}
+    return Evaluation(findings, {**health, "silver": QueryHealth(QueryState.RUNNING, "", 60.0)})
 
 
-def rendered(judgement):
+def rendered(evaluation):
     """Everything that could be sent or shown of it."""
     alerts = [
         alert_of(one, "app", Guidance("https://runbooks/{alertname}.md"), 0.0)
-        for one in judgement.findings
+        for one in evaluation.findings
     ]
-    return msgspec.json.encode([judgement, alerts]).decode()
+    return msgspec.json.encode([evaluation, alerts]).decode()
 
 
 @pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)
 def test_a_secret_of_every_kind_is_in_nothing_that_could_be_sent(secret):
-    text = rendered(redacted(judged(finding(secret.text)), Redactor()))
+    text = rendered(redacted(evaluated(finding(secret.text)), Redactor()))
 
     assert secret.secret not in text
     assert REDACTED in text
@@ -57,13 +57,13 @@ def test_a_secret_of_every_kind_is_in_nothing_that_could_be_sent(secret):
 @given(st.lists(planted, min_size=1, max_size=4), st.text(max_size=20), st.text(max_size=20))
 def test_many_secrets_among_anything_are_in_nothing_that_could_be_sent(secrets, begin, end):
     findings = [finding(f"{begin}\n{one.text}\n{end}", query=one.kind) for one in secrets]
-    text = rendered(redacted(judged(*findings), Redactor()))
+    text = rendered(redacted(evaluated(*findings), Redactor()))
 
     assert [one.kind for one in secrets if one.secret in text] == []
 
 
 def test_our_own_secrets_are_in_nothing_that_could_be_sent():
-    text = rendered(redacted(judged(finding("cannot post to my-hook")), Redactor(["my-hook"])))
+    text = rendered(redacted(evaluated(finding("cannot post to my-hook")), Redactor(["my-hook"])))
 
     assert "my-hook" not in text
 
@@ -71,7 +71,7 @@ def test_our_own_secrets_are_in_nothing_that_could_be_sent():
 @given(planted)
 def test_a_redacted_judgement_redacted_again_is_the_same(secret):
     redactor = Redactor()
-    once = redacted(judged(finding(secret.text)), redactor)
+    once = redacted(evaluated(finding(secret.text)), redactor)
 
     assert redacted(once, redactor) == once
 
@@ -80,15 +80,15 @@ def test_a_redacted_judgement_redacted_again_is_the_same(secret):
     "text", ["", "Files were added to partition [day=1]", "silent: no sign for 60 s"]
 )
 def test_a_judgement_without_secrets_stays_as_it_is(text):
-    judgement = judged(finding(text))
+    evaluation = evaluated(finding(text))
 
-    assert redacted(judgement, Redactor(["my-hook"], ["ACME"])) == judgement
+    assert redacted(evaluation, Redactor(["my-hook"], ["ACME"])) == evaluation
 
 
 def test_what_an_alert_is_known_by_stays():
     """Labels are identities: an alert under another key would never be resolved."""
     before = finding("x", query=f"token={HUNTER}")
-    (after,) = redacted(judged(before), Redactor()).findings
+    (after,) = redacted(evaluated(before), Redactor()).findings
 
     assert (after.alertname, after.query, after.severity, after.state) == (
         before.alertname, before.query, before.severity, before.state
@@ -96,17 +96,19 @@ def test_what_an_alert_is_known_by_stays():
 
 
 def test_everything_else_of_a_verdict_stays():
-    judgement = Judgement((), {"a": Verdict(State.STALLED, f"token={HUNTER}", 7.0, ignored=True)})
+    evaluation = Evaluation(
+        (), {"a": QueryHealth(QueryState.STALLED, f"token={HUNTER}", 7.0, ignored=True)}
+    )
 
-    assert redacted(judgement, Redactor()).verdicts == {
-        "a": Verdict(State.STALLED, f"token={REDACTED}", 7.0, ignored=True)
+    assert redacted(evaluation, Redactor()).health == {
+        "a": QueryHealth(QueryState.STALLED, f"token={REDACTED}", 7.0, ignored=True)
     }
 
 
 def test_where_all_must_be_withheld_the_class_of_the_error_is_told():
     evidence = {ERROR_CLASS: "ConcurrentAppendException", "error_message": HUNTER}
-    judgement = judged(finding(HUNTER, evidence=evidence))
-    (told,) = redacted(judgement, Redactor(patterns=["("])).findings
+    evaluation = evaluated(finding(HUNTER, evidence=evidence))
+    (told,) = redacted(evaluation, Redactor(patterns=["("])).findings
 
     assert told.reason == f"ConcurrentAppendException: {WITHHELD}"
     assert told.evidence == {ERROR_CLASS: "ConcurrentAppendException", "error_message": WITHHELD}
@@ -114,6 +116,6 @@ def test_where_all_must_be_withheld_the_class_of_the_error_is_told():
 
 
 def test_where_all_must_be_withheld_a_finding_without_an_error_is_still_told():
-    (told,) = redacted(judged(finding(HUNTER)), Redactor(patterns=["("])).findings
+    (told,) = redacted(evaluated(finding(HUNTER)), Redactor(patterns=["("])).findings
 
     assert (told.alertname, told.query, told.reason) == ("StreamingQueryFailed", "bronze", WITHHELD)

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from querypulse.alerting.evaluate import Judgement, Verdict
-from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.evaluate import Evaluation, QueryHealth
+from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.sidecar import Settings, SettingsError
 from querypulse.sidecar.configuration.own_values import secret_parts
 from querypulse.sidecar.configuration.redacting import Redacting
@@ -18,26 +18,26 @@ TOKEN = "T0KEN567890abcdefgh"
 HOOK = f"https://hooks.example.com/services/{TOKEN}"
 
 
-def judged(text):
+def evaluated(text):
     """A judgement that says ``text`` wherever it can."""
     finding = Finding(
         "StreamingQueryFailed",
         "a",
         Severity.CRITICAL,
-        State.FAILED,
+        QueryState.FAILED,
         text,
         text,
         {"error": text},
         text,
     )
-    return Judgement((finding,), {"a": Verdict(State.FAILED, text)})
+    return Evaluation((finding,), {"a": QueryHealth(QueryState.FAILED, text)})
 
 
 def left(text, settings=None, conf=None):
     """What of ``text`` is left in the whole judgement."""
     redacting = Redacting(settings or Settings())
     redacting.honour((conf or {}).get)
-    return repr(redacting(judged(text)))
+    return repr(redacting(evaluated(text)))
 
 
 def test_ordinary_text_is_left_alone():
@@ -91,7 +91,7 @@ def test_a_key_that_was_rotated_is_hidden_once_it_is_read(tmp_path):
     path.write_text(TOKEN)
     redacting.refresh()
 
-    assert TOKEN not in repr(redacting(judged(f"the new one is {TOKEN}")))
+    assert TOKEN not in repr(redacting(evaluated(f"the new one is {TOKEN}")))
     assert redacting.text(f"the new one is {TOKEN}") == "the new one is [redacted]"
 
 
@@ -105,7 +105,7 @@ def test_a_key_on_a_mount_that_hangs_holds_no_judgement_up(tmp_path):
     reading = threading.Thread(target=redacting.refresh, daemon=True)
     reading.start()
 
-    assert KEY not in repr(redacting(judged(f"the key is {KEY}")))
+    assert KEY not in repr(redacting(evaluated(f"the key is {KEY}")))
     assert reading.is_alive()
     os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
 

@@ -11,8 +11,8 @@ from support.event_log import CONFLICT, EventLog, progress
 
 from querypulse.sidecar import cli, installed
 from querypulse.sidecar.replay import command
-from querypulse.sidecar.replay import progress as showing
-from querypulse.sidecar.replay.command import Request
+from querypulse.sidecar.replay import progress_bar as showing
+from querypulse.sidecar.replay.command import ReplayRequest
 
 UNREADABLE = 2
 
@@ -200,7 +200,7 @@ def test_a_file_that_is_no_log_is_named(replay, tmp_path):
     assert f"querypulse: {path}: neither an event log nor recorded events\n" in errors
 
 
-def test_what_cannot_be_read_keeps_nothing_else_from_being_judged(replay, log):
+def test_what_cannot_be_read_keeps_nothing_else_from_being_evaluated(replay, log):
     (log.parent / "a.lzf").write_bytes(b"ZV")
     code, output, errors = replay(log.parent, "--json")
 
@@ -239,25 +239,25 @@ def test_what_is_asked_for_is_what_was_typed(monkeypatch):
     monkeypatch.setattr(cli, "replay", lambda request: asked.append(request) or 0)
     cli.main(["replay", "a", "b", "--set", "x=1", "--set", "y=2", "--spark", "--out", "t"])
 
-    assert asked == [Request(["a", "b"], ["x=1", "y=2"], spark=True, out="t")]
+    assert asked == [ReplayRequest(["a", "b"], ["x=1", "y=2"], spark=True, out="t")]
 
 
 # -- on a terminal ------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def look(monkeypatch):
+def poll(monkeypatch):
     """Somebody looks at the errors, or nobody does; and this much is long."""
 
-    def looking(*, terminal=True, long_bytes=1):
+    def polling(*, terminal=True, long_bytes=1):
         monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
         monkeypatch.setattr(showing, "LONG_BYTES", long_bytes)
 
-    return looking
+    return polling
 
 
-def test_a_long_replay_shows_how_far_it_is_and_clears_that_away(replay, log, look):
-    look()
+def test_a_long_replay_shows_how_far_it_is_and_clears_that_away(replay, log, poll):
+    poll()
     _, output, errors = replay(log, "--json")
 
     assert errors.startswith("\r\x1b[K100%  0 of 0 MB\r\x1b[K")
@@ -266,8 +266,8 @@ def test_a_long_replay_shows_how_far_it_is_and_clears_that_away(replay, log, loo
 
 
 @pytest.mark.parametrize("where", [{"long_bytes": 10_000_000}, {"terminal": False}])
-def test_a_short_one_does_not_nor_one_that_nobody_watches(replay, log, look, where):
-    look(**where)
+def test_a_short_one_does_not_nor_one_that_nobody_watches(replay, log, poll, where):
+    poll(**where)
 
     assert "%" not in replay(log)[2]
 

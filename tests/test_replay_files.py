@@ -252,7 +252,7 @@ def test_a_rolled_log_without_a_name_goes_by_its_application(tmp_path):
     assert application.label == "application_7_1"
 
 
-def test_a_log_that_is_named_twice_is_judged_once(tmp_path, log):
+def test_a_log_that_is_named_twice_is_evaluated_once(tmp_path, log):
     path = log.write(tmp_path / "log")
 
     assert len(find_applications([str(path), str(tmp_path), path.as_uri()])) == 1

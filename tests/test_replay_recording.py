@@ -10,7 +10,7 @@ from support.recorded import FIXTURES, recorded
 
 from querypulse.listener.decode import decode
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
-from querypulse.sidecar.replay.recording import Began, Heard, Reader, Stopped
+from querypulse.sidecar.replay.recording import Began, Reader, RecordedEvent, Stopped
 
 
 def read(*lines):
@@ -124,7 +124,7 @@ def test_a_time_without_a_zone_is_utc():
     assert one(json.dumps(content)).at == BEGAN
 
 
-def test_a_name_that_looks_like_a_time_tells_none():
+def test_a_name_that_polls_like_a_time_tells_none():
     name = '"timestamp":"2001-01-01T00:00:00.000Z"'
     (line,) = EventLog(None).commit(name, batch=0, at=3).lines
 
@@ -251,4 +251,4 @@ def test_no_beginning_of_a_line_is_an_accident(kind):
 
     for end in range(len(text)):
         assert read(text[:end]) == ([], 0)
-    assert isinstance(read(text)[0][0], Heard)
+    assert isinstance(read(text)[0][0], RecordedEvent)

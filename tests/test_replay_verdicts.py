@@ -12,7 +12,7 @@ from support.story import progress
 from querypulse.listener.events import Idle, Started, Terminated
 from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.configuration.wiring import policy
-from querypulse.sidecar.replay.court import Court
+from querypulse.sidecar.replay.engine import ReplayEngine
 
 pytestmark = pytest.mark.slow
 
@@ -261,7 +261,7 @@ def test_what_a_context_failed_of_before_it_was_stopped_stays_told(tmp_path):
     assert told(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.0)]
 
 
-def test_two_applications_in_one_file_are_judged_apart(tmp_path):
+def test_two_applications_in_one_file_are_evaluated_apart(tmp_path):
     """In whatever order they stand there."""
     first, second = EventLog("first"), EventLog("second")
     first.started("a", at=1).commits("a", since=3, until=11).ended("a", exception=CONFLICT)
@@ -279,7 +279,7 @@ def test_two_applications_in_one_file_are_judged_apart(tmp_path):
 # -- how much there was ---------------------------------------------------------------------------
 
 
-def test_what_there_was_to_judge_is_counted(tmp_path):
+def test_what_there_was_to_evaluate_is_counted(tmp_path):
     log = (
         steady(until=101)
         .commit(batch=50, at=725, seconds=620)
@@ -322,17 +322,22 @@ def event_of(query, run, what, batch):
 
 def play(story, wanted, *, every_tick=False):
     """What is told of a story, (status, second) by alert; ``every_tick`` is judged where wanted."""
-    judge, now, batch, runs = Court(wanted, "app", BEGAN), BEGAN, 0, dict.fromkeys("abc", 1)
+    evaluate, now, batch, runs = (
+        ReplayEngine(wanted, "app", BEGAN),
+        BEGAN,
+        0,
+        dict.fromkeys("abc", 1),
+    )
     found = []
     for query, what, pause in [*story, ("a", None, 1000.0)]:
         second, now, batch = int(now - BEGAN), now + pause, batch + 1
         while every_tick and (second := second + 1) <= now - BEGAN:
-            found += judge.wait(BEGAN + second) + judge.judge()
+            found += evaluate.wait(BEGAN + second) + evaluate.evaluate()
         runs[query] += what == "started"
         if what is None:
-            found += judge.wait(now)
+            found += evaluate.wait(now)
         else:
-            found += judge.hear(event_of(query, runs[query], what, batch), now)
+            found += evaluate.apply(event_of(query, runs[query], what, batch), now)
     histories = {}
     for one in found:
         histories.setdefault((one.alertname, one.query), []).append((one.status, after(one.at)))
@@ -353,7 +358,9 @@ def the_same(one, other):
     grace=st.sampled_from([0, 2, 30, 60]),
     floor=st.sampled_from([3, 20, 60]),
 )
-def test_judging_a_stretch_by_its_end_tells_what_judging_every_tick_tells(story, grace, floor):
+def test_evaluating_a_stretch_by_its_end_tells_what_evaluating_every_tick_tells(
+    story, grace, floor
+):
     wanted = policy(
         Settings(
             expected_queries=("a", "z"),
@@ -365,7 +372,7 @@ def test_judging_a_stretch_by_its_end_tells_what_judging_every_tick_tells(story,
     assert the_same(play(story, wanted), play(story, wanted, every_tick=True))
 
 
-def test_a_silence_of_any_length_is_told_of_as_if_every_second_of_it_were_judged():
+def test_a_silence_of_any_length_is_told_of_as_if_every_second_of_it_were_evaluated():
     """Two queries stall at once after very different batches, and one of them comes back."""
     wanted = policy(Settings(expected_queries=("c",), start_grace_seconds=3000.0))
     story = [
@@ -388,15 +395,15 @@ def test_a_silence_of_any_length_is_told_of_as_if_every_second_of_it_were_judged
 @pytest.mark.parametrize("others", [0, 1, 20])
 def test_a_stall_that_ends_between_two_judgements_is_told_however_many_others_go_on(others):
     wanted = policy(Settings(stall_floor_seconds=60.0))
-    judge, found, now = Court(wanted, "app", BEGAN), [], 0.0
-    found += judge.hear(progress("a", batch=0), BEGAN)
+    evaluate, found, now = ReplayEngine(wanted, "app", BEGAN), [], 0.0
+    found += evaluate.apply(progress("a", batch=0), BEGAN)
     while now < 61.5:
         now += 0.5
         for number in range(others):
             event = progress(f"other-{number}", batch=round(now * 2))
-            found += judge.hear(event, BEGAN + now)
-    found += judge.hear(progress("a", batch=1), BEGAN + 61.7)
-    found += judge.wait(BEGAN + 62.0) + judge.judge()
+            found += evaluate.apply(event, BEGAN + now)
+    found += evaluate.apply(progress("a", batch=1), BEGAN + 61.7)
+    found += evaluate.wait(BEGAN + 62.0) + evaluate.evaluate()
 
     assert [(change.status, change.alertname) for change in found] == [
         ("firing", "StreamingQueryStalled"),

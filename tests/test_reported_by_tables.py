@@ -10,11 +10,11 @@ from support.exporter_exposition import samples
 from support.recorded import FIXTURES
 from support.story import Story, policy, source
 
-from querypulse.alerting.evaluate import case_of
+from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.evidence import evidence
 from querypulse.listener.decode import decode
 from querypulse.listener.events import EventKind
-from querypulse.listener.sources.report import SourceLook
+from querypulse.listener.sources.report import SourcePoll
 from querypulse.listener.sources.shortfall import follow_shortfalls
 
 KINDS = ("file", "delta", "iceberg")
@@ -114,9 +114,9 @@ def test_a_backlog_is_served_by_the_sources_place_in_the_query():
 
 def test_a_backlog_is_evidence():
     snapshot = behind().state.snapshot(12)
-    case = case_of("a", snapshot.queries[0], snapshot, 12, policy())
+    context = rule_context("a", snapshot.queries[0], snapshot, 12, policy())
 
-    assert evidence(case)["backlog"] == (
+    assert evidence(context)["backlog"] == (
         "DeltaSource[/t]: 8 files, 3456 bytes, as Spark reported 2 s ago"
     )
 
@@ -124,20 +124,20 @@ def test_a_backlog_is_evidence():
 # -- sources that end before what was read --------------------------------------------------------
 
 
-def look(at, committed, latest):
-    return SourceLook("s", committed, {}, latest, at=at, wall=at)
+def poll(at, committed, latest):
+    return SourcePoll("s", committed, {}, latest, at=at, wall=at)
 
 
-def test_a_shortfall_counts_each_look_once_and_ends_with_it():
-    first = follow_shortfalls({}, {0: look(1, {"": 5}, {"": 2})})
-    assert follow_shortfalls(first, {0: look(1, {"": 5}, {"": 2})}) == first
-    second = follow_shortfalls(first, {0: look(9, {"": 5}, {"": 3})})
+def test_a_shortfall_counts_each_poll_once_and_ends_with_it():
+    first = follow_shortfalls({}, {0: poll(1, {"": 5}, {"": 2})})
+    assert follow_shortfalls(first, {0: poll(1, {"": 5}, {"": 2})}) == first
+    second = follow_shortfalls(first, {0: poll(9, {"": 5}, {"": 3})})
 
-    assert (second[0][""].since, second[0][""].looks, second[0][""].looked_at) == (1, 2, 9)
+    assert (second[0][""].since, second[0][""].polls, second[0][""].polled_at) == (1, 2, 9)
     assert (second[0][""].committed, second[0][""].end) == (5, 3)
-    assert follow_shortfalls(second, {0: look(10, {"": 5}, {"": 5})}) == {}
+    assert follow_shortfalls(second, {0: poll(10, {"": 5}, {"": 5})}) == {}
     assert follow_shortfalls(second, {}) == {}
 
 
 def test_a_partition_that_is_gone_or_not_read_yet_is_no_shortfall():
-    assert follow_shortfalls({}, {0: look(1, {"t/0": 5}, {"t/1": 2})}) == {}
+    assert follow_shortfalls({}, {0: poll(1, {"t/0": 5}, {"t/1": 2})}) == {}

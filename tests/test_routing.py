@@ -1,7 +1,7 @@
 """Who is told of what."""
 
 import pytest
-from support.telling import incident
+from support.deliveries import incident
 
 from querypulse.alerting.outbox.routing import Route
 

@@ -19,7 +19,7 @@ from support.rules_table import (
 from support.story import CONFLICT, Story, policy, processing, run
 
 from querypulse.alerting import rules
-from querypulse.alerting.evaluate import case_of
+from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.rules import driver_down, events_missing, monitoring_degraded
 from querypulse.listener.job_counts import JobCounts
 
@@ -61,22 +61,22 @@ def holding(story, now, settings):
     }
     if query is None or allowed.limits("a").ignore:
         return names
-    case = case_of("a", query, snapshot, now, allowed)
-    return names | {found.alertname for rule in rules.ORDER if (found := rule(case)) is not None}
+    context = rule_context("a", query, snapshot, now, allowed)
+    return names | {found.alertname for rule in rules.ORDER if (found := rule(context)) is not None}
 
 
 @pytest.mark.parametrize("row", NUMBERED)
 def test_rules_table(row):
     story, now, settings, told, state, *besides = row
-    judgement = story.judge(now, **settings)
+    evaluation = story.evaluate(now, **settings)
 
-    assert [(finding.alertname, finding.query) for finding in judgement.findings] == as_pairs(told)
+    assert [(finding.alertname, finding.query) for finding in evaluation.findings] == as_pairs(told)
     assert [
         (finding.alertname, finding.query, finding.severity.value)
-        for finding in judgement.findings
+        for finding in evaluation.findings
         if finding.alertname in USUALLY
     ] == with_severities(told)
-    assert (judgement.verdicts["a"].state.value if "a" in judgement.verdicts else None) == state
+    assert (evaluation.health["a"].state.value if "a" in evaluation.health else None) == state
     assert holding(story, now, settings) == told_of_a(story, told) | set(*besides)
 
 
@@ -88,7 +88,7 @@ def told_of_a(story, told):
 
 
 def test_the_table_holds_more_silence_than_noise():
-    firing = [case for case in CASES if case[4] is not None]
+    firing = [context for context in CASES if context[4] is not None]
 
     assert len(CASES) - len(firing) > len(firing)
 
@@ -112,14 +112,14 @@ REASONS = [
 
 @pytest.mark.parametrize(("story", "now", "reason"), REASONS)
 def test_a_stall_says_how(story, now, reason):
-    (finding,) = story.judge(now).findings
+    (finding,) = story.evaluate(now).findings
 
     assert finding.reason == reason
 
 
 def job_evidence(**work):
     story = watched(steady(), (101, 170, processing(batch=10, **work)))
-    (finding,) = story.judge(170).findings
+    (finding,) = story.evaluate(170).findings
     return finding.evidence["tasks"], finding.evidence.get("other_jobs")
 
 
@@ -151,7 +151,7 @@ def test_where_nothing_counts_a_stall_says_what_spark_still_knows():
 
 def test_a_slow_batch_claims_no_job_that_names_no_query():
     reasons = [
-        counted(until=600, **moving).judge(600).findings[0].reason
+        counted(until=600, **moving).evaluate(600).findings[0].reason
         for moving in ({"own": True, "active": 1}, {"unowned": True})
     ]
 
@@ -165,14 +165,14 @@ def test_a_batch_that_waits_names_the_query_that_holds_most_slots():
     story = Story().started(at=0).started("b", at=0).commit("b", batch=0, at=99)
     steady(story)
     (finding,) = (
-        no_slot(until=180, story=story).judge(180, overrides=[("b", {"ignore": True})]).findings
+        no_slot(until=180, story=story).evaluate(180, overrides=[("b", {"ignore": True})]).findings
     )
 
     assert finding.evidence["slots"] == "others hold 4 of 4 slots, b 3 of them"
 
 
 def test_a_warning_about_a_batch_says_when_it_becomes_critical():
-    (mild,), (critical,) = (one_task(until=at).judge(at).findings for at in (180, 290))
+    (mild,), (critical,) = (one_task(until=at).evaluate(at).findings for at in (180, 290))
 
     assert mild.evidence["critical_after"] == "180 s without a finished task, or 600 s in flight"
     assert "critical_after" not in critical.evidence
@@ -189,13 +189,13 @@ def test_a_warning_about_a_batch_says_when_it_becomes_critical():
     ids=["many more jobs", "no more than usual", "no more jobs", "nothing known of its batches"],
 )
 def test_a_slow_batch_that_runs_many_more_jobs_than_others_retries(story, retries):
-    (finding,) = story.judge(story.query().probed_at + 1).findings
+    (finding,) = story.evaluate(story.query().probed_at + 1).findings
 
     assert finding.reason.startswith("retrying: ") == retries
 
 
 def test_a_batch_that_retries_says_how_many_jobs_it_has_run():
-    (finding,) = live_locked(until=600).judge(600).findings
+    (finding,) = live_locked(until=600).evaluate(600).findings
 
     assert finding.reason == (
         "retrying: batch 10 in flight for 499 s, its tasks still finish, "
@@ -207,7 +207,7 @@ def test_a_death_carries_its_evidence():
     story = steady().started("b", at=0).commit("b", batch=0, at=99)
     story.probe(processing(batch=10), run("b"), at=100).ended(at=101, exception=CONFLICT)
 
-    (finding,) = story.judge(103).findings
+    (finding,) = story.evaluate(103).findings
 
     assert finding.reason == "ConcurrentAppendException: Files were added"
     assert finding.evidence["siblings"] == "1 of 2 queries healthy; not: a"
@@ -222,7 +222,7 @@ def test_a_death_names_the_table_that_it_is_about():
         "Transaction conflict detected. a concurrent MERGE added data to table lake.fleet.alerts "
         "committed at version 7."
     )
-    (finding,) = Story().started(at=0).ended(at=1, exception=conflict).judge(2).findings
+    (finding,) = Story().started(at=0).ended(at=1, exception=conflict).evaluate(2).findings
 
     assert finding.summary == ("a failed: ConcurrentAppendException on table lake.fleet.alerts")
     assert finding.evidence["table"] == "lake.fleet.alerts"
@@ -231,20 +231,20 @@ def test_a_death_names_the_table_that_it_is_about():
 
 
 def test_a_death_that_names_no_table_has_none_in_its_evidence():
-    (finding,) = Story().started(at=0).ended(at=1, exception=CONFLICT).judge(2).findings
+    (finding,) = Story().started(at=0).ended(at=1, exception=CONFLICT).evaluate(2).findings
 
     assert "table" not in finding.evidence
 
 
 def test_a_death_of_a_query_that_nobody_has_met_is_one_of_an_unnamed_query():
-    (finding,) = Story().ended(at=5, exception=CONFLICT).judge(6).findings
+    (finding,) = Story().ended(at=5, exception=CONFLICT).evaluate(6).findings
 
     assert (finding.alertname, finding.query) == ("StreamingQueryFailed", "unnamed")
     assert finding.reason.startswith("id-a: ")
 
 
 def test_a_stall_prints_its_window_with_its_terms():
-    (finding,) = hung_batch(until=170).judge(170).findings
+    (finding,) = hung_batch(until=170).evaluate(170).findings
 
     assert finding.evidence["window"] == (
         "60 s = max(60 s floor, 1.0 s longest recent batch x (1 + 2))"
@@ -267,4 +267,4 @@ def test_the_window_sizes_itself(trigger, batch_seconds, limits, seconds):
     story = Story().probe(run(trigger=trigger, data=True), at=0)
     story.commit(batch=0, at=1, seconds=batch_seconds)
 
-    assert story.judge(2, **limits).verdicts["a"].window_seconds == seconds
+    assert story.evaluate(2, **limits).health["a"].window_seconds == seconds

@@ -66,13 +66,13 @@ def test_what_is_no_runbook_is_none(name):
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_diagnosis_begins_with_the_quickest_look(name):
+def test_diagnosis_begins_with_the_quickest_poll(name):
     assert section(name, "Diagnosis").startswith("\n**Quickest look**: ")
 
 
 @pytest.mark.parametrize("name", ABOUT_DRIVERS)
 @pytest.mark.parametrize("where", ["```promql", "/status", "Spark UI", "Grafana", "status page"])
-def test_diagnosis_says_where_to_look(name, where):
+def test_diagnosis_says_where_to_poll(name, where):
     assert where in section(name, "Diagnosis")
 
 

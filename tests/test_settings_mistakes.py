@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.refusals import refused
+from support.java_errors import refused
 
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.configuration.settings import TYPES
@@ -170,7 +170,7 @@ def test_a_port_of_ours_beside_a_service_of_that_name_is_a_setting():
 
 
 @pytest.mark.parametrize("key", ["QUERYPULSE_PORTS", "QUERYPULSE_SERVICE", "QUERYPULSE_PORT_TCP"])
-def test_what_only_looks_like_a_service_is_a_problem(key):
+def test_what_only_polls_like_a_service_is_a_problem(key):
     assert key in refused({}, {key: "1"})
 
 

@@ -41,7 +41,7 @@ def test_both_slips_are_named_at_once():
     )
 
 
-def test_where_no_queries_are_known_only_the_alert_is_looked_at():
+def test_where_no_queries_are_known_only_the_alert_is_polled_at():
     assert hint("bilingg", known=None) == ""
     assert "'Nothing' matches nothing" in hint("bilingg", "Nothing", known=None)
 

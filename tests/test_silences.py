@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from support.lifecycle_table import WELL, all_of
+from support.lifecycle_table import HEALTHY, all_of
 from support.ward import WALL, Ward
 
 from querypulse.alerting.alert import Alert
@@ -89,7 +89,7 @@ def quiet(until, queries="*", alertname="*"):
     return ward
 
 
-SICK = [WELL, (10, "a", "StreamingQueryFailed")]
+SICK = [HEALTHY, (10, "a", "StreamingQueryFailed")]
 
 
 def test_what_falls_sick_and_gets_well_in_silence_is_never_told():

@@ -11,7 +11,7 @@ from support.receiver_incidents import ENDED, ENDED_ONE, ONE, SEVERAL, STARTED, 
 from support.slack_double import SlackDouble, problems
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.encoding import to_json
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.secret import Secret
@@ -160,16 +160,16 @@ def test_plain_text_refused_too_is_poison():
         with pytest.raises(HttpError) as caught:
             slack(double).send(ONE, time.time())
 
-        assert caught.value.answer is Answer.REJECTED
+        assert caught.value.answer is DeliveryOutcome.REJECTED
         assert len(double.requests) == 2
 
 
 @pytest.mark.parametrize(
     ("body", "answer"),
     [
-        (b"<html>Please log in</html>", Answer.MISCONFIGURED),
-        (b'{"ok":false,"error":"not_authed"}', Answer.MISCONFIGURED),
-        (b"", Answer.TRANSIENT),
+        (b"<html>Please log in</html>", DeliveryOutcome.MISCONFIGURED),
+        (b'{"ok":false,"error":"not_authed"}', DeliveryOutcome.MISCONFIGURED),
+        (b"", DeliveryOutcome.TRANSIENT),
     ],
 )
 def test_a_200_that_does_not_say_ok_is_no_delivery(body, answer):
@@ -191,7 +191,7 @@ def test_throttling_is_obeyed(double):
         slack(double).send(ENDED_ONE, time.time())
 
     assert caught.value.retry_after == 30
-    assert Slack.habits.per_minute == 60
+    assert Slack.capabilities.per_minute == 60
 
 
 def test_the_url_is_shown_nowhere(caplog):

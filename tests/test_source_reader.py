@@ -17,7 +17,7 @@ from querypulse.listener.sources.reader import (
     NOT_ITS_TURN,
     SourceReader,
 )
-from querypulse.listener.sources.report import SourceLook
+from querypulse.listener.sources.report import SourcePoll
 from querypulse.listener.sources.source import SourceError, SourceSilentError
 
 INTERVAL = 15.0
@@ -34,12 +34,12 @@ class FakeSource:
         self.takes = 0.0
         self.closed = 0
 
-    def look(self):
+    def poll(self):
         self.asked.append(self.clock.now)
         self.clock.now += self.takes
         if self.error is not None:
             raise self.error
-        return SourceLook("Kafka", {"t/0": len(self.asked)}, {}, {}, at=self.clock.now)
+        return SourcePoll("Kafka", {"t/0": len(self.asked)}, {}, {}, at=self.clock.now)
 
     def close(self):
         self.closed += 1
@@ -101,7 +101,7 @@ def test_a_new_run_is_asked_at_once_and_then_once_in_each_interval():
 
     assert source.asked == [1, 16, 31]
     assert len(desk.announced) == 3
-    assert desk.reader.latest.looks == {"a-1": {0: SourceLook("Kafka", {"t/0": 3}, {}, {}, at=31)}}
+    assert desk.reader.latest.polls == {"a-1": {0: SourcePoll("Kafka", {"t/0": 3}, {}, {}, at=31)}}
     assert desk.reader.latest.unreadable == {}
 
 
@@ -111,10 +111,10 @@ def test_a_run_whose_sources_are_not_known_yet_is_met_when_they_are():
     assert desk.step(at=1) is None
     desk.sources["a-1"] = source
 
-    assert set(desk.step(at=2).looks) == {"a-1"}
+    assert set(desk.step(at=2).polls) == {"a-1"}
 
 
-def test_a_dead_run_of_unknown_sources_is_looked_up_once_and_never_again():
+def test_a_dead_run_of_unknown_sources_is_polled_up_once_and_never_again():
     desk = Desk("a")
     sources = desk.sources.pop("a-1")
     desk.story.ended("a", at=1, exception=CONFLICT)
@@ -128,7 +128,7 @@ def test_a_run_without_anybody_to_ask_is_in_no_report():
     desk = Desk("a", "b")
     desk.sources["a-1"] = {}
 
-    assert set(desk.step(at=1).looks) == {"b-1"}
+    assert set(desk.step(at=1).polls) == {"b-1"}
     assert desk.reader.latest.unreadable == {}
 
 
@@ -165,7 +165,7 @@ def test_a_run_that_is_over_is_let_go_of(how):
 
     assert source.asked == [1]
     assert source.closed == 1
-    assert "a-1" not in report.looks
+    assert "a-1" not in report.polls
 
 
 def test_the_report_forgets_who_was_let_go_of_at_once():
@@ -173,18 +173,18 @@ def test_the_report_forgets_who_was_let_go_of_at_once():
     desk.step(at=1)
     desk.story.ended("a", at=2)
 
-    assert desk.step(at=3).looks == {}
+    assert desk.step(at=3).polls == {}
 
 
-def test_a_source_that_refuses_spoils_no_other_and_its_last_look_stands():
+def test_a_source_that_refuses_spoils_no_other_and_its_last_poll_stands():
     desk = Desk("a", "b")
     broken = desk.sources["a-1"][0]
-    first = desk.step(at=1).looks["a-1"]
+    first = desk.step(at=1).polls["a-1"]
     broken.error = SourceError("not allowed")
     report = desk.step(at=16)
 
-    assert report.looks["a-1"] == first
-    assert report.looks["b-1"][0].at == 16
+    assert report.polls["a-1"] == first
+    assert report.polls["b-1"][0].at == 16
     assert report.unreadable == {"a-1": "not allowed"}
 
 
@@ -199,7 +199,7 @@ def test_a_refusal_is_asked_again_after_two_intervals_and_then_forgotten():
 
     assert source.asked == [1, 31]
     assert desk.reader.latest.unreadable == {}
-    assert set(desk.reader.latest.looks) == {"a-1"}
+    assert set(desk.reader.latest.polls) == {"a-1"}
 
 
 def test_a_silent_broker_costs_its_timeout_once_however_many_queries_read_from_it():
@@ -213,7 +213,7 @@ def test_a_silent_broker_costs_its_timeout_once_however_many_queries_read_from_i
     assert [len(desk.sources[f"{name}-1"][0].asked) for name in "abcde"] == [1, 0, 0, 0, 0]
     assert report.unreadable == {f"{name}-1": "no answer" for name in "abcde"}
     assert other.asked == [5]
-    assert set(report.looks) == {"z-1"}
+    assert set(report.polls) == {"z-1"}
 
 
 def test_a_silent_broker_is_asked_again_after_a_while_and_by_all_when_it_answers():
@@ -252,7 +252,7 @@ def test_sources_that_cannot_be_found_out_are_named_with_the_reason_and_tried_ag
     desk.sources["a-1"] = sources
     report = desk.step(at=1 + 2 * INTERVAL)
     assert report.unreadable == {}
-    assert set(report.looks) == {"a-1", "b-1"}
+    assert set(report.polls) == {"a-1", "b-1"}
 
 
 def test_closing_lets_go_of_everybody():
@@ -291,7 +291,7 @@ def test_an_interval_polls_so_many_runs_and_names_those_that_wait():
     desk = crowd()
     report = desk.step(at=1)
 
-    assert len(report.looks) == MAX_RUNS
+    assert len(report.polls) == MAX_RUNS
     waiting = {f"q{number}-1" for number in range(MAX_RUNS, MAX_RUNS + 50)}
     assert report.unreadable == dict.fromkeys(waiting, "not asked: more than 100 queries")
 
@@ -320,12 +320,12 @@ def test_a_run_whose_turn_has_come_is_named_no_longer():
     assert desk.step(at=1).unreadable == {last: NOT_ITS_TURN}
     report = desk.step(at=16)
 
-    assert last in report.looks
+    assert last in report.polls
     assert last not in report.unreadable
     assert set(report.unreadable.values()) == {NOT_ITS_TURN}
 
 
-def test_a_run_that_waits_keeps_its_last_look_and_the_reason_of_a_refusal():
+def test_a_run_that_waits_keeps_its_last_poll_and_the_reason_of_a_refusal():
     desk = crowd(extra=1)
     desk.step(at=1)
     desk.sources["q0-1"][0].error = SourceError("not allowed")
@@ -333,7 +333,7 @@ def test_a_run_that_waits_keeps_its_last_look_and_the_reason_of_a_refusal():
     report = desk.step(at=46)
 
     assert report.unreadable["q0-1"] == "not allowed"
-    assert set(report.looks) == set(desk.sources)
+    assert set(report.polls) == set(desk.sources)
 
 
 def test_that_runs_are_polled_in_turns_is_logged_once(caplog):
@@ -354,7 +354,7 @@ def test_runs_without_a_source_to_poll_take_no_turn(caplog):
     with caplog.at_level(logging.WARNING):
         report = desk.step(at=1)
 
-    assert len(report.looks) == MAX_RUNS
+    assert len(report.polls) == MAX_RUNS
     assert (report.unreadable, caplog.records) == ({}, [])
 
 
@@ -371,7 +371,7 @@ def test_of_the_dead_the_newest_are_polled_and_the_others_are_named(caplog):
     left_out = {"dead0-1": LEFT_OUT, "dead1-1": LEFT_OUT}
     assert LEFT_OUT == "not asked: more than 100 dead queries"
     assert left_out.items() <= report.unreadable.items()
-    assert set(report.looks) == set(desk.sources) - set(left_out)
+    assert set(report.polls) == set(desk.sources) - set(left_out)
     assert len([record for record in caplog.records if "dead" in record.getMessage()]) == 1
 
 
@@ -390,7 +390,7 @@ def test_a_query_that_dies_pushes_out_the_one_that_died_first():
 
 def test_what_is_not_polled_is_shown_at_its_query():
     desk = crowd(extra=1)
-    desk.story.state.ask(desk.step(at=1))
+    desk.story.state.apply_sources(desk.step(at=1))
 
     assert desk.story.query(f"q{MAX_RUNS}").source_trouble == NOT_ITS_TURN
 
@@ -398,10 +398,10 @@ def test_what_is_not_polled_is_shown_at_its_query():
 # -- what is made of it -------------------------------------------------------------------------
 
 
-def test_a_dead_query_is_known_by_its_newest_look_and_a_new_run_begins_without():
+def test_a_dead_query_is_known_by_its_newest_poll_and_a_new_run_begins_without():
     story = Story().started(at=0).ask(at=1, committed=5, latest=5)
     story.ended(at=2, exception=CONFLICT).ask(at=20, committed=5, latest=50)
-    assert story.query().looks[0].lag_offsets == 45
+    assert story.query().polls[0].lag_offsets == 45
     story.started("a", 2, at=30)
 
-    assert story.query().looks == {}
+    assert story.query().polls == {}

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.story import look
+from support.story import poll
 
 from querypulse.listener.sources.kafka_texts import Kept, kept_in, led_partitions, offsets_in
-from querypulse.listener.sources.report import SourceLook, inflow
+from querypulse.listener.sources.report import SourcePoll, inflow
 from querypulse.listener.sources.waiting import MAX_PARTITIONS, Found, Search, searches, still_true
 
 OFFSETS = st.dictionaries(st.sampled_from(["t/0", "t/1", "u/0"]), st.integers(0, 50))
-LOOKS = st.builds(
-    lambda **parts: SourceLook("Kafka", **parts),
+POLLS = st.builds(
+    lambda **parts: SourcePoll("Kafka", **parts),
     committed=OFFSETS,
     earliest=OFFSETS,
     latest=OFFSETS,
@@ -43,14 +43,14 @@ LOOKS = st.builds(
     ],
 )
 def test_lag_is_what_waits_in_partitions_that_were_read_and_are_there(seen, lags):
-    one = look(at=0, **seen)
+    one = poll(at=0, **seen)
 
     assert one.lag_by_partition == lags
     assert one.lag_offsets == (sum(lags.values()) if lags else None)
 
 
 def test_lag_of_a_topic_is_the_sum_and_its_age_that_of_the_oldest_record():
-    one = look(
+    one = poll(
         at=0,
         committed={"a/0": 0, "a/1": 0, "b/0": 7, "b/1": 0},
         latest={"a/0": 2, "a/1": 3, "b/0": 7, "b/1": 5},
@@ -62,18 +62,18 @@ def test_lag_of_a_topic_is_the_sum_and_its_age_that_of_the_oldest_record():
     assert one.waiting_since_by_topic == {"a": 60.0}
 
 
-@given(LOOKS)
+@given(POLLS)
 def test_no_lag_is_negative_and_the_parts_add_up(one):
     assert all(lag >= 0 for lag in one.lag_by_partition.values())
     assert sum(one.lag_by_topic.values()) == sum(one.lag_by_partition.values())
     assert set(one.lag_by_partition) <= set(one.committed) & set(one.latest)
 
 
-def test_inflow_is_what_came_since_the_look_before_and_never_negative():
-    before = {0: look(at=0, committed=0, latest={"t/0": 5, "t/1": 50})}
+def test_inflow_is_what_came_since_the_poll_before_and_never_negative():
+    before = {0: poll(at=0, committed=0, latest={"t/0": 5, "t/1": 50})}
     now = {
-        0: look(at=1, committed=0, latest={"t/0": 9, "t/1": 3, "t/2": 80}),
-        1: look(at=1, committed=0, latest=70),
+        0: poll(at=1, committed=0, latest={"t/0": 9, "t/1": 3, "t/2": 80}),
+        1: poll(at=1, committed=0, latest=70),
     }
 
     assert inflow(before, now) == 4
@@ -82,8 +82,8 @@ def test_inflow_is_what_came_since_the_look_before_and_never_negative():
 # -- the first record that waits ------------------------------------------------------------------
 
 
-def test_the_first_record_is_looked_for_where_something_waits_and_is_not_known_yet():
-    one = look(
+def test_the_first_record_is_polled_for_where_something_waits_and_is_not_known_yet():
+    one = poll(
         at=0,
         committed={"t/0": 5, "t/1": 5, "t/2": 5, "t/3": 5, "gone/0": 5},
         earliest={"t/0": 0, "t/1": 0, "t/2": 6, "t/3": 0},
@@ -95,16 +95,16 @@ def test_the_first_record_is_looked_for_where_something_waits_and_is_not_known_y
 
 
 def test_a_search_that_found_no_record_goes_on_where_it_ended():
-    one = look(at=0, committed=5, latest=30)
+    one = poll(at=0, committed=5, latest=30)
 
     assert searches({"t/0": Found(5, 20)}, one) == [Search("t/0", 5, 20, 30)]
     assert searches({"t/0": Found(5, 30)}, one) == []
 
 
-def test_a_look_searches_few_partitions_those_with_the_largest_lag_first():
+def test_a_poll_searches_few_partitions_those_with_the_largest_lag_first():
     committed = {f"t/{number}": 0 for number in range(100)}
     latest = {f"t/{number}": number for number in range(100)}
-    found = searches({}, look(at=0, committed=committed, latest=latest))
+    found = searches({}, poll(at=0, committed=committed, latest=latest))
 
     assert [search.end for search in found] == list(range(99, 99 - MAX_PARTITIONS, -1))
 
@@ -125,7 +125,7 @@ def test_a_look_searches_few_partitions_those_with_the_largest_lag_first():
 def test_what_was_found_holds_until_it_is_overtaken(seen, stays):
     found = {"t/0": Found(5, 7, 100.0)}
 
-    assert still_true(found, look(at=0, **seen)) == (found if stays else {})
+    assert still_true(found, poll(at=0, **seen)) == (found if stays else {})
 
 
 # -- Kafka's texts (clients 3.9, as Spark 4.2 brings them) -------------------------------------------

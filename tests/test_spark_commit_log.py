@@ -44,7 +44,7 @@ class Progresses(StreamingQueryListener):
         pass
 
 
-class Witness:
+class Signal:
     """A listener, a probe and a log reader on one Spark, stepped by the test."""
 
     def __init__(self, spark):
@@ -60,22 +60,22 @@ class Witness:
             interval_seconds=0,
         )
 
-    def look(self, name):
+    def poll(self, name):
         """The probe's newest sight of a run."""
-        self.report = self.probe.look(time.monotonic)
+        self.report = self.probe.poll(time.monotonic)
         return next(run for run in self.report.runs if run.facts.name == name)
 
     def logged(self, name):
         """The newest ids in a run's logs; None when its logs are not read."""
-        run_id = self.look(name).facts.run_id
+        run_id = self.poll(name).facts.run_id
         self.reader.step()
         assert self.reader.latest.unreadable == {}
         return self.reader.latest.logs.get(run_id)
 
 
 @pytest.fixture
-def witness(spark):
-    one = Witness(spark)
+def signal(spark):
+    one = Signal(spark)
     yield one
     for query in spark.streams.active:
         query.stop()
@@ -115,7 +115,7 @@ def continuous(spark, name, checkpoint=None):
 # -- the storage ------------------------------------------------------------------------------
 
 
-def test_the_logs_of_a_query_agree_with_its_progress(spark, witness, tmp_path):
+def test_the_logs_of_a_query_agree_with_its_progress(spark, signal, tmp_path):
     query = start(rate(spark), "plain", checkpoint=tmp_path / "cp")
     has_run(query, batch=2)
     query.stop()
@@ -153,10 +153,10 @@ def test_a_storage_that_prints_its_files_in_its_own_way_is_asked_for_the_newest_
 
 
 @pytest.mark.parametrize("name", ["a b", "50%", "a%20b", "a+b,c", "(a)=[b]", "ü"])
-def test_a_checkpoint_may_be_called_anything(spark, witness, tmp_path, name):
+def test_a_checkpoint_may_be_called_anything(spark, signal, tmp_path, name):
     continuous(spark, "called", checkpoint=tmp_path / name)
 
-    until(lambda: (seen := witness.logged("called")) and seen.committed is not None, "a commit")
+    until(lambda: (seen := signal.logged("called")) and seen.committed is not None, "a commit")
     assert (tmp_path / name / "commits").is_dir()
 
 
@@ -206,86 +206,86 @@ def test_a_place_that_is_no_storage_is_refused_in_a_few_words(spark, place, reas
 # -- queries of which events tell too little ---------------------------------------------------
 
 
-def test_a_continuous_query_is_seen_committing_though_no_event_ever_comes(spark, witness):
+def test_a_continuous_query_is_seen_committing_though_no_event_ever_comes(spark, signal):
     continuous(spark, "epochs")
-    first = until(lambda: (seen := witness.logged("epochs")) and seen.committed, "the first epochs")
-    until(lambda: witness.logged("epochs").committed >= first + 3, "three epochs more")
-    before = witness.progresses.count
-    seen = witness.look("epochs")
+    first = until(lambda: (seen := signal.logged("epochs")) and seen.committed, "the first epochs")
+    until(lambda: signal.logged("epochs").committed >= first + 3, "three epochs more")
+    before = signal.progresses.count
+    seen = signal.poll("epochs")
 
     assert seen.facts.trigger.kind == "Continuous"
     assert seen.active
     assert seen.batch_id is None
     assert not seen.waiting_without_data
     assert (seen.work, seen.idle_progress) == (None, None)
-    assert witness.probe.details.missing == set()
-    until(lambda: witness.logged("epochs").committed >= first + 6, "three epochs more")
-    assert witness.progresses.count == before
+    assert signal.probe.details.missing == set()
+    until(lambda: signal.logged("epochs").committed >= first + 6, "three epochs more")
+    assert signal.progresses.count == before
 
 
-def test_the_offsets_of_a_continuous_query_are_those_of_its_last_epoch(spark, witness):
+def test_the_offsets_of_a_continuous_query_are_those_of_its_last_epoch(spark, signal):
     continuous(spark, "offsets")
-    first = until(lambda: witness.look("offsets").committed_offsets.partition('{"')[2], "offsets")
+    first = until(lambda: signal.poll("offsets").committed_offsets.partition('{"')[2], "offsets")
 
     until(
-        lambda: witness.look("offsets").committed_offsets.partition('{"')[2] != first,
+        lambda: signal.poll("offsets").committed_offsets.partition('{"')[2] != first,
         "other offsets",
     )
 
 
-def test_a_dead_continuous_query_is_read_no_more(spark, witness):
+def test_a_dead_continuous_query_is_read_no_more(spark, signal):
     query = continuous(spark, "short")
-    until(lambda: witness.logged("short") is not None, "its logs are read")
+    until(lambda: signal.logged("short") is not None, "its logs are read")
     query.stop()
 
-    assert witness.logged("short") is None
-    assert not witness.look("short").active
+    assert signal.logged("short") is None
+    assert not signal.poll("short").active
 
 
-def test_async_progress_tracking_writes_later_than_its_events_say(spark, witness):
+def test_async_progress_tracking_writes_later_than_its_events_say(spark, signal):
     writer = rate(spark).writeStream.format("noop").queryName("async").options(**ASYNC)
     query = writer.trigger(processingTime="100 milliseconds").start()
     has_run(query, batch=4)
-    seen = witness.logged("async")
+    seen = signal.logged("async")
 
-    facts = witness.look("async").facts
+    facts = signal.poll("async").facts
     assert (facts.async_progress, facts.log_interval_seconds) == (True, 60)
     assert seen.committed < query.lastProgress["batchId"]
 
 
-def test_a_batch_that_hangs_is_planned_and_not_committed(spark, witness):
+def test_a_batch_that_hangs_is_planned_and_not_committed(spark, signal):
     trap = Trap()
     query = start(rate(spark), "hung", trap)
     has_run(query, batch=1)
-    assert witness.logged("hung") is None
+    assert signal.logged("hung") is None
     trap.hold.set()
     assert trap.held.wait(10)
     try:
-        seen = until(lambda: witness.logged("hung"), "its logs are read")
-        assert seen.planned == seen.committed + 1 == witness.look("hung").batch_id
+        seen = until(lambda: signal.logged("hung"), "its logs are read")
+        assert seen.planned == seen.committed + 1 == signal.poll("hung").batch_id
     finally:
         trap.hold.clear()
         trap.free.set()
-    until(lambda: witness.logged("hung") is None, "its logs are left alone again")
+    until(lambda: signal.logged("hung") is None, "its logs are left alone again")
 
 
-def test_a_healthy_query_costs_its_storage_nothing(spark, witness):
+def test_a_healthy_query_costs_its_storage_nothing(spark, signal):
     query = start(rate(spark), "healthy")
     has_run(query, batch=4)
 
-    assert not witness.look("healthy").facts.async_progress
-    assert [witness.logged("healthy") for _ in range(20)] == [None] * 20
+    assert not signal.poll("healthy").facts.async_progress
+    assert [signal.logged("healthy") for _ in range(20)] == [None] * 20
 
 
-def test_a_death_is_told_with_the_batch_it_died_in(spark, witness):
+def test_a_death_is_told_with_the_batch_it_died_in(spark, signal):
     trap = Trap()
     query = start(rate(spark), "doomed", trap)
     has_run(query, batch=1)
-    seen = witness.look("doomed").batch_id
+    seen = signal.poll("doomed").batch_id
     trap.die.set()
     until(lambda: not query.isActive, "it died")
 
-    last = witness.look("doomed")
+    last = signal.poll("doomed")
     assert not last.active
     assert last.batch_id >= seen
     assert last.batch_id == query.lastProgress["batchId"] + 1
@@ -294,29 +294,29 @@ def test_a_death_is_told_with_the_batch_it_died_in(spark, witness):
 # -- what the probe sees besides --------------------------------------------------------------
 
 
-def test_a_waiting_query_shows_the_trigger_that_found_nothing(spark, witness, tmp_path):
+def test_a_waiting_query_shows_the_trigger_that_found_nothing(spark, signal, tmp_path):
     (tmp_path / "a.json").write_text('{"a": 1}')
     files = spark.readStream.schema("a long").json(str(tmp_path))
     query = start(files, "waiting", trigger="100 milliseconds")
-    found = until(lambda: witness.look("waiting").idle_progress, "an idle progress")
+    found = until(lambda: signal.poll("waiting").idle_progress, "an idle progress")
 
     assert (found.run_id, found.committed, found.input_rows) == (query.runId, False, 0)
-    assert found.batch_id == 1 == witness.look("waiting").batch_id
+    assert found.batch_id == 1 == signal.poll("waiting").batch_id
     assert len(found.sources) == 1
-    assert witness.probe.details.missing == set()
+    assert signal.probe.details.missing == set()
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
-def test_both_ways_of_asking_tell_the_same(spark, witness, tmp_path, monkeypatch, at_once):
+def test_both_ways_of_asking_tell_the_same(spark, signal, tmp_path, monkeypatch, at_once):
     if not at_once:
-        monkeypatch.setattr(witness.probe._queries._living_runs, "tell", lambda _: None)
+        monkeypatch.setattr(signal.probe._queries._living_runs, "ask", lambda _: None)
     (tmp_path / "a.json").write_text('{"a": 1}')
     files = spark.readStream.schema("a long").json(str(tmp_path))
     query = start(files, "told", trigger="100 milliseconds")
-    until(lambda: witness.look("told").idle_progress, "an idle progress")
+    until(lambda: signal.poll("told").idle_progress, "an idle progress")
 
     def seen():
-        return witness.look("told")
+        return signal.poll("told")
 
     def waiting():
         one = seen()
@@ -331,15 +331,15 @@ def test_both_ways_of_asking_tell_the_same(spark, witness, tmp_path, monkeypatch
     until(lambda: '{"logOffset":1}' in seen().committed_offsets, "the second batch's offsets")
     query.stop()
     again = start(files, "told", trigger="100 milliseconds")
-    assert {run.active for run in witness.probe.look(time.monotonic).runs} == {True, False}
+    assert {run.active for run in signal.probe.poll(time.monotonic).runs} == {True, False}
     again.stop()
-    assert not any(run.active for run in witness.probe.look(time.monotonic).runs)
-    assert witness.probe.details.missing == set()
+    assert not any(run.active for run in signal.probe.poll(time.monotonic).runs)
+    assert signal.probe.details.missing == set()
 
 
-def test_a_query_that_always_has_data_shows_no_idle_trigger(spark, witness):
+def test_a_query_that_always_has_data_shows_no_idle_trigger(spark, signal):
     query = start(rate(spark), "running", trigger="100 milliseconds")
     has_run(query, batch=2)
 
-    seen = [witness.look("running").idle_progress for _ in range(20)]
+    seen = [signal.poll("running").idle_progress for _ in range(20)]
     assert seen == [None] * 20

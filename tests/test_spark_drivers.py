@@ -136,7 +136,7 @@ def test_a_driver_that_just_exits_pages_nobody(pages, tmp_path):
         assert pages.pages == []
 
 
-def test_a_jvm_that_does_not_answer_does_not_stop_the_judging(pages, tmp_path):
+def test_a_jvm_that_does_not_answer_does_not_stop_the_evaluating(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, resolve_after_seconds=1)
     start("frozen")

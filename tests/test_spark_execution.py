@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from querypulse.listener.details import Details
-from querypulse.listener.living_runs import LivingRun, Status
+from querypulse.listener.living_runs import LivingRun, RunStatus
+from querypulse.listener.optional_calls import OptionalCalls
 from querypulse.listener.probing import RunFacts, parse_trigger
 from querypulse.listener.spark_execution import SparkExecution
 
@@ -99,18 +99,18 @@ class Java:
         return answer
 
 
-WAITING = Status("Waiting for data to arrive", False, False)
+WAITING = RunStatus("Waiting for data to arrive", False, False)
 
 
 def execution(java):
-    details = Details()
+    details = OptionalCalls()
     return SparkExecution(java, None, 4, details), details
 
 
 def test_what_a_run_does_can_be_asked_of_itself():
     one, details = execution(Java(progress="{}"))
 
-    assert one.tell(MICRO_BATCH, None) == LivingRun(
+    assert one.living_run(MICRO_BATCH, None) == LivingRun(
         "run", True, WAITING, 7, None, "{source: 5}", "{}"
     )
     assert details.missing == set()
@@ -119,13 +119,13 @@ def test_what_a_run_does_can_be_asked_of_itself():
 def test_continuous_is_not_asked_for_its_batch():
     one, _ = execution(Java())
 
-    assert one.tell(CONTINUOUS, None).batch_id is None
+    assert one.living_run(CONTINUOUS, None).batch_id is None
 
 
 def test_a_run_that_has_ended_tells_nothing():
     one, _ = execution(Java(active=False))
 
-    assert one.tell(MICRO_BATCH, 3) is None
+    assert one.living_run(MICRO_BATCH, 3) is None
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_what_a_spark_refuses_is_named_and_the_rest_still_known():
 
     facts = one.facts("id", "run")
     assert (facts.run_id, facts.trigger.kind, facts.async_progress) == ("run", "Unknown", False)
-    assert one.tell(MICRO_BATCH, 3) == LivingRun("run", True, WAITING, 3)
+    assert one.living_run(MICRO_BATCH, 3) == LivingRun("run", True, WAITING, 3)
     assert details.missing == {
         *("trigger", "sink", "checkpoint", "async_progress", "session_id"),
         *("batch_id", "offsets", "idle_progress"),
@@ -166,5 +166,5 @@ def test_a_jvm_that_is_gone_is_no_missing_detail():
     one, details = execution(Java(refuse=Py4JNetworkError("Answer from Java side is empty")))
 
     with pytest.raises(Py4JNetworkError):
-        one.tell(MICRO_BATCH, None)
+        one.living_run(MICRO_BATCH, None)
     assert details.missing == set()

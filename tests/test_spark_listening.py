@@ -250,7 +250,7 @@ def test_the_probe_knows_what_events_do_not_say(spark, watch, tmp_path):
     commits(sidecar, "known", batches=2)
 
     def known():
-        return sidecar._parts.judged.snapshot.labels()["known"]
+        return sidecar._parts.evaluated.snapshot.labels()["known"]
 
     until(lambda: known().probed.committed_offsets.startswith("{RateStream"), "offsets are seen")
     query = known()

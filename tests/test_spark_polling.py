@@ -27,7 +27,7 @@ def probe(spark):
 
 
 def runs(probe):
-    return {run.facts.name: run for run in probe.look(time.monotonic).runs if run.active}
+    return {run.facts.name: run for run in probe.poll(time.monotonic).runs if run.active}
 
 
 def test_the_session_that_started_a_query_is_that_of_its_user(spark, probe):

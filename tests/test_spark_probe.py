@@ -45,7 +45,7 @@ def test_all_living_runs_cost_one_command_for_a_poll(spark):
     spark.commands.clear()
 
     assert set(poll(probe)) == {"query 1", "query 2", "query 3"}
-    assert spark.commands == ["tell"]
+    assert spark.commands == ["ask"]
 
 
 def test_the_session_that_started_a_query_is_known(spark):
@@ -73,7 +73,7 @@ def test_a_run_that_throws_among_the_others_is_asked_by_itself(spark):
 
     assert after["query 2"] is not before["query 2"]
     assert after["query 2"].batch_id == 3
-    assert (spark.commands.count("tell"), spark.commands.count("status")) == (1, 1)
+    assert (spark.commands.count("ask"), spark.commands.count("status")) == (1, 1)
 
 
 def test_a_line_that_cannot_be_read_costs_that_run_only(spark):
@@ -94,11 +94,11 @@ def test_a_spark_that_refuses_the_one_question_is_asked_it_again_after_a_minute(
     spark.refuse_all = None
     spark.commands.clear()
     poll(probe, at=RETRY_SECONDS - 1)
-    assert "tell" not in spark.commands
+    assert "ask" not in spark.commands
     poll(probe, at=RETRY_SECONDS)
     spark.commands.clear()
     poll(probe, at=RETRY_SECONDS + 1)
-    assert spark.commands == ["tell"]
+    assert spark.commands == ["ask"]
 
 
 def test_a_java_source_that_is_missing_costs_the_one_question_only(spark, monkeypatch, tmp_path):
@@ -156,7 +156,7 @@ def test_a_run_that_cannot_be_described_and_is_replaced_has_ended(spark):
     spark.end(2, exception="Boom")
     spark.start(2, run=2)
     undescribed(spark, 2, run=2)
-    report = probe.look(lambda: 1.0)
+    report = probe.poll(lambda: 1.0)
 
     ends = {run.facts.run_id: run.active for run in report.runs if run.facts.name == "query 2"}
     assert ends == {"run-2-1": False, "run-2-2": True}
@@ -201,10 +201,10 @@ def test_a_stop_of_the_application_that_takes_long_is_its_own(spark):
 
     def drain():
         spark.stopped = True
-        seen.append((probe.context(), probe.look(lambda: 1.0).context))
+        seen.append((probe.context(), probe.poll(lambda: 1.0).context))
 
     spark.sparkContext.while_stopping = drain
-    before = probe.look(lambda: 0.0).context
+    before = probe.poll(lambda: 0.0).context
     spark.sparkContext.stop()
 
     assert before is Context.RUNNING
@@ -217,7 +217,7 @@ def test_a_context_that_stops_by_itself_is_not_the_applications(spark):
     spark.stopped = True
 
     assert probe.context() is Context.STOPPED
-    assert probe.look(lambda: 0.0).context is Context.STOPPED
+    assert probe.poll(lambda: 0.0).context is Context.STOPPED
 
 
 def test_a_context_that_a_signal_stops_is_terminated(spark):
@@ -265,7 +265,7 @@ def test_the_context_is_asked_again_when_a_run_has_ended_since(spark):
 
     execution.answers["isActive"] = ends
 
-    assert probe.look(lambda: 1.0).context is Context.STOPPED
+    assert probe.poll(lambda: 1.0).context is Context.STOPPED
 
 
 @pytest.mark.parametrize("refuse", [None, Py4JError("gone"), OSError(), PySparkException("odd")])

@@ -9,7 +9,7 @@ import re
 import pytest
 import requests
 from support.observed import DOOMED, HEALED, MUST_FIRE, quickened
-from support.observed_play import APP, BACK, DEAD, HUNG, IDLE, SLOW, WELL
+from support.observed_play import APP, BACK, DEAD, HEALTHY, HUNG, IDLE, SLOW
 from support.queries import until
 from support.rule_files import RULES, shipped
 
@@ -93,7 +93,7 @@ def test_prometheus_sees_it_without_our_judgement_and_sees_no_other_ill(observed
     queries = {one["metric"]["query"] for one in seen}
 
     assert queries >= MEASURED[alert]
-    assert not queries & {WELL, IDLE, "victim"}
+    assert not queries & {HEALTHY, IDLE, "victim"}
 
 
 def test_driver_and_prometheus_tell_one_alert(observed):

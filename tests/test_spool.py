@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 from support import spooling
+from support.deliveries import PATIENCE_SECONDS, WALL, Recorder, incident, outage
 from support.queries import until
-from support.spooling import row
-from support.telling import PATIENCE_SECONDS, WALL, Recorder, incident, outage
+from support.spooling import entry
 
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.dispatch import Dispatch
-from querypulse.alerting.outbox.outbox import Told
+from querypulse.alerting.outbox.entry import DeliveryState
 from querypulse.alerting.outbox.spool import Spool
 from querypulse.alerting.outbox.spool_lock import SpoolLock
 from querypulse.alerting.outbox.spool_trial import try_folder
@@ -68,10 +68,10 @@ def child(folder):
         one.stdout.close()
 
 
-def written(spool, **rows):
+def written(spool, **entries):
     """A spool with these rows on the disk."""
     spool.load(PATIENCE_SECONDS)
-    for receiver, held in rows.items():
+    for receiver, held in entries.items():
         spool.offer(receiver, held)
     assert spool.flush(PATIENCE_SECONDS)
     return spool
@@ -93,25 +93,28 @@ def mode(path):
     return oct(stat.S_IMODE(path.stat().st_mode))
 
 
-def told(rows):
-    return {name: [one.told.value for one in held] for name, held in rows.items()}
+def states(entries):
+    return {name: [one.state.value for one in held] for name, held in entries.items()}
 
 
 # -- keeping ----------------------------------------------------------------------------------
 
 
 def test_what_is_offered_is_there_for_the_next_process(spool):
-    rows = {"pager": (row(1), row(2, Told.FIRING)), "chat": (row(1, Told.UNSURE),)}
-    written(spool(), **rows).close(PATIENCE_SECONDS)
+    entries = {
+        "pager": (entry(1), entry(2, DeliveryState.FIRING)),
+        "chat": (entry(1, DeliveryState.UNSURE),),
+    }
+    written(spool(), **entries).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == rows
+    assert spool().load(PATIENCE_SECONDS) == entries
 
 
-def test_rows_are_taken_once(spool):
-    written(spool(), pager=(row(1),)).close(PATIENCE_SECONDS)
+def test_entries_are_taken_once(spool):
+    written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
     successor = spool()
 
-    assert successor.load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
     assert successor.load(0.0) is None
 
 
@@ -126,49 +129,49 @@ def test_an_empty_spool_is_a_spool(spool):
     assert spool().load(PATIENCE_SECONDS) == {}
 
 
-def test_rows_that_are_gone_are_gone_from_the_disk(spool):
-    one = written(spool(), pager=(row(1), row(2)))
-    written(one, pager=(row(2),), chat=(row(3),))
+def test_entries_that_are_gone_are_gone_from_the_disk(spool):
+    one = written(spool(), pager=(entry(1), entry(2)))
+    written(one, pager=(entry(2),), chat=(entry(3),))
     written(one, chat=()).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(2),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
 
 
-def test_rows_of_a_receiver_that_nobody_offers_stay(spool):
-    written(spool(), pager=(row(1),), chat=(row(2),)).close(PATIENCE_SECONDS)
+def test_entries_of_a_receiver_that_nobody_offers_stay(spool):
+    written(spool(), pager=(entry(1),), chat=(entry(2),)).close(PATIENCE_SECONDS)
     written(spool(), chat=()).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
 
 
-def test_nothing_is_written_over_rows_that_nobody_took(spool):
+def test_nothing_is_written_over_entries_that_nobody_took(spool):
     """They came late, and the worker has not asked yet."""
-    written(spool(), pager=(row(1),)).close(PATIENCE_SECONDS)
+    written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
     successor = spool()
     successor.start()
     successor.offer("pager", ())
     assert successor.flush(0.2) is False
 
     successor.close(0.1)
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
 
 
 def test_other_words_are_not_worth_a_write(spool, folder):
     """They change with every look, four times a second; a disk would be busy with nothing."""
-    one = written(spool(), pager=(row(1, size=10),))
+    one = written(spool(), pager=(entry(1, size=10),))
     connection = sqlite3.connect(database(folder))
     before = connection.execute("PRAGMA data_version").fetchone()
-    written(one, pager=(row(1, size=20),))
+    written(one, pager=(entry(1, size=20),))
     assert connection.execute("PRAGMA data_version").fetchone() == before
-    written(one, pager=(row(1, Told.FIRING, size=20),))
+    written(one, pager=(entry(1, DeliveryState.FIRING, size=20),))
 
     assert connection.execute("PRAGMA data_version").fetchone() != before
     connection.close()
 
 
 def test_each_application_has_its_own_file(spool, folder):
-    written(spool("etl"), pager=(row(1),))
-    written(spool("../../etl \0 nightly"), pager=(row(2),))
+    written(spool("etl"), pager=(entry(1),))
+    written(spool("../../etl \0 nightly"), pager=(entry(2),))
 
     assert len(list(folder.glob("outbox-*.sqlite"))) == 2
     assert {path.parent for path in folder.rglob("*")} == {folder}
@@ -178,7 +181,7 @@ def test_only_its_owner_may_read_it(spool, folder):
     """The folder, the file, and what SQLite puts beside it; under a careless umask too."""
     umask = os.umask(0)
     try:
-        written(spool(), pager=(row(1),))
+        written(spool(), pager=(entry(1),))
         modes = {path.suffix.rpartition("-")[2]: mode(path) for path in folder.iterdir()}
     finally:
         os.umask(umask)
@@ -205,7 +208,7 @@ def test_a_folder_that_was_there_keeps_its_mode(spool, folder):
 
 
 def test_it_is_written_ahead_and_through_to_the_disk(spool, folder):
-    written(spool(), pager=(row(1),))
+    written(spool(), pager=(entry(1),))
 
     assert database(folder).with_name(f"{database(folder).name}-wal").exists()
     with sqlite3.connect(database(folder)) as connection:
@@ -216,13 +219,13 @@ def test_it_is_written_ahead_and_through_to_the_disk(spool, folder):
 # -- killed -----------------------------------------------------------------------------------
 
 
-def test_a_process_that_is_killed_leaves_its_rows(child, spool):
+def test_a_process_that_is_killed_leaves_its_entries(child, spool):
     process = child("holds")
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGKILL)
     process.wait()
 
-    assert told(spool().load(PATIENCE_SECONDS)) == {"pager": ["nothing", "firing"]}
+    assert states(spool().load(PATIENCE_SECONDS)) == {"pager": ["nothing", "firing"]}
 
 
 def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, spool, folder):
@@ -235,11 +238,11 @@ def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, s
         process.send_signal(signal.SIGKILL)
         process.wait()
         one = spool()
-        rows = one.load(PATIENCE_SECONDS) or {}
+        entries = one.load(PATIENCE_SECONDS) or {}
         one.close(PATIENCE_SECONDS)
         assert one.problem == ""
         assert is_sound(database(folder))
-        for held in told(rows).values():
+        for held in states(entries).values():
             assert len(held) == 20
             assert len(set(held)) == 1
             seen.update(held)
@@ -256,7 +259,7 @@ def test_the_successor_of_a_killed_driver_delivers_what_was_left_and_nothing_twi
     delivery = Delivery(recorder, Guard(), spool=kept)
     dispatch = Dispatch((delivery,), spool=kept)
     delivery.start()
-    open_ones = dispatch.adopt(kept.load(PATIENCE_SECONDS) or {})
+    open_ones = dispatch.restore(kept.load(PATIENCE_SECONDS) or {})
     dispatch.offer(open_ones)
     assert delivery.flush(PATIENCE_SECONDS)
     assert recorder.sent == [("q1", "firing")]
@@ -316,35 +319,35 @@ def make_foreign(path):
 )
 def test_an_unreadable_file_is_put_aside_and_work_goes_on(spool, folder, caplog, mishap):
     """Said in the log and as the problem; the file is kept for a person to look at."""
-    written(spool(), pager=tuple(row(number) for number in range(50))).close(PATIENCE_SECONDS)
+    written(spool(), pager=tuple(entry(number) for number in range(50))).close(PATIENCE_SECONDS)
     mishap(database(folder))
     one = spool()
     assert not one.load(PATIENCE_SECONDS)
-    written(one, pager=(row(7),)).close(PATIENCE_SECONDS)
+    written(one, pager=(entry(7),)).close(PATIENCE_SECONDS)
 
     aside = folder / f"{database(folder).name}.corrupt-1700000000"
     assert aside.exists()
     assert str(aside) in one.problem
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(7),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(7),)}
 
 
-def test_a_row_that_is_damaged_does_not_cost_the_others(spool, folder):
+def test_a_entry_that_is_damaged_does_not_cost_the_others(spool, folder):
     """SQLite has no checksums: a flipped bit shows in the text."""
-    written(spool(), pager=(row(1), row(2))).close(PATIENCE_SECONDS)
+    written(spool(), pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)
     with sqlite3.connect(database(folder)) as connection:
         connection.execute("UPDATE rows SET row = x'7b7b' WHERE key LIKE '%q1%'")
     connection.close()
     one = spool()
 
-    assert one.load(PATIENCE_SECONDS) == {"pager": (row(2),)}
+    assert one.load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
     until(
         lambda: "q1/StreamingQueryFailed of pager was unreadable" in one.problem,
         "the damage is said",
     )
     one.close(PATIENCE_SECONDS)
     successor = spool()
-    assert successor.load(PATIENCE_SECONDS) == {"pager": (row(2),)}
+    assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
     successor.close(PATIENCE_SECONDS)
     assert successor.problem == "", "it is said once"
 
@@ -353,51 +356,51 @@ def test_a_row_that_is_damaged_does_not_cost_the_others(spool, folder):
 def test_damage_that_only_a_write_finds_costs_nothing(spool, folder, monkeypatch):
     """The rows were read and are held in memory; they go into a new file."""
     monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
-    rows = tuple(row(number) for number in range(50))
-    written(spool(), pager=rows).close(PATIENCE_SECONDS)
+    entries = tuple(entry(number) for number in range(50))
+    written(spool(), pager=entries).close(PATIENCE_SECONDS)
     damage_index(database(folder))
     one = spool()
-    assert one.load(PATIENCE_SECONDS) == {"pager": rows}
-    one.offer("pager", (*rows, row(50)))
+    assert one.load(PATIENCE_SECONDS) == {"pager": entries}
+    one.offer("pager", (*entries, entry(50)))
     assert one.flush(PATIENCE_SECONDS)
     one.close(PATIENCE_SECONDS)
 
     assert "put aside" in one.problem
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (*rows, row(50))}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (*entries, entry(50))}
 
 
 def test_the_log_of_a_corrupt_file_is_not_played_into_the_new_one(child, spool, folder):
     """A killed process leaves one."""
-    written(spool(), chat=tuple(row(number) for number in range(50))).close(PATIENCE_SECONDS)
+    written(spool(), chat=tuple(entry(number) for number in range(50))).close(PATIENCE_SECONDS)
     process = child("holds")
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert (folder / f"{database(folder).name}-wal").stat().st_size > 0
     damage_inside(database(folder))
-    written(spool(), pager=(row(7),)).close(PATIENCE_SECONDS)
+    written(spool(), pager=(entry(7),)).close(PATIENCE_SECONDS)
 
     assert (folder / f"{database(folder).name}.corrupt-1700000000").exists()
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(7),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(7),)}
 
 
 @pytest.mark.contains_errors
 def test_a_file_that_breaks_while_it_is_used_is_replaced(spool, folder, monkeypatch):
     """Everything that is held in memory is written again."""
     monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
-    one = written(spool(), pager=(row(1),))
+    one = written(spool(), pager=(entry(1),))
     with sqlite3.connect(database(folder)) as connection:
         connection.execute("PRAGMA writable_schema=ON")
         connection.execute("UPDATE sqlite_master SET sql = 'CREATE NONSENSE'")
         connection.execute("PRAGMA schema_version=99")
     connection.close()
-    written(one, pager=(row(1), row(2))).close(PATIENCE_SECONDS)
+    written(one, pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)
 
     assert "malformed" in one.problem
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(1), row(2))}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1), entry(2))}
 
 
-def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(
+def test_a_second_process_keeps_its_entries_in_memory_and_takes_over_later(
     child, spool, folder, monkeypatch
 ):
     """Two drivers of one name, or one that is slow to die: the file has one owner."""
@@ -407,19 +410,19 @@ def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(
     one = spool()
     assert one.load(PATIENCE_SECONDS) is None
     assert one.problem.endswith("in use by another process")
-    one.offer("pager", (row(3),))
+    one.offer("pager", (entry(3),))
     assert one.flush(0.2) is False
     process.send_signal(signal.SIGKILL)
     process.wait()
     late = until(lambda: one.load(0.0), "the lock is free")
-    assert told(late) == {"pager": ["nothing", "firing"]}
+    assert states(late) == {"pager": ["nothing", "firing"]}
 
     assert one.flush(PATIENCE_SECONDS)
     with sqlite3.connect(database(folder)) as connection:
         kept = connection.execute("SELECT count(*) FROM rows").fetchone()
     connection.close()
     assert kept == (2,), "what was offered before the lock was free must not replace them"
-    one.offer("pager", (*late["pager"], row(3)))
+    one.offer("pager", (*late["pager"], entry(3)))
     assert one.flush(PATIENCE_SECONDS)
     until(lambda: one.problem == "", "all is well")
     one.close(PATIENCE_SECONDS)
@@ -428,14 +431,14 @@ def test_a_second_process_keeps_its_rows_in_memory_and_takes_over_later(
 
 def test_two_spools_of_one_process_do_not_share_a_file(spool):
     """The system's lock alone would let the second one in."""
-    first = written(spool(), pager=(row(1),))
+    first = written(spool(), pager=(entry(1),))
     second = spool()
     assert second.load(PATIENCE_SECONDS) is None
     assert "in use" in second.problem
     second.close(PATIENCE_SECONDS)
     first.close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody without rights")
@@ -482,9 +485,9 @@ def test_a_disk_that_works_again_gets_everything(spool, folder, monkeypatch):
     one = written(spool())
     blocker = sqlite3.connect(database(folder), isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
-    one.offer("pager", (row(1),))
+    one.offer("pager", (entry(1),))
     until(lambda: "locked" in one.problem, "the problem is said")
-    one.offer("pager", (row(1), row(2)))
+    one.offer("pager", (entry(1), entry(2)))
     blocker.execute("ROLLBACK")
     blocker.close()
     assert one.flush(PATIENCE_SECONDS)
@@ -501,7 +504,7 @@ def test_offering_does_not_wait_for_the_disk(spool, folder):
     blocker.execute("BEGIN EXCLUSIVE")
     began = time.monotonic()
     for number in range(100):
-        one.offer("pager", (row(number),))
+        one.offer("pager", (entry(number),))
     assert time.monotonic() - began < 0.5
     assert one.flush(0.1) is False
     blocker.execute("ROLLBACK")
@@ -512,7 +515,7 @@ def test_offering_does_not_wait_for_the_disk(spool, folder):
 
 def test_a_forked_child_neither_writes_nor_waits_nor_keeps_the_file(spool):
     """Its copy of the connection must not touch the parent's file, not even when it ends."""
-    one = written(spool(), pager=(row(1),))
+    one = written(spool(), pager=(entry(1),))
     with one._changed:
         process = os.fork()
         if process == 0:
@@ -522,7 +525,7 @@ def test_a_forked_child_neither_writes_nor_waits_nor_keeps_the_file(spool):
             one._file._connection = None
             os._exit(0 if quiet else 1)
     assert os.waitpid(process, 0)[1] == 0
-    written(one, pager=(row(1), row(2))).close(PATIENCE_SECONDS)
+    written(one, pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)
 
     assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
 
@@ -577,11 +580,11 @@ def test_killed_again_and_again_every_page_is_told(spool):
         recorder.always = outage() if number < 9 and chance.random() < 0.7 else None
         delivery = Delivery(recorder, Guard(), spool=kept)
         dispatch = Dispatch((delivery,), spool=kept)
-        inherited = (
-            dispatch.adopt(found) if (found := kept.load(PATIENCE_SECONDS)) is not None else ()
+        restored = (
+            dispatch.restore(found) if (found := kept.load(PATIENCE_SECONDS)) is not None else ()
         )
         new = (incident(f"q{number}", starts_at=WALL + number),) if number < 9 else ()
-        dispatch.offer((*inherited, *new))
+        dispatch.offer((*restored, *new))
         delivery.start()
         delivery.flush(PATIENCE_SECONDS)
         if recorder.always is None:
@@ -639,7 +642,7 @@ def test_a_trial_of_a_folder_leaves_nothing_behind(tmp_path, name):
 
 
 def test_a_trial_leaves_the_spool_of_a_running_driver_alone(spool, folder):
-    written(spool(), pager=(row(1),))
+    written(spool(), pager=(entry(1),))
     before = sorted(path.name for path in folder.iterdir())
     try_folder(folder)
 

@@ -8,11 +8,11 @@ import threading
 from pathlib import Path
 
 import pytest
+from support.deliveries import PATIENCE_SECONDS
 from support.desk import WALL, Desk
 from support.queries import until
-from support.spooling import row
+from support.spooling import entry
 from support.story import CONFLICT
-from support.telling import PATIENCE_SECONDS
 
 from querypulse.alerting.outbox.spool import Spool
 from querypulse.listener.guard import Guard
@@ -46,10 +46,10 @@ def spool(folder):
     assert "querypulse-spool" not in {thread.name for thread in threading.enumerate()}
 
 
-def kept(spool, *failures, rows=()):
+def kept(spool, *failures, entries=()):
     """A spool with these failures on the disk, closed."""
     spool.load(PATIENCE_SECONDS)
-    spool.offer("pager", rows)
+    spool.offer("pager", entries)
     spool.offer_failures(failures)
     assert spool.flush(PATIENCE_SECONDS)
     spool.close(PATIENCE_SECONDS)
@@ -76,11 +76,11 @@ def run_sql(folder, *statements):
 # -- keeping ----------------------------------------------------------------------------------
 
 
-def test_failures_are_there_for_the_next_process_beside_the_rows(spool):
-    kept(spool(), failed(1), failed(2), rows=(row(1),))
+def test_failures_are_there_for_the_next_process_beside_the_entries(spool):
+    kept(spool(), failed(1), failed(2), entries=(entry(1),))
     successor = spool()
 
-    assert successor.load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
     assert successor.take_failures() == (failed(1), failed(2))
 
 
@@ -101,7 +101,7 @@ def test_failures_that_nobody_offers_stay(spool):
     kept(spool(), failed())
     watch = spool()
     watch.load(PATIENCE_SECONDS)
-    watch.offer("pager", (row(1),))
+    watch.offer("pager", (entry(1),))
     assert watch.flush(PATIENCE_SECONDS)
     watch.close(PATIENCE_SECONDS)
 
@@ -166,10 +166,10 @@ def test_another_application_has_failures_of_its_own(spool):
 
 
 def test_a_file_from_before_failures_were_kept_is_used_on(spool, folder):
-    kept(spool(), rows=(row(1),))
+    kept(spool(), entries=(entry(1),))
     run_sql(folder, "DROP TABLE failures")
     successor = spool()
-    assert successor.load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
     assert successor.take_failures() == ()
     successor.offer_failures((failed(),))
     assert successor.flush(PATIENCE_SECONDS)
@@ -200,11 +200,11 @@ GARBLED = [b"{{", b"", b"\xff\xfe", b"[]", b'{"query_id": 3}', b'{"query_id": "i
 
 @pytest.mark.parametrize("text", GARBLED)
 def test_garbled_failures_cost_no_other_query_theirs_and_are_said_once(spool, folder, caplog, text):
-    kept(spool(), failed(1), failed(2), rows=(row(1),))
+    kept(spool(), failed(1), failed(2), entries=(entry(1),))
     run_sql(folder, f"UPDATE failures SET kept = x'{text.hex()}' WHERE query = 'id-1'")
     one = spool()
 
-    assert one.load(PATIENCE_SECONDS) == {"pager": (row(1),)}
+    assert one.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
     assert one.take_failures() == (failed(2),)
     until(lambda: "what is kept of query id-1 was unreadable" in one.problem, "it is said")
     one.close(PATIENCE_SECONDS)

@@ -54,7 +54,7 @@ def test_events_dropped_before_the_first_known_count_are_no_news(counts):
         story.probe(run(), at=at, dropped=dropped)
 
     assert story.state.snapshot(9).events_dropped_at is None
-    assert story.judge(9).findings == ()
+    assert story.evaluate(9).findings == ()
 
 
 def test_events_dropped_since_the_last_poll_are_news():
@@ -62,7 +62,9 @@ def test_events_dropped_since_the_last_poll_are_news():
     story.probe(run(), at=3, dropped=38).probe(run(), at=4, dropped=38)
 
     assert story.state.snapshot(9).events_dropped_at == 3
-    assert [finding.alertname for finding in story.judge(9).findings] == ["QuerypulseEventsMissing"]
+    assert [finding.alertname for finding in story.evaluate(9).findings] == [
+        "QuerypulseEventsMissing"
+    ]
 
 
 # -- what only a start says -----------------------------------------------------------------------
@@ -71,7 +73,7 @@ def test_events_dropped_since_the_last_poll_are_news():
 def begun(*, session="s-1", trigger="ProcessingTimeTrigger(5000)", story=None, number=1):
     """A run that has started, and that the probe has not met yet."""
     story = story or Story()
-    story.state.hear(Started("id-a", f"a-{number}", "a", session, trigger), number)
+    story.state.apply_event(Started("id-a", f"a-{number}", "a", session, trigger), number)
     return story
 
 

@@ -56,15 +56,15 @@ def polls(living, more=2):
 
 
 def fail(living, name):
-    living.verdicts = {**living.verdicts, name: ("failed", f"{name} died")}
+    living.health = {**living.health, name: ("failed", f"{name} died")}
 
 
 # -- the driver goes, and comes back ----------------------------------------------------------
 
 
-def test_a_driver_that_is_gone_is_noticed_and_nothing_looks_true_any_more(windows):
+def test_a_driver_that_is_gone_is_noticed_and_nothing_polls_true_any_more(windows):
     with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._farewell._pages, "the page waits for the farewell")
+        until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
         page.wait_for_timeout(1100)
         kill(server)
         notice(page, "The driver does not answer. It said no farewell", timeout=5000)
@@ -76,7 +76,7 @@ def test_a_driver_that_is_gone_is_noticed_and_nothing_looks_true_any_more(window
 
 def test_a_driver_that_closes_in_good_order_is_told_from_one_that_is_gone(windows):
     with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._farewell._pages, "the page waits for the farewell")
+        until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
         server.close()
         notice(page, "The monitor was closed in good order")
         page.wait_for_timeout(2500)
@@ -126,7 +126,7 @@ def test_what_answers_in_place_of_the_driver_is_told(windows):
 
 def test_a_driver_that_closed_is_not_missed_by_the_proxy_before_it(windows):
     with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._farewell._pages, "the page waits for the farewell")
+        until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
         page.route("**/status", lambda route: route.fulfill(status=502, body="Bad gateway"))
         server.close()
         notice(page, "The monitor was closed in good order")
@@ -146,7 +146,7 @@ def test_a_driver_that_has_just_come_back_tells_nothing_of_the_one_before(window
         page.wait_for_selector("#queries .query")
 
 
-def test_before_the_first_look_the_page_says_so_and_then_shows_it(windows):
+def test_before_the_first_poll_the_page_says_so_and_then_shows_it(windows):
     living = at_work("a")
     shown = [None]
     with status_page(windows, lambda: shown[0], query='body[data-connection="early"]') as (page, _):
@@ -275,7 +275,7 @@ def test_the_first_key_leads_past_the_alerts(windows):
 
 def test_the_filter_takes_names_and_states(windows):
     living = at_work("bronze", "silver", "gold")
-    living.verdicts["gold"] = ("stalled", "no_trigger")
+    living.health["gold"] = ("stalled", "no_trigger")
     with status_page(windows, living) as (page, _):
         page.fill("#filter", "  STALL ")
         assert texts(page, ".query:visible h3") == ["gold"]
@@ -365,7 +365,7 @@ def test_two_hundred_queries_are_shown_and_changed_without_being_made_anew(windo
 
 def test_a_page_gives_way_to_those_who_watch_from_outside(windows):
     with status_page(windows, at_work("a")) as (_, server):
-        farewell = server._farewell
+        farewell = server._shutdown_notice
         until(lambda: farewell._pages == 1, "the page waits")
         watchers = [threading.Thread(target=farewell.wait, daemon=True) for _ in range(4)]
         for watcher in watchers:

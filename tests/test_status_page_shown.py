@@ -12,7 +12,7 @@ from support.status_window import AUDIT, row, seconds_until, states, status_page
 from support.story import CONFLICT, Story
 
 from querypulse.alerting.alert import Alert
-from querypulse.exporter.board import STATES
+from querypulse.exporter.published_state import STATES
 
 pytestmark = pytest.mark.browser
 
@@ -28,7 +28,7 @@ def incident():
 
 def every_state():
     living = LivingBoard(fleet(*(f"q-{state}" for state in STATES)))
-    living.verdicts = {f"q-{state}": (state, f"because it is {state}") for state in STATES}
+    living.health = {f"q-{state}": (state, f"because it is {state}") for state in STATES}
     return living
 
 
@@ -41,7 +41,7 @@ def page(windows):
 
 def failing(name):
     def change(living):
-        living.verdicts = {**living.verdicts, name: ("failed", f"{name} died")}
+        living.health = {**living.health, name: ("failed", f"{name} died")}
 
     return change
 
@@ -77,7 +77,7 @@ def test_the_tab_tells_the_worst_state_by_title_and_icon(page):
 def test_queries_stand_worst_first_and_what_is_ignored_last(windows):
     living = every_state()
     living.ignored = ("q-failed",)
-    living.verdicts.pop("q-failed")
+    living.health.pop("q-failed")
     with status_page(windows, living) as (page, _):
         shown = states(page)
         assert list(shown) == [*(f"q-{state}" for state in STATES[1:]), "q-failed"]

@@ -8,8 +8,8 @@ from support.story import run
 from support.ward import Ward
 
 from querypulse.alerting.alert import Alert
-from querypulse.alerting.lifecycle.course import Course
-from querypulse.alerting.lifecycle.health import Calm, Health
+from querypulse.alerting.lifecycle.active_alert import ActiveAlert
+from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
 from querypulse.alerting.lifecycle.inhibition import suppressor
 
 WAIT = 30.0
@@ -17,17 +17,17 @@ WAIT = 30.0
 
 def course(name, query="a", severity="critical", **state):
     labels = {"app": "etl", "query": query, "alertname": name, "severity": severity}
-    return Course(Alert(labels, {}, 0.0), **state)
+    return ActiveAlert(Alert(labels, {}, 0.0), **state)
 
 
 def silent_driver(**state):
-    return course("StreamingQueryStalled", "*", **({"begun": True, "looks": 2} | state))
+    return course("StreamingQueryStalled", "*", **({"begun": True, "polls": 2} | state))
 
 
 def suppressed_by(new, *others, silenced=()):
-    desk = Desk().look(run(), run("b")).step()
-    judged = desk.worker.judged
-    health = Health(judged.judgement, judged.snapshot, desk.clock())
+    desk = Desk().poll(run(), run("b")).step()
+    evaluated = desk.worker.evaluated
+    health = DriverHealth(evaluated.evaluation, evaluated.snapshot, desk.clock())
     by = suppressor(new, others, health, WAIT, lambda alert: alert.name in silenced)
     return None if by is None else (by.alert.name, by.query)
 
@@ -38,7 +38,7 @@ def suppressed_by(new, *others, silenced=()):
         (course("StreamingQueryStopped"), silent_driver()),
         (course("StreamingBatchSlow", severity="warning"), silent_driver()),
         (course("QuerypulseMonitoringDegraded", "*", "warning"), silent_driver()),
-        (course("StreamingQueryStalled"), silent_driver(found=False, calm=Calm(990.0, 0))),
+        (course("StreamingQueryStalled"), silent_driver(found=False, recovery=RecoveryWindow(990.0, 0))),
         (course("StreamingBatchSlow", severity="warning"), course("StreamingQueryStalled", begun=True)),
         (course("StreamingQueryLagging", severity="warning"), course("StreamingQueryFailed", begun=True, found=False)),
         (course("StreamingInputMissing", severity="warning"),
@@ -55,12 +55,12 @@ def test_what_is_suppressed(new, other):
     ("new", "other"),
     [
         (course("StreamingQueryFailed"), silent_driver()),
-        (course("StreamingQueryFailed"), course("StreamingQueryStopped", "*", begun=True, looks=9)),
+        (course("StreamingQueryFailed"), course("StreamingQueryStopped", "*", begun=True, polls=9)),
         (course("StreamingDriverDown", "*"), silent_driver()),
-        (course("StreamingQueryStalled"), silent_driver(looks=0)),
+        (course("StreamingQueryStalled"), silent_driver(polls=0)),
         (course("StreamingQueryStalled"), silent_driver(begun=False)),
-        (course("StreamingQueryStalled"), silent_driver(found=False, calm=Calm(960.0, 0))),
-        (course("StreamingQueryStalled"), course("QuerypulseMonitoringDegraded", "*", "warning", begun=True, looks=9)),
+        (course("StreamingQueryStalled"), silent_driver(found=False, recovery=RecoveryWindow(960.0, 0))),
+        (course("StreamingQueryStalled"), course("QuerypulseMonitoringDegraded", "*", "warning", begun=True, polls=9)),
         (course("StreamingBatchSlow", severity="warning"), course("StreamingQueryStalled", "b", begun=True)),
         (course("StreamingDataLossRisk", severity="warning"), course("StreamingQueryStalled", begun=True)),
         (course("StreamingQueryStopped"), course("StreamingQueryStalled", begun=True)),

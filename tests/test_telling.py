@@ -15,7 +15,7 @@ from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings
 from querypulse.sidecar.configuration.receivers_from_settings import heartbeat, receivers
 from querypulse.sidecar.deadline import Deadline
-from querypulse.sidecar.telling import Telling
+from querypulse.sidecar.notifier import Notifier
 
 FIRING = incident("bronze")
 
@@ -28,27 +28,27 @@ def server():
 
 @pytest.fixture
 def tell():
-    """Makes and starts a ``Telling``; ``heir`` is what it inherits, ``late`` what it does later."""
+    """Makes and starts a ``Notifier``; ``heir`` is what it inherits, ``late`` what it does later."""
     made = []
 
-    def telling(**settings):
+    def notifier(**settings):
         settings = Settings(**settings)
         heir = []
-        one = Telling(
+        one = Notifier(
             settings,
             "etl",
             Guard(),
             receivers=receivers(settings),
             heartbeat=heartbeat(settings, Guard()),
-            inherit=heir.extend,
+            restore=heir.extend,
         )
-        one.heir = [*one.inherited]
+        one.heir = [*one.restored]
         one.late = heir
         one.start()
         made.append(one)
         return one
 
-    yield telling
+    yield notifier
     for one in made:
         one.close(Deadline(1.0))
 
@@ -58,21 +58,21 @@ def statuses(server):
 
 
 def test_what_is_offered_is_told_and_when_it_is_no_more_its_end(tell, server):
-    telling = tell(webhook_url=server.url)
-    telling.offer((FIRING,), ())
-    assert telling.flush(Deadline(5))
-    telling.offer((), ())
+    notifier = tell(webhook_url=server.url)
+    notifier.offer((FIRING,), ())
+    assert notifier.flush(Deadline(5))
+    notifier.offer((), ())
 
-    assert telling.flush(Deadline(5))
+    assert notifier.flush(Deadline(5))
     assert statuses(server) == ["firing", "resolved"]
 
 
 def test_without_receivers_all_is_told_at_once(tell):
-    telling = tell()
-    telling.offer((FIRING,), ())
+    notifier = tell()
+    notifier.offer((FIRING,), ())
 
-    assert telling.flush(Deadline(0))
-    assert telling.outcomes == {}
+    assert notifier.flush(Deadline(0))
+    assert notifier.outcomes == {}
 
 
 def test_a_receiver_that_hangs_does_not_use_up_the_time_of_the_others(tell, server):
@@ -81,10 +81,10 @@ def test_a_receiver_that_hangs_does_not_use_up_the_time_of_the_others(tell, serv
             {"type": "webhook", "name": "hangs", "url": hanging.url},
             {"type": "webhook", "name": "works", "url": server.url},
         ]
-        telling = tell(receivers=tables)
-        telling.offer((FIRING,), ())
+        notifier = tell(receivers=tables)
+        notifier.offer((FIRING,), ())
 
-        assert not telling.flush(Deadline(1.0))
+        assert not notifier.flush(Deadline(1.0))
         assert statuses(server) == ["firing"]
 
 
@@ -95,11 +95,11 @@ def test_at_the_end_the_fallback_is_told_what_was_not_taken(tell, server):
             {"type": "webhook", "name": "a", "url": failing.url, "fallback": "b"},
             {"type": "webhook", "name": "b", "url": server.url, "severities": []},
         ]
-        telling = tell(receivers=tables)
-        telling.offer((FIRING,), ())
-        telling.flush(Deadline(1))
+        notifier = tell(receivers=tables)
+        notifier.offer((FIRING,), ())
+        notifier.flush(Deadline(1))
         assert server.requests == []
-        telling.close(Deadline(2))
+        notifier.close(Deadline(2))
 
     assert statuses(server) == ["firing"]
 
@@ -110,21 +110,21 @@ def test_at_the_end_the_fallback_is_not_told_what_was_taken(tell, server):
             {"type": "webhook", "name": "a", "url": working.url, "fallback": "b"},
             {"type": "webhook", "name": "b", "url": server.url, "severities": []},
         ]
-        telling = tell(receivers=tables)
-        telling.offer((FIRING,), ())
-        telling.flush(Deadline(5))
-        telling.close(Deadline(2))
+        notifier = tell(receivers=tables)
+        notifier.offer((FIRING,), ())
+        notifier.flush(Deadline(5))
+        notifier.close(Deadline(2))
 
     assert server.requests == []
 
 
 def test_a_heartbeat_beats_with_the_offers_and_is_counted(tell, server):
-    telling = tell(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
+    notifier = tell(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
     server.wait_for(1)
-    until(lambda: telling.outcomes["heartbeat"]["delivered"], "it is counted")
+    until(lambda: notifier.outcomes["heartbeat"]["delivered"], "it is counted")
     # As the worker does: a beat that comes too early is forgotten.
-    until(lambda: telling.offer((), ()) or len(server.requests) > 1, "a beat is told")
-    telling.close(Deadline(5))
+    until(lambda: notifier.offer((), ()) or len(server.requests) > 1, "a beat is told")
+    notifier.close(Deadline(5))
 
     first, *beats, last = [request.path.partition("?")[0] for request in server.requests]
     assert (first, set(beats), last) == ("/start", {"/"}, "/log")
@@ -175,11 +175,11 @@ def test_a_spool_in_use_is_said_and_what_is_in_it_is_taken_over_later(tell, serv
     assert second.heir == []
     first.close(Deadline(5))
 
-    def inherited():
+    def restored():
         second.offer((other,), ())
         return second.late
 
-    until(inherited, "it is inherited")
+    until(restored, "it is inherited")
     assert [one.key for one in second.late] == [FIRING.key]
     assert second.flush(Deadline(5))
     assert statuses(server) == ["firing", "firing"]
@@ -214,9 +214,9 @@ def test_without_trouble_there_is_no_problem_to_show(tell, tmp_path):
 @pytest.mark.contains_errors
 def test_a_spool_that_cannot_be_kept_keeps_nobody_from_being_told(tell, server, tmp_path):
     (tmp_path / "file").write_text("")
-    telling = tell(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
-    telling.offer((FIRING,), ())
+    notifier = tell(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
+    notifier.offer((FIRING,), ())
 
-    assert telling.flush(Deadline(5))
+    assert notifier.flush(Deadline(5))
     assert statuses(server) == ["firing"]
-    assert str(tmp_path / "file") in telling.spool_problem
+    assert str(tmp_path / "file") in notifier.spool_problem

@@ -97,7 +97,7 @@ def test_a_rise_holds_few_points_and_only_since_the_lag_last_fell(lags):
 def test_standing_begins_with_the_first_batch_that_left_data_waiting():
     (trend,) = followed(5, 5, 5, latest=9).sources
 
-    assert (trend.standing[WHOLE].since, trend.standing[WHOLE].batches) == (0, 3)
+    assert (trend.stuck[WHOLE].since, trend.stuck[WHOLE].batches) == (0, 3)
 
 
 def test_a_rewind_remembers_where_the_partition_was_until_it_is_there_again():
@@ -113,7 +113,7 @@ def test_the_next_run_begins_with_the_offsets_only():
     trends = carry_over(followed(9, 3, latest=50, watermark_timestamp=5.0))
 
     assert trends.sources[0].end == {WHOLE: 3}
-    assert (trends.sources[0].standing, trends.sources[0].rewound) == ({}, {})
+    assert (trends.sources[0].stuck, trends.sources[0].rewound) == ({}, {})
     assert (trends.rise, trends.watermark) == ((), None)
 
 

@@ -10,8 +10,8 @@ from support.story import CONFLICT, progress
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.lifecycle.course import Course
-from querypulse.alerting.lifecycle.health import Health
+from querypulse.alerting.lifecycle.active_alert import ActiveAlert
+from querypulse.alerting.lifecycle.health import DriverHealth
 from querypulse.alerting.lifecycle.inhibition import supersedes, suppressor
 from querypulse.alerting.policy import Policy
 from querypulse.listener.events import Started, Terminated
@@ -21,7 +21,7 @@ from querypulse.sidecar.failure import first_failure
 
 
 def findings(story, now, **settings):
-    return story.judge(now, **settings).findings
+    return story.evaluate(now, **settings).findings
 
 
 def failed(number, story=None, *, at=0.0):
@@ -36,7 +36,7 @@ def failed(number, story=None, *, at=0.0):
 def test_each_is_shown_by_the_first_8_characters_of_its_id():
     story = failed(1)
 
-    assert list(story.judge(5).verdicts) == ["00000001"]
+    assert list(story.evaluate(5).health) == ["00000001"]
 
 
 def test_one_that_failed_is_named_in_the_reason():
@@ -93,9 +93,9 @@ def test_a_process_does_not_end_for_unnamed_queries_of_another():
     for own, ends in (("ours", False), ("theirs", True)):
         story.state.own(Ownership(own=frozenset({own}), has_others=True))
         snapshot = story.state.snapshot(500)
-        judgement = evaluate(snapshot, 500, Policy())
-        assert [one.query for one in judgement.findings] == ["unnamed"]
-        assert (first_failure(snapshot, judgement) is not None) is ends
+        evaluation = evaluate(snapshot, 500, Policy())
+        assert [one.query for one in evaluation.findings] == ["unnamed"]
+        assert (first_failure(snapshot, evaluation) is not None) is ends
 
 
 # -- who is notified ------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_what_an_earlier_driver_left_open_is_closed_once_under_the_shared_label(
             desk.hear(_progress(number, batch))
         desk.step()
 
-    closed = [one.key for one in desk.closings[-1]]
+    closed = [one.key for one in desk.stale_resolves[-1]]
     assert closed.count("querypulse/etl/unnamed/StreamingQueryFailed") == 1
     assert {key.split("/")[2] for key in closed} == {"unnamed", "*"}
 
@@ -172,13 +172,15 @@ def test_what_an_earlier_driver_left_open_stays_open_while_one_of_them_only_star
         desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
     for batch in range(40):
         desk.hear(_progress(1, batch)).step()
-    before = {one.key.split("/")[2] for closings in desk.closings for one in closings}
+    before = {
+        one.key.split("/")[2] for stale_resolves in desk.stale_resolves for one in stale_resolves
+    }
     for batch in range(40):
         desk.hear(_progress(2, batch)).step()
 
     assert before == {"*"}
     assert "querypulse/etl/unnamed/StreamingQueryFailed" in [
-        one.key for one in sum(desk.closings, ())
+        one.key for one in sum(desk.stale_resolves, ())
     ]
 
 
@@ -187,10 +189,10 @@ def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
 
     def course(name, severity, **state):
         labels = {"app": "etl", "query": "unnamed", "alertname": name, "severity": severity}
-        return Course(Alert(labels, {}, 0.0), **state)
+        return ActiveAlert(Alert(labels, {}, 0.0), **state)
 
-    judged = desk.worker.judged
-    health = Health(judged.judgement, judged.snapshot, desk.clock())
+    evaluated = desk.worker.evaluated
+    health = DriverHealth(evaluated.evaluation, evaluated.snapshot, desk.clock())
     critical = course("StreamingQueryFailed", "critical", begun=True)
     warning = course("StreamingBatchSlow", "warning")
     assert suppressor(warning, [critical], health, 10.0, lambda _: False) is None

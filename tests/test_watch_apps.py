@@ -6,92 +6,92 @@ import pytest
 from support.lookout import WALL, A, B, Lookout, pod
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.exporter.farewell import Notice
-from querypulse.sidecar.watch.look import Said
+from querypulse.exporter.shutdown_notice import Notice
+from querypulse.sidecar.watch.poll import Said
 
 DAY = 24 * 3600.0
 
 
-def left_open(app, place):
-    """What an earlier watcher has left open, as it was found at ``place``."""
+def left_open(app, endpoint):
+    """What an earlier watcher has left open, as it was found at ``endpoint``."""
     labels = {"alertname": "StreamingDriverDown", "app": app, "query": "*", "severity": "critical"}
-    return Incident((Alert(labels, {"address": place.url}, WALL),))
+    return Incident((Alert(labels, {"address": endpoint.url}, WALL),))
 
 
 # -- another app at the URL ---------------------------------------------------------------------
 
 
 def test_another_app_at_the_url_does_not_stand_in_for_the_one_expected_there():
-    lookout = Lookout().look().looks(Said.REFUSED, 5).looks(Said.WELL, 12, app="other")
+    lookout = Lookout().poll().polls(Said.REFUSED, 5).polls(Said.HEALTHY, 12, app="other")
     assert lookout.told == ["etl"]
     assert lookout.page["connection"] == "other answers there now"
     assert "another driver is at its address" in lookout.page["reason"]
 
 
 def test_another_app_that_comes_after_the_alert_does_not_end_it():
-    lookout = Lookout().look().looks(Said.REFUSED, 17).looks(Said.WELL, 600, app="other")
+    lookout = Lookout().poll().polls(Said.REFUSED, 17).polls(Said.HEALTHY, 600, app="other")
     assert lookout.told == ["etl"]
-    assert lookout.look().ended == ["etl"]
+    assert lookout.poll().ended == ["etl"]
 
 
 def test_the_graceful_end_of_another_app_does_not_silence_the_one_expected():
-    lookout = Lookout().look().looks(Said.REFUSED, 5).looks(Said.WELL, 5, app="other")
-    lookout.stopped().looks(Said.REFUSED, 17)
+    lookout = Lookout().poll().polls(Said.REFUSED, 5).polls(Said.HEALTHY, 5, app="other")
+    lookout.stopped().polls(Said.REFUSED, 17)
     assert lookout.told == ["etl"]
 
 
-@pytest.mark.parametrize("said", [Said.REFUSED, Said.SILENT, Said.BARRED, Said.STANDING])
+@pytest.mark.parametrize("said", [Said.REFUSED, Said.SILENT, Said.BARRED, Said.STUCK])
 def test_another_app_that_answers_once_does_not_stop_the_clock(said):
-    lookout = Lookout().look().look(said=Said.REFUSED).look(app="other").looks(said, 14)
+    lookout = Lookout().poll().poll(said=Said.REFUSED).poll(app="other").polls(said, 14)
     assert "etl" in lookout.told
 
 
 def test_another_app_that_is_killed_is_reported_as_well():
-    lookout = Lookout().look().looks(Said.REFUSED, 17).looks(Said.WELL, 10, app="other")
-    assert lookout.looks(Said.REFUSED, 17).told == ["etl", "other"]
+    lookout = Lookout().poll().polls(Said.REFUSED, 17).polls(Said.HEALTHY, 10, app="other")
+    assert lookout.polls(Said.REFUSED, 17).told == ["etl", "other"]
 
 
 def test_an_app_that_closed_in_good_order_is_not_missed_when_another_takes_its_url():
-    lookout = Lookout().look().stopped().looks(Said.WELL, 600, app="other")
+    lookout = Lookout().poll().stopped().polls(Said.HEALTHY, 600, app="other")
     assert lookout.ever_told == set()
-    assert [one.app for one in lookout.roll.subjects.values()] == ["other"]
+    assert [one.app for one in lookout.tracker.drivers.values()] == ["other"]
 
 
 def test_an_app_that_a_signal_has_ended_may_be_back_though_another_was_there():
-    lookout = Lookout().look().stopped(notice=Notice.TERMINATED)
-    lookout.looks(Said.WELL, 200, app="other").looks(Said.WELL, 60)
+    lookout = Lookout().poll().stopped(notice=Notice.TERMINATED)
+    lookout.polls(Said.HEALTHY, 200, app="other").polls(Said.HEALTHY, 60)
     assert "etl" not in lookout.ever_told
 
 
 def test_an_app_that_is_back_in_time_is_not_reported_though_another_was_there():
-    lookout = Lookout().look()
+    lookout = Lookout().poll()
     for _ in range(20):
-        lookout.looks(Said.WELL, 7, app="other").looks(Said.REFUSED, 7).look()
+        lookout.polls(Said.HEALTHY, 7, app="other").polls(Said.REFUSED, 7).poll()
     assert "etl" not in lookout.ever_told
 
 
 def test_a_driver_that_does_not_say_its_app_is_the_one_that_was_there():
-    assert Lookout().look().looks(Said.WELL, 600, app="").ever_told == set()
+    assert Lookout().poll().polls(Said.HEALTHY, 600, app="").ever_told == set()
 
 
-def test_an_app_whose_place_another_has_taken_is_forgotten_after_a_day():
-    lookout = Lookout().look().looks(Said.REFUSED, 17).look(app="renamed")
+def test_an_app_whose_endpoint_another_has_taken_is_forgotten_after_a_day():
+    lookout = Lookout().poll().polls(Said.REFUSED, 17).poll(app="renamed")
     lookout.now += DAY
-    assert lookout.look(app="renamed").ended == ["etl"]
-    assert lookout.looks(Said.REFUSED, 17).told == ["renamed"]
+    assert lookout.poll(app="renamed").ended == ["etl"]
+    assert lookout.polls(Said.REFUSED, 17).told == ["renamed"]
 
 
 def test_an_app_that_nobody_has_replaced_is_missed_for_ever():
-    lookout = Lookout().look().looks(Said.REFUSED, 17)
+    lookout = Lookout().poll().polls(Said.REFUSED, 17)
     lookout.now += 2 * DAY
-    assert lookout.looks(Said.REFUSED, 2).told == ["etl"]
+    assert lookout.polls(Said.REFUSED, 2).told == ["etl"]
 
 
 def test_apps_that_follow_each_other_at_a_url_are_not_remembered_for_ever():
     lookout = Lookout()
     for number in range(50):
-        lookout.look(app=f"night-{number}").stopped()
-    assert len(lookout.roll.subjects) == 1
+        lookout.poll(app=f"night-{number}").stopped()
+    assert len(lookout.tracker.drivers) == 1
     assert lookout.ever_told == set()
 
 
@@ -99,50 +99,50 @@ def test_apps_that_follow_each_other_at_a_url_are_not_remembered_for_ever():
 
 
 def test_one_app_at_two_urls_is_two_drivers():
-    lookout = Lookout(A, B).look(A).look(B)
+    lookout = Lookout(A, B).poll(A).poll(B)
     for _ in range(17):
-        lookout.look(A, Said.REFUSED).look(B, Said.REFUSED)
+        lookout.poll(A, Said.REFUSED).poll(B, Said.REFUSED)
     assert lookout.told == ["etl@a:9719", "etl@b:9719"]
-    assert lookout.look(A).ended == ["etl@a:9719"]
-    assert lookout.look(B).ended == ["etl@b:9719"]
+    assert lookout.poll(A).ended == ["etl@a:9719"]
+    assert lookout.poll(B).ended == ["etl@b:9719"]
 
 
 def test_the_key_names_app_and_url():
-    lookout = Lookout(A, B).look(A).look(B).looks(Said.REFUSED, 17, A)
+    lookout = Lookout(A, B).poll(A).poll(B).polls(Said.REFUSED, 17, A)
     (incident,) = [one for one in lookout.all[-1].incidents if one.ends_at is None]
     assert incident.key == "querypulse/etl@a:9719/*/StreamingDriverDown"
 
 
 def test_an_alert_keeps_its_name_when_the_app_is_seen_at_a_second_url():
-    lookout = Lookout(A, B).look(A).looks(Said.REFUSED, 17, A)
+    lookout = Lookout(A, B).poll(A).polls(Said.REFUSED, 17, A)
     assert lookout.told == ["etl"]
-    assert lookout.look(B).told == ["etl"]
-    assert lookout.look(A).ended == ["etl"]
+    assert lookout.poll(B).told == ["etl"]
+    assert lookout.poll(A).ended == ["etl"]
 
 
 def test_an_app_that_closed_at_the_other_url_has_its_own_name():
-    lookout = Lookout(A, B).look(A).look(B).stopped(A)
-    assert lookout.looks(Said.REFUSED, 17, B).told == ["etl"]
+    lookout = Lookout(A, B).poll(A).poll(B).stopped(A)
+    assert lookout.polls(Said.REFUSED, 17, B).told == ["etl"]
 
 
 def test_the_graceful_end_at_one_url_does_not_silence_the_other():
-    lookout = Lookout(A, B).look(A).look(B).stopped(A)
+    lookout = Lookout(A, B).poll(A).poll(B).stopped(A)
     for _ in range(17):
-        lookout.look(A, Said.REFUSED).look(B, Said.REFUSED)
+        lookout.poll(A, Said.REFUSED).poll(B, Said.REFUSED)
     assert lookout.told == ["etl"]
 
 
 def test_pods_of_one_app_under_a_dns_name_are_one_driver():
-    lookout = Lookout(pod(1), pod(2)).look(pod(1)).look(pod(2))
+    lookout = Lookout(pod(1), pod(2)).poll(pod(1)).poll(pod(2))
     for _ in range(17):
-        lookout.look(pod(1), Said.REFUSED).look(pod(2), Said.REFUSED)
+        lookout.poll(pod(1), Said.REFUSED).poll(pod(2), Said.REFUSED)
     assert lookout.told == ["etl"]
 
 
 def test_different_apps_at_two_urls_have_their_own_names():
-    lookout = Lookout(A, B).look(A).look(B, app="other")
+    lookout = Lookout(A, B).poll(A).poll(B, app="other")
     for _ in range(17):
-        lookout.look(A, Said.REFUSED).look(B, Said.REFUSED)
+        lookout.poll(A, Said.REFUSED).poll(B, Said.REFUSED)
     assert lookout.told == ["etl", "other"]
 
 
@@ -151,110 +151,110 @@ def test_different_apps_at_two_urls_have_their_own_names():
 
 def test_what_was_left_open_of_one_url_does_not_end_with_the_driver_at_another():
     lookout = Lookout(A, B)
-    lookout.judge.inherit([left_open("etl", A)], lookout.now)
-    assert lookout.looks(Said.WELL, 30, B).told == ["etl"]
-    assert lookout.look(A).ended == ["etl"]
+    lookout.evaluate.restore([left_open("etl", A)], lookout.now)
+    assert lookout.polls(Said.HEALTHY, 30, B).told == ["etl"]
+    assert lookout.poll(A).ended == ["etl"]
 
 
 def test_what_was_left_open_under_the_full_name_ends_with_its_driver():
     lookout = Lookout(A, B)
-    lookout.judge.inherit([left_open("etl@a:9719", A)], lookout.now)
-    assert lookout.looks(Said.WELL, 30, B).told == ["etl@a:9719"]
-    assert lookout.look(A).ended == ["etl@a:9719"]
+    lookout.evaluate.restore([left_open("etl@a:9719", A)], lookout.now)
+    assert lookout.polls(Said.HEALTHY, 30, B).told == ["etl@a:9719"]
+    assert lookout.poll(A).ended == ["etl@a:9719"]
 
 
 def test_the_bare_name_is_closed_when_all_drivers_of_the_app_are_well():
-    lookout = Lookout(A, B, resolve_after=5.0).look(A)
+    lookout = Lookout(A, B, resolve_after=5.0).poll(A)
     for _ in range(6):
-        lookout.look(A).look(B, Said.REFUSED)
+        lookout.poll(A).poll(B, Said.REFUSED)
     lookout.all.clear()
-    lookout.look(B).look(A)
-    assert lookout.closings == ["etl@a:9719", "a:9719"]
+    lookout.poll(B).poll(A)
+    assert lookout.stale_resolves == ["etl@a:9719", "a:9719"]
     for _ in range(6):
-        lookout.look(A, after=0.4).look(B, after=0.4)
-    assert "etl" in lookout.closings
+        lookout.poll(A, after=0.4).poll(B, after=0.4)
+    assert "etl" in lookout.stale_resolves
 
 
 @pytest.mark.parametrize("name", ["etl", "etl@a:9719", "a:9719"])
 @pytest.mark.parametrize("said", [Said.REFUSED, Said.SILENT, Said.BROKEN])
 def test_a_driver_that_is_down_when_the_watcher_starts_again_has_one_page(name, said):
     lookout = Lookout()
-    lookout.judge.inherit([left_open(name, A)], lookout.now)
+    lookout.evaluate.restore([left_open(name, A)], lookout.now)
 
-    assert lookout.looks(said, 600).ever_told == {name}
+    assert lookout.polls(said, 600).ever_told == {name}
 
 
 @pytest.mark.parametrize("name", ["etl", "etl@a:9719", "a:9719"])
 def test_what_was_left_open_of_a_url_ends_when_the_driver_is_back_and_not_by_time(name):
     lookout = Lookout()
-    lookout.judge.inherit([left_open(name, A)], lookout.now)
-    lookout.looks(Said.REFUSED, 30)
+    lookout.evaluate.restore([left_open(name, A)], lookout.now)
+    lookout.polls(Said.REFUSED, 30)
     lookout.now += 2 * DAY
-    assert lookout.looks(Said.REFUSED, 30).told == [name]
-    assert lookout.look().ended == [name]
-    assert lookout.looks(Said.REFUSED, 17).told == ["etl"]
+    assert lookout.polls(Said.REFUSED, 30).told == [name]
+    assert lookout.poll().ended == [name]
+    assert lookout.polls(Said.REFUSED, 17).told == ["etl"]
 
 
 def test_what_was_left_open_is_the_urls_also_when_the_list_comes_later():
     lookout = Lookout(B)
-    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+    lookout.evaluate.restore([left_open("etl", A)], lookout.now)
     lookout.update().listed(A)
 
-    assert lookout.looks(Said.REFUSED, 600).ever_told == {"etl"}
+    assert lookout.polls(Said.REFUSED, 600).ever_told == {"etl"}
 
 
 def test_what_was_left_open_and_is_read_late_ends_with_what_was_opened_meanwhile():
-    lookout = Lookout().looks(Said.REFUSED, 90)
-    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+    lookout = Lookout().polls(Said.REFUSED, 90)
+    lookout.evaluate.restore([left_open("etl", A)], lookout.now)
     lookout.now += DAY
-    assert lookout.looks(Said.REFUSED, 30).told == ["a:9719", "etl"]
-    assert lookout.look().ended == ["a:9719", "etl"]
+    assert lookout.polls(Said.REFUSED, 30).told == ["a:9719", "etl"]
+    assert lookout.poll().ended == ["a:9719", "etl"]
 
 
 def test_what_was_left_open_ends_with_a_driver_that_does_not_say_its_app():
     lookout = Lookout()
-    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+    lookout.evaluate.restore([left_open("etl", A)], lookout.now)
 
-    assert lookout.looks(Said.REFUSED, 5).look(app="").ended == ["etl"]
+    assert lookout.polls(Said.REFUSED, 5).poll(app="").ended == ["etl"]
 
 
 def test_what_was_left_open_of_a_url_that_is_listed_no_more_ends():
     lookout = Lookout(A, B)
-    lookout.judge.inherit([left_open("etl", A)], lookout.now)
+    lookout.evaluate.restore([left_open("etl", A)], lookout.now)
 
-    assert lookout.looks(Said.REFUSED, 5).listed(B).ended == ["etl"]
+    assert lookout.polls(Said.REFUSED, 5).listed(B).ended == ["etl"]
 
 
 def test_what_was_left_open_is_not_taken_for_another_app_that_is_there_now():
-    lookout = Lookout().look(app="other")
-    lookout.judge.inherit([left_open("etl", A)], lookout.now)
-    assert lookout.looks(Said.WELL, 60, app="other").told == ["etl"]
-    assert lookout.looks(Said.REFUSED, 17).told == ["other", "etl"]
-    assert lookout.look().ended == ["etl"]
+    lookout = Lookout().poll(app="other")
+    lookout.evaluate.restore([left_open("etl", A)], lookout.now)
+    assert lookout.polls(Said.HEALTHY, 60, app="other").told == ["etl"]
+    assert lookout.polls(Said.REFUSED, 17).told == ["other", "etl"]
+    assert lookout.poll().ended == ["etl"]
 
 
 def test_another_app_at_the_url_ends_what_was_left_open_after_a_day_only():
     lookout = Lookout()
-    lookout.judge.inherit([left_open("etl", A)], lookout.now)
-    assert lookout.looks(Said.WELL, 60, app="other").told == ["etl"]
+    lookout.evaluate.restore([left_open("etl", A)], lookout.now)
+    assert lookout.polls(Said.HEALTHY, 60, app="other").told == ["etl"]
     lookout.now += DAY
-    assert lookout.look(app="other").ended == ["etl"]
+    assert lookout.poll(app="other").ended == ["etl"]
 
 
 def test_what_was_left_open_of_a_pod_does_not_end_by_time_while_its_address_is_down():
     lookout = Lookout(pod(1), pod(2))
     found = Alert(left_open("etl", A).alerts[0].labels, {"address": pod(1).shown}, WALL)
-    lookout.judge.inherit([Incident((found,))], lookout.now)
-    lookout.look(pod(1), Said.REFUSED)
+    lookout.evaluate.restore([Incident((found,))], lookout.now)
+    lookout.poll(pod(1), Said.REFUSED)
     lookout.now += 2 * DAY
-    assert "etl" in lookout.look(pod(1), Said.REFUSED).told
+    assert "etl" in lookout.poll(pod(1), Said.REFUSED).told
     assert lookout.listed(pod(2)).ended == ["etl"]
 
 
 def test_what_was_left_open_is_not_closed_as_what_may_have_been_while_it_is_open():
     lookout = Lookout(resolve_after=30.0)
-    lookout.judge.inherit([left_open("a:9719", A)], lookout.now)
-    lookout.looks(Said.REFUSED, 5).look().looks(Said.WELL, 60, app="other")
+    lookout.evaluate.restore([left_open("a:9719", A)], lookout.now)
+    lookout.polls(Said.REFUSED, 5).poll().polls(Said.HEALTHY, 60, app="other")
 
     assert lookout.told == ["a:9719"]
-    assert "a:9719" not in lookout.closings
+    assert "a:9719" not in lookout.stale_resolves

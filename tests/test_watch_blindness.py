@@ -7,13 +7,13 @@ from support.lookout import BAD, TERMS, A, B, Lookout, pod
 from support.watching import serving, watching
 
 from querypulse.sidecar.watch import blindness
-from querypulse.sidecar.watch.judge import Judge
-from querypulse.sidecar.watch.look import Said
-from querypulse.sidecar.watch.roll import Roll
+from querypulse.sidecar.watch.driver_alerts import DriverAlerts
+from querypulse.sidecar.watch.poll import Said
+from querypulse.sidecar.watch.target_tracker import TargetTracker
 
 
 def test_a_driver_that_bars_the_watcher_is_an_alert_of_the_watcher():
-    lookout = Lookout().look().looks(Said.BARRED, 17)
+    lookout = Lookout().poll().polls(Said.BARRED, 17)
     (alert,) = lookout.blind
 
     assert alert.labels == {
@@ -27,43 +27,43 @@ def test_a_driver_that_bars_the_watcher_is_an_alert_of_the_watcher():
 
 
 def test_the_log_says_once_who_does_not_let_the_watcher_in():
-    lines = Lookout().look().looks(Said.BARRED, 30).news
+    lines = Lookout().poll().polls(Said.BARRED, 30).news
 
     assert sum("etl does not let this watcher in: barred" in line for line in lines) == 1
 
 
 def test_it_ends_when_the_driver_lets_the_watcher_in():
-    lookout = Lookout().look().looks(Said.BARRED, 17).look()
+    lookout = Lookout().poll().polls(Said.BARRED, 17).poll()
 
     assert lookout.blind == []
     assert lookout.ended == ["querypulse-watch"]
-    assert lookout.look().ended == []
+    assert lookout.poll().ended == []
 
 
 def test_every_driver_that_bars_the_watcher_is_named_in_one_alert():
-    lookout = Lookout(A, B).look(A).look(B, app="other")
+    lookout = Lookout(A, B).poll(A).poll(B, app="other")
     for _ in range(20):
-        lookout.look(A, Said.BARRED).look(B, Said.BARRED)
+        lookout.poll(A, Said.BARRED).poll(B, Said.BARRED)
     (alert,) = lookout.blind
 
     assert "http://a:9719, http://b:9719: barred" in alert.annotations["reason"]
 
 
 def test_a_token_that_is_rotated_notifies_nobody():
-    lookout = Lookout().look().looks(Said.BARRED, 12).looks(Said.WELL, 5).looks(Said.BARRED, 12)
+    lookout = Lookout().poll().polls(Said.BARRED, 12).polls(Said.HEALTHY, 5).polls(Said.BARRED, 12)
 
     assert lookout.blind == []
 
 
-@pytest.mark.parametrize("said", [Said.WELL, Said.UNREACHABLE, *BAD])
+@pytest.mark.parametrize("said", [Said.HEALTHY, Said.UNREACHABLE, *BAD])
 def test_a_driver_that_does_anything_else_does_not_blind_the_watcher(said):
-    assert Lookout().look().looks(said, 60).blind == []
+    assert Lookout().poll().polls(said, 60).blind == []
 
 
 def test_it_is_reminded_of_and_keeps_its_beginning():
-    lookout = Lookout().look().looks(Said.BARRED, 17)
+    lookout = Lookout().poll().polls(Said.BARRED, 17)
     (first,) = lookout.blind
-    lookout.looks(Said.BARRED, 3700, every=10.0)
+    lookout.polls(Said.BARRED, 3700, every=10.0)
     (incident,) = lookout.all[-1].incidents
 
     assert incident.revision == 1
@@ -71,24 +71,24 @@ def test_it_is_reminded_of_and_keeps_its_beginning():
 
 
 def test_the_next_watcher_ends_what_the_one_before_left_open():
-    (left,) = Lookout().look().looks(Said.BARRED, 17).all[-1].incidents
+    (left,) = Lookout().poll().polls(Said.BARRED, 17).all[-1].incidents
     successor = Lookout()
-    successor.judge.inherit([left], successor.now)
+    successor.evaluate.restore([left], successor.now)
 
     assert len(successor.update().blind) == 1
-    assert successor.look().ended == ["querypulse-watch"]
+    assert successor.poll().ended == ["querypulse-watch"]
 
 
-def restarted(lookout, *places):
+def restarted(lookout, *endpoints):
     """The next watcher, with what this one left open."""
     (left,) = [one for one in lookout.all[-1].incidents if one.ends_at is None]
-    successor = Lookout(*places)
-    successor.judge.inherit([left], successor.now)
+    successor = Lookout(*endpoints)
+    successor.evaluate.restore([left], successor.now)
     return successor.update()
 
 
 def test_a_driver_that_was_never_seen_and_bars_the_watcher_is_an_alert_of_the_watcher():
-    lookout = Lookout().looks(Said.BARRED, 17)
+    lookout = Lookout().polls(Said.BARRED, 17)
 
     assert "http://a:9719: barred" in lookout.blind[0].annotations["reason"]
 
@@ -96,34 +96,34 @@ def test_a_driver_that_was_never_seen_and_bars_the_watcher_is_an_alert_of_the_wa
 def test_a_pod_whose_app_is_not_known_and_that_bars_the_watcher_is_named():
     lookout = Lookout(pod(1), pod(2))
     for _ in range(20):
-        lookout.look(pod(1)).look(pod(2), Said.BARRED)
+        lookout.poll(pod(1)).poll(pod(2), Said.BARRED)
 
     assert "http://drivers:9719 (10.0.0.2): barred" in lookout.blind[0].annotations["reason"]
 
 
 def test_a_driver_that_bars_the_watcher_after_it_closed_in_good_order_is_named():
-    assert len(Lookout().look().stopped().looks(Said.BARRED, 17).blind) == 1
+    assert len(Lookout().poll().stopped().polls(Said.BARRED, 17).blind) == 1
 
 
 @pytest.mark.parametrize("said", [Said.UNREACHABLE, *BAD])
 @pytest.mark.parametrize("seen", [True, False])
 def test_it_does_not_end_because_the_driver_it_names_is_down(said, seen):
-    lookout = Lookout().look() if seen else Lookout()
-    (first,) = lookout.looks(Said.BARRED, 17).blind
-    (last,) = lookout.looks(said, 600).blind
+    lookout = Lookout().poll() if seen else Lookout()
+    (first,) = lookout.polls(Said.BARRED, 17).blind
+    (last,) = lookout.polls(said, 600).blind
 
     assert "http://a:9719: barred" in last.annotations["reason"]
     assert last.starts_at == first.starts_at
 
 
 def test_it_ends_when_the_driver_it_names_comes_back_and_lets_the_watcher_in():
-    lookout = Lookout().looks(Said.BARRED, 17).looks(Said.REFUSED, 10)
+    lookout = Lookout().polls(Said.BARRED, 17).polls(Said.REFUSED, 10)
 
-    assert lookout.look().ended == ["querypulse-watch"]
+    assert lookout.poll().ended == ["querypulse-watch"]
 
 
 def test_it_says_once_whom_it_names():
-    (alert,) = Lookout().looks(Said.BARRED, 17).blind
+    (alert,) = Lookout().polls(Said.BARRED, 17).blind
 
     assert alert.annotations["drivers"] == "http://a:9719"
     assert alert.annotations["description"].count("http://a:9719") <= 1
@@ -132,39 +132,39 @@ def test_it_says_once_whom_it_names():
 def test_it_names_only_those_that_have_not_let_the_watcher_in_since():
     lookout = Lookout(A, B)
     for _ in range(20):
-        lookout.look(A, Said.BARRED).look(B, Said.BARRED)
-    lookout.looks(Said.REFUSED, 5, B).look(A)
+        lookout.poll(A, Said.BARRED).poll(B, Said.BARRED)
+    lookout.polls(Said.REFUSED, 5, B).poll(A)
 
     assert lookout.blind[0].annotations["reason"].startswith("http://b:9719: barred; check")
 
 
 def test_it_ends_when_the_driver_it_names_closes_in_good_order():
-    lookout = Lookout().look().looks(Said.BARRED, 17).look(said=Said.REFUSED)
+    lookout = Lookout().poll().polls(Said.BARRED, 17).poll(said=Said.REFUSED)
 
     assert len(lookout.blind) == 1
     assert lookout.stopped().ended == ["querypulse-watch"]
 
 
 def test_it_ends_when_the_driver_it_names_is_no_longer_watched():
-    assert Lookout().looks(Said.BARRED, 17).listed(B).ended == ["querypulse-watch"]
+    assert Lookout().polls(Said.BARRED, 17).listed(B).ended == ["querypulse-watch"]
 
 
 def test_one_who_barred_the_watcher_for_a_moment_and_died_does_not_blind_it():
-    assert Lookout().look().looks(Said.BARRED, 10).looks(Said.REFUSED, 600).blind == []
+    assert Lookout().poll().polls(Said.BARRED, 10).polls(Said.REFUSED, 600).blind == []
 
 
 def test_a_moment_before_and_one_after_a_restart_of_the_driver_are_not_added_up():
-    lookout = Lookout().look().looks(Said.BARRED, 10).looks(Said.REFUSED, 600)
+    lookout = Lookout().poll().polls(Said.BARRED, 10).polls(Said.REFUSED, 600)
 
-    assert lookout.looks(Said.BARRED, 10).blind == []
+    assert lookout.polls(Said.BARRED, 10).blind == []
 
 
-def test_the_next_watcher_does_not_end_it_before_it_knows_where_to_look():
-    left = Lookout().looks(Said.BARRED, 17).all[-1].incidents[0]
+def test_the_next_watcher_does_not_end_it_before_it_knows_where_to_poll():
+    left = Lookout().polls(Said.BARRED, 17).all[-1].incidents[0]
     successor = Lookout()
-    successor.roll = Roll(15.0, 5.0)
-    successor.judge = Judge(successor.roll, TERMS)
-    successor.judge.inherit([left], successor.now)
+    successor.tracker = TargetTracker(15.0, 5.0)
+    successor.evaluate = DriverAlerts(successor.tracker, TERMS)
+    successor.evaluate.restore([left], successor.now)
 
     assert len(successor.update().blind) == 1
     assert len(successor.listed(A).blind) == 1
@@ -172,20 +172,20 @@ def test_the_next_watcher_does_not_end_it_before_it_knows_where_to_look():
 
 @pytest.mark.parametrize("said", [Said.UNREACHABLE, *BAD])
 def test_the_next_watcher_does_not_end_it_because_the_driver_it_names_is_down(said):
-    lookout = restarted(Lookout().looks(Said.BARRED, 17), A).looks(said, 600)
+    lookout = restarted(Lookout().polls(Said.BARRED, 17), A).polls(said, 600)
 
     assert "http://a:9719" in lookout.blind[0].annotations["reason"]
-    assert "querypulse-watch" in lookout.look().ended
+    assert "querypulse-watch" in lookout.poll().ended
 
 
 def test_the_next_watcher_ends_it_though_another_driver_is_down():
-    lookout = restarted(Lookout().looks(Said.BARRED, 17), A, B).looks(Said.REFUSED, 5, B)
+    lookout = restarted(Lookout().polls(Said.BARRED, 17), A, B).polls(Said.REFUSED, 5, B)
 
-    assert lookout.look(A).ended == ["querypulse-watch"]
+    assert lookout.poll(A).ended == ["querypulse-watch"]
 
 
 def test_the_next_watcher_ends_what_names_nobody_that_it_watches():
-    assert restarted(Lookout().looks(Said.BARRED, 17), B).ended == ["querypulse-watch"]
+    assert restarted(Lookout().polls(Said.BARRED, 17), B).ended == ["querypulse-watch"]
 
 
 @pytest.mark.slow

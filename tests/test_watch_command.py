@@ -288,7 +288,7 @@ def test_the_hosts_of_receivers_are_called_and_none_on_this_machine(settings, ho
     ],
 )
 @pytest.mark.parametrize("everywhere", [True, False])
-def test_a_proxy_of_the_environment_is_called_in_place_of_the_receiver(
+def test_a_proxy_of_the_environment_is_called_in_endpoint_of_the_receiver(
     variables, hosts, everywhere, monkeypatch
 ):
     """A17"""

@@ -28,7 +28,7 @@ def seen(told, app="etl"):
 
 
 def waits_for_farewell(server):
-    until(lambda: server._farewell._waiting == 1, "the watcher waits for the farewell")
+    until(lambda: server._shutdown_notice._waiting == 1, "the watcher waits for the farewell")
 
 
 # -- processes --------------------------------------------------------------------------------
@@ -112,7 +112,9 @@ def test_after_a_close_in_good_order_the_next_driver_there_is_missed_again():
         waits_for_farewell(server)
         server.close()
         with ServedDriver(port=address(server)[1]) as driver:
-            until(lambda: any(not one.stopped for one in told.roll.subjects.values()), "seen again")
+            until(
+                lambda: any(not one.stopped for one in told.tracker.drivers.values()), "seen again"
+            )
             driver.signal(signal.SIGKILL)
             told.wait_for("etl")
 
@@ -158,7 +160,7 @@ def test_with_the_token_the_driver_is_seen_and_its_farewell_heard():
 def test_a_driver_found_well_has_old_alerts_closed():
     with serving() as server, watching(server.url) as told:
         seen(told)
-        until(lambda: "etl" in told.closings, "what an earlier watcher left is closed")
+        until(lambda: "etl" in told.stale_resolves, "what an earlier watcher left is closed")
         assert told.firing == {}
 
 
@@ -218,7 +220,7 @@ def test_a_host_that_takes_or_refuses_a_connection_proves_the_network(backlog):
         assert answers([host])
 
 
-def test_no_host_and_a_host_that_cannot_be_looked_up_prove_nothing():
+def test_no_host_and_a_host_that_cannot_be_polled_up_prove_nothing():
     assert not answers([])
     assert not answers([("no-such-host.invalid", 443)])
 
@@ -234,7 +236,7 @@ def test_a_driver_added_to_the_file_is_watched_and_one_taken_out_is_not(tmp_path
         seen(told, "one")
         seen(told, "two")
         file.write_text(f"{one.url}\n")
-        until(lambda: len(told.roll.subjects) == 1, "the second is watched no more")
+        until(lambda: len(told.tracker.drivers) == 1, "the second is watched no more")
         two.signal(signal.SIGKILL)
         time.sleep(WELL_PAST)
         assert told.firing == {}

@@ -13,18 +13,18 @@ from support.clock import Clock
 from support.queries import until
 from support.watching import address, get, serving
 
-from querypulse.exporter import farewell
-from querypulse.exporter.farewell import MAX_PAGES, MAX_WAITING, Farewell, Notice
+from querypulse.exporter import shutdown_notice
+from querypulse.exporter.shutdown_notice import MAX_PAGES, MAX_WAITING, Notice, ShutdownNotice
 
 
 @pytest.fixture
 def short_wait(monkeypatch):
     """Questions at ``/watch`` wait 0.2 s at most."""
-    monkeypatch.setattr(farewell, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(shutdown_notice, "WAIT_SECONDS", 0.2)
 
 
 def waiting(server, count=1):
-    return server._farewell._waiting == count
+    return server._shutdown_notice._waiting == count
 
 
 def test_a_watcher_is_told_of_a_close_in_good_order_at_once():
@@ -90,7 +90,7 @@ def test_the_fifth_who_asks_is_answered_at_once_and_others_are_served():
         server.close()
 
 
-def test_a_place_is_free_again_when_its_time_is_over(short_wait):
+def test_a_endpoint_is_free_again_when_its_time_is_over(short_wait):
     with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
         for _ in range(2):
             answers = list(pool.map(lambda _: get(server, "/watch"), range(MAX_WAITING)))
@@ -103,7 +103,7 @@ def test_a_watcher_between_two_questions_is_waited_for(short_wait):
         assert get(server, "/watch").json() == {"status": "running"}
         closing = threading.Thread(target=server.close)
         closing.start()
-        until(lambda: server._farewell.said, "the farewell is said")
+        until(lambda: server._shutdown_notice.said, "the farewell is said")
         answer = pool.submit(get, server, "/watch")
         assert answer.result().json() == {"status": "stopped"}
         closing.join()
@@ -127,7 +127,7 @@ def test_nobody_is_waited_for_where_nobody_watched():
 def test_a_server_that_closes_is_not_live_any_more():
     with serving() as server:
         assert get(server, "/livez").status_code == 200
-        server._farewell.say(Notice.STOPPED, 0.0)
+        server._shutdown_notice.say(Notice.STOPPED, 0.0)
         answer = get(server, "/livez")
     assert (answer.status_code, answer.text) == (503, "closing in good order\n")
 
@@ -138,10 +138,10 @@ def test_watch_needs_the_token_as_every_page_does():
 
 
 def test_a_farewell_is_heard_by_those_who_come_later():
-    farewell = Farewell(Clock())
-    assert not farewell.say(Notice.STOPPED, 0.0)
-    assert farewell.wait()
-    assert farewell.said
+    shutdown_notice = ShutdownNotice(Clock())
+    assert not shutdown_notice.say(Notice.STOPPED, 0.0)
+    assert shutdown_notice.wait()
+    assert shutdown_notice.said
 
 
 # -- status pages, which give way -------------------------------------------------------------
@@ -150,7 +150,7 @@ def test_a_farewell_is_heard_by_those_who_come_later():
 def test_a_status_page_is_told_of_a_close_in_good_order_too():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch/page")
-        until(lambda: server._farewell._pages == 1, "the page waits")
+        until(lambda: server._shutdown_notice._pages == 1, "the page waits")
         server.close()
         assert answer.result().json() == {"status": "stopped"}
 
@@ -166,14 +166,14 @@ def test_a_third_page_is_answered_at_once():
     with serving() as server, ThreadPoolExecutor(MAX_PAGES) as pool:
         for _ in range(MAX_PAGES):
             pool.submit(get, server, "/watch/page")
-        until(lambda: server._farewell._pages == MAX_PAGES, "two pages wait")
+        until(lambda: server._shutdown_notice._pages == MAX_PAGES, "two pages wait")
         began = time.monotonic()
         assert get(server, "/watch/page").json() == {"status": "running"}
         assert time.monotonic() - began < 2
         server.close()
 
 
-def test_a_page_finds_no_place_where_four_watch():
+def test_a_page_finds_no_endpoint_where_four_watch():
     with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
         for _ in range(MAX_WAITING):
             pool.submit(get, server, "/watch")
@@ -185,7 +185,7 @@ def test_a_page_finds_no_place_where_four_watch():
 def test_four_watchers_are_told_though_pages_came_first():
     with serving() as server, ThreadPoolExecutor(MAX_WAITING + MAX_PAGES) as pool:
         pages = [pool.submit(get, server, "/watch/page") for _ in range(MAX_PAGES)]
-        until(lambda: server._farewell._pages == MAX_PAGES, "two pages wait")
+        until(lambda: server._shutdown_notice._pages == MAX_PAGES, "two pages wait")
         watchers = [pool.submit(get, server, "/watch") for _ in range(MAX_WAITING)]
         assert {page.result().json()["status"] for page in pages} == {"running"}
         until(lambda: waiting(server, MAX_WAITING), "four watch")
@@ -193,10 +193,10 @@ def test_four_watchers_are_told_though_pages_came_first():
         assert {one.result().json()["status"] for one in watchers} == {"stopped"}
 
 
-def test_a_page_keeps_its_place_while_there_is_another():
+def test_a_page_keeps_its_endpoint_while_there_is_another():
     with serving() as server, ThreadPoolExecutor(2) as pool:
         page = pool.submit(get, server, "/watch/page")
-        until(lambda: server._farewell._pages == 1, "the page waits")
+        until(lambda: server._shutdown_notice._pages == 1, "the page waits")
         pool.submit(get, server, "/watch")
         until(lambda: waiting(server), "somebody watches")
         assert not page.done()

@@ -17,23 +17,23 @@ from support.watching import driver_board, serving
 
 from querypulse.alerting.receivers.secret import Secret
 from querypulse.exporter.tls import Tls
-from querypulse.sidecar.watch import looking
+from querypulse.sidecar.watch import polling
 from querypulse.sidecar.watch.client import Access, Client, NoAnswer
-from querypulse.sidecar.watch.look import Place, Said
-from querypulse.sidecar.watch.looking import Heard, hear, look
-from querypulse.sidecar.watch.targets import place_of
+from querypulse.sidecar.watch.poll import Endpoint, Said
+from querypulse.sidecar.watch.polling import WatchAnswer, await_notice, poll
+from querypulse.sidecar.watch.targets import endpoint_of
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def short_looks(monkeypatch):
-    monkeypatch.setattr(looking, "LOOK_SECONDS", 1.0)
+def short_polls(monkeypatch):
+    monkeypatch.setattr(polling, "POLL_SECONDS", 1.0)
 
 
 def seen(url, token=None, context=None):
     shown = None if token is None else Secret(token)
-    return look(Client(place_of(url, "here"), Access(shown, context)))
+    return poll(Client(endpoint_of(url, "here"), Access(shown, context)))
 
 
 @contextmanager
@@ -49,7 +49,7 @@ def listening(backlog=8):
 def test_a_driver_that_is_well_tells_its_name_and_its_heartbeat():
     with serving(board=lambda: driver_board("etl", 1_600_000_000.0)) as server:
         found = seen(server.url)
-    assert (found.said, found.app, found.heartbeat) == (Said.WELL, "etl", 1_600_000_000.0)
+    assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
     assert found.unwell == ()
 
 
@@ -57,7 +57,7 @@ def test_queries_that_are_not_well_are_named_and_the_driver_is_well():
     shown = driver_board("etl", bronze="running", silver="stalled", gold="failed")
     with serving(board=lambda: shown) as server:
         found = seen(server.url)
-    assert found.said is Said.WELL
+    assert found.said is Said.HEALTHY
     assert found.unwell == ("silver: stalled", "gold: failed")
 
 
@@ -71,16 +71,16 @@ def test_a_driver_that_reports_the_end_of_its_jvm_is_seen(alertname, gone):
         assert seen(server.url).reports_gone is gone
 
 
-def test_a_driver_that_has_looked_at_nothing_yet_is_well_and_has_no_name():
+def test_a_driver_that_has_polled_at_nothing_yet_is_well_and_has_no_name():
     with serving(board=lambda: None) as server:
         found = seen(server.url)
-    assert (found.said, found.app, found.heartbeat) == (Said.WELL, "", None)
+    assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "", None)
 
 
 def test_a_worker_that_stands_still_is_seen():
     with serving(alive=lambda: False) as server:
         found = seen(server.url)
-    assert (found.said, found.detail) == (Said.STANDING, "GET /livez answered 503")
+    assert (found.said, found.detail) == (Said.STUCK, "GET /livez answered 503")
 
 
 def test_the_token_opens_the_door():
@@ -117,7 +117,7 @@ def test_a_connection_that_is_not_taken_is_unreachable():
         assert seen(url).said is Said.UNREACHABLE
 
 
-def test_a_name_that_cannot_be_looked_up_is_unreachable():
+def test_a_name_that_cannot_be_polled_up_is_unreachable():
     found = seen("http://no-such-host.invalid:9719")
     assert found.said is Said.UNREACHABLE
     assert "cannot be looked up" in found.detail
@@ -131,7 +131,7 @@ def test_a_network_without_a_way_is_unreachable(monkeypatch):
     assert seen("http://10.0.0.1:9719").said is Said.UNREACHABLE
 
 
-def test_running_out_of_sockets_ourselves_is_no_look_at_all(monkeypatch):
+def test_running_out_of_sockets_ourselves_is_no_poll_at_all(monkeypatch):
     def no_more(*_, **__):
         raise OSError(24, "Too many open files")
 
@@ -155,8 +155,8 @@ def test_an_answer_that_breaks_off_is_broken(answer):
 
 @pytest.mark.parametrize(
     ("code", "said"),
-    [(401, Said.BARRED), (403, Said.BARRED), (421, Said.BARRED), (301, Said.STANDING), (404, Said.STANDING),
-     (500, Said.STANDING), (502, Said.STANDING), (503, Said.STANDING), (504, Said.STANDING)],
+    [(401, Said.BARRED), (403, Said.BARRED), (421, Said.BARRED), (301, Said.STUCK), (404, Said.STUCK),
+     (500, Said.STUCK), (502, Said.STUCK), (503, Said.STUCK), (504, Said.STUCK)],
 )  # fmt: skip
 def test_each_answer_of_livez_has_its_meaning(code, said):
     with HttpDouble(otherwise=reply(code, {"Location": "/elsewhere"})) as driver:
@@ -174,7 +174,7 @@ def test_a_driver_that_drips_is_silent():
 def test_a_page_that_hangs_after_a_good_livez_leaves_the_driver_well():
     with HttpDouble(reply(200), otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
         found = seen(driver.url)
-    assert (found.said, found.app) == (Said.WELL, "")
+    assert (found.said, found.app) == (Said.HEALTHY, "")
 
 
 @pytest.mark.parametrize(
@@ -183,7 +183,7 @@ def test_a_page_that_hangs_after_a_good_livez_leaves_the_driver_well():
 def test_pages_that_are_nonsense_leave_the_driver_well(body):
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
         found = seen(driver.url)
-    assert (found.said, found.app, found.unwell) == (Said.WELL, "", ())
+    assert (found.said, found.app, found.unwell) == (Said.HEALTHY, "", ())
 
 
 def test_a_name_of_any_length_is_cut():
@@ -192,11 +192,11 @@ def test_a_name_of_any_length_is_cut():
         assert len(seen(driver.url).app) == 200
 
 
-def test_an_address_is_asked_in_place_of_the_name():
+def test_an_address_is_asked_in_endpoint_of_the_name():
     with serving() as server:
         port = _address(server.url)[1]
-        place = Place(f"http://drivers.internal:{port}", "127.0.0.1", "drivers")
-        assert look(Client(place, Access())).app == "etl"
+        endpoint = Endpoint(f"http://drivers.internal:{port}", "127.0.0.1", "drivers")
+        assert poll(Client(endpoint, Access())).app == "etl"
 
 
 # -- TLS --------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_a_driver_that_asks_for_a_certificate_gets_ours(secured, authority):
     authority.issue_cert("watcher.example").configure_cert(context)
     with secured(ask=True) as server:
         assert seen(server.url, context=context).app == "etl"
-        assert seen(server.url, context=trusting(authority)).said is not Said.WELL
+        assert seen(server.url, context=trusting(authority)).said is not Said.HEALTHY
 
 
 def test_a_silent_port_is_silent_over_tls_too():
@@ -260,29 +260,29 @@ def test_a_server_that_speaks_no_tls_is_not_well():
 @pytest.mark.parametrize(
     ("answer", "heard"),
     [
-        (reply(200, body=b'{"status":"running"}'), Heard.RUNNING),
-        (reply(200, body=b'{"status":"stopped"}'), Heard.STOPPED),
-        (reply(200, body=b'{"status":"dancing"}'), Heard.NOTHING),
-        (reply(404, body=b"not found"), Heard.NOTHING),
-        (reply(401, body=b"a bearer token is needed"), Heard.NOTHING),
+        (reply(200, body=b'{"status":"running"}'), WatchAnswer.RUNNING),
+        (reply(200, body=b'{"status":"stopped"}'), WatchAnswer.STOPPED),
+        (reply(200, body=b'{"status":"dancing"}'), WatchAnswer.NOTHING),
+        (reply(404, body=b"not found"), WatchAnswer.NOTHING),
+        (reply(401, body=b"a bearer token is needed"), WatchAnswer.NOTHING),
     ],
 )
 def test_what_is_heard_at_watch(answer, heard):
     with HttpDouble(otherwise=answer) as driver:
-        assert hear(Client(place_of(driver.url, "here"), Access())) is heard
+        assert await_notice(Client(endpoint_of(driver.url, "here"), Access())) is heard
         assert driver.requests[0].path == "/watch"
 
 
 def test_a_question_under_way_is_cut():
     with listening() as url:
-        client = Client(place_of(url, "here"), Access())
+        client = Client(endpoint_of(url, "here"), Access())
         threading.Timer(0.2, client.cut).start()
         began = time.monotonic()
         with pytest.raises(NoAnswer):
-            hear(client)
+            await_notice(client)
         assert time.monotonic() - began < 5
         with pytest.raises(NoAnswer, match="cut"):
-            hear(client)
+            await_notice(client)
 
 
 def _address(url):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from querypulse.sidecar.watch import targets
-from querypulse.sidecar.watch.look import Place
-from querypulse.sidecar.watch.targets import TargetError, Targets, place_of
+from querypulse.sidecar.watch.poll import Endpoint
+from querypulse.sidecar.watch.targets import TargetError, Targets, endpoint_of
 
 
 @pytest.fixture
@@ -14,12 +14,12 @@ def dns(monkeypatch):
     """Names as the test says; what is not in it cannot be looked up."""
     known = {}
 
-    def look_up(host, port, **_):
+    def poll_up(host, port, **_):
         if host not in known:
             raise OSError("Name or service not known")
         return [(2, 1, 6, "", (address, 0)) for address in known[host]]
 
-    monkeypatch.setattr(targets.socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(targets.socket, "getaddrinfo", poll_up)
     return known
 
 
@@ -39,32 +39,32 @@ def dns(monkeypatch):
     ],
 )
 def test_a_url_is_taken_without_its_path(url, shown):
-    assert place_of(url, "here") == Place(shown)
+    assert endpoint_of(url, "here") == Endpoint(shown)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
 def test_this_machine_is_known(host):
-    assert place_of(f"http://{host}:9719", "here").loopback
+    assert endpoint_of(f"http://{host}:9719", "here").loopback
 
 
 @pytest.mark.parametrize("host", ["localhost.example.com", "10.0.0.1", "[fd00::1]"])
 def test_other_machines_are_not_this_one(host):
-    assert not place_of(f"http://{host}:9719", "here").loopback
+    assert not endpoint_of(f"http://{host}:9719", "here").loopback
 
 
 @pytest.mark.parametrize(
     "url",
     ["", "ftp://a", "http://", "http://a:port", "http://a:99999", "http://[::1", "file:///etc"],
 )
-def test_what_is_no_url_is_refused_by_name_place_and_what_is_allowed(url):
+def test_what_is_no_url_is_refused_by_name_endpoint_and_what_is_allowed(url):
     with pytest.raises(TargetError, match=r"list line 3.*http://"):
-        place_of(url, "list line 3")
+        endpoint_of(url, "list line 3")
 
 
 @pytest.mark.parametrize("url", ["http://me:hidden@a:9719", "http://hidden@a:9719"])
 def test_a_password_in_a_url_is_refused_and_not_shown(url):
     with pytest.raises(TargetError, match="--token-file") as refused:
-        place_of(url, "the command line")
+        endpoint_of(url, "the command line")
     assert "hidden" not in str(refused.value)
 
 
@@ -73,8 +73,8 @@ def test_there_must_be_something_to_watch():
         Targets([], None, [])
 
 
-def test_a_url_given_twice_is_one_place():
-    assert Targets(["http://a:1", "a:1"], None, []).now() == [Place("http://a:1")]
+def test_a_url_given_twice_is_one_endpoint():
+    assert Targets(["http://a:1", "a:1"], None, []).now() == [Endpoint("http://a:1")]
 
 
 # -- the file ---------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ def test_a_url_given_twice_is_one_place():
 def test_the_file_holds_one_url_a_line_with_comments(tmp_path):
     file = tmp_path / "drivers"
     file.write_text("# ours\nhttp://a:1\n\n  b:2  # theirs\n")
-    assert Targets([], str(file), []).now() == [Place("http://a:1"), Place("http://b:2")]
+    assert Targets([], str(file), []).now() == [Endpoint("http://a:1"), Endpoint("http://b:2")]
 
 
 def test_the_file_is_read_anew(tmp_path):
@@ -91,7 +91,7 @@ def test_the_file_is_read_anew(tmp_path):
     file.write_text("a:1\n")
     watched = Targets([], str(file), [])
     file.write_text("b:2\n")
-    assert watched.now() == [Place("http://b:2")]
+    assert watched.now() == [Endpoint("http://b:2")]
 
 
 def test_a_file_may_be_empty_for_now(tmp_path):
@@ -120,7 +120,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
 
 
 def pod(address):
-    return Place("http://drivers:9719", address, "http://drivers:9719")
+    return Endpoint("http://drivers:9719", address, "http://drivers:9719")
 
 
 def test_a_name_stands_for_all_its_addresses(dns):
@@ -128,7 +128,7 @@ def test_a_name_stands_for_all_its_addresses(dns):
     assert Targets([], None, ["http://drivers:9719"]).now() == [pod("10.0.0.1"), pod("10.0.0.2")]
 
 
-def test_a_name_is_looked_up_anew(dns):
+def test_a_name_is_polled_up_anew(dns):
     dns["drivers"] = ["10.0.0.1"]
     watched = Targets([], None, ["drivers:9719"])
     watched.now()
@@ -136,7 +136,7 @@ def test_a_name_is_looked_up_anew(dns):
     assert watched.now() == [pod("10.0.0.2")]
 
 
-def test_a_name_that_cannot_be_looked_up_keeps_its_last_addresses(dns):
+def test_a_name_that_cannot_be_polled_up_keeps_its_last_addresses(dns):
     dns["drivers"] = ["10.0.0.1"]
     watched = Targets([], None, ["drivers:9719"])
     watched.now()
@@ -144,7 +144,7 @@ def test_a_name_that_cannot_be_looked_up_keeps_its_last_addresses(dns):
     assert watched.now() == [pod("10.0.0.1")]
 
 
-def test_a_name_without_any_address_yet_is_a_place_all_the_same(dns):
+def test_a_name_without_any_address_yet_is_a_endpoint_all_the_same(dns):
     assert Targets([], None, ["drivers:9719"]).now() == [pod("")]
 
 

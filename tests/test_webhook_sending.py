@@ -14,7 +14,7 @@ from support.http_double import HttpDouble, raw, reply
 from support.receiver_incidents import ENDED_ONE, ONE, incident
 from support.receivers import NEXT_SIGNING_SECRET, SIGNING_KEY, SIGNING_SECRET, webhook
 
-from querypulse.alerting.receivers.answer import Answer
+from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.standard_webhooks import message_id, signing_key
@@ -116,7 +116,7 @@ def test_a_secret_that_has_become_unusable_is_a_fault_of_the_configuration(doubl
     with pytest.raises(HttpError, match="webhook_secret_file") as caught:
         receiver.send(ONE, time.time())
 
-    assert caught.value.answer is Answer.MISCONFIGURED
+    assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
     assert "hunter2" not in str(caught.value)
     assert not double.requests
 
@@ -133,7 +133,7 @@ def test_a_url_from_a_file_may_change(double, tmp_path):
         receiver.send(ONE, time.time())
 
     assert double.requests[0].path == "/new"
-    assert caught.value.answer is Answer.MISCONFIGURED
+    assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
@@ -157,7 +157,7 @@ def test_what_no_other_body_mends_is_not_tried_again(double, status):
     with pytest.raises(HttpError) as caught:
         webhook(double).send(incident(stream_thread="x"), time.time())
 
-    assert caught.value.answer is Answer.REJECTED
+    assert caught.value.answer is DeliveryOutcome.REJECTED
     assert len(double.requests) == 1
 
 
@@ -177,7 +177,7 @@ def test_a_doubt_of_the_first_try_outlives_the_second(double):
     with pytest.raises(HttpError) as caught:
         webhook(double).send(incident(stream_thread="x"), time.time())
 
-    assert caught.value.answer is Answer.REJECTED
+    assert caught.value.answer is DeliveryOutcome.REJECTED
     assert caught.value.may_have_arrived
 
 

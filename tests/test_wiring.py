@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from querypulse.alerting.lifecycle.lifecycle import Terms
+from querypulse.alerting.lifecycle.lifecycle import LifecycleSettings
 from querypulse.alerting.policy import Limits
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings, SettingsError, Sidecar
@@ -123,7 +123,7 @@ def test_a_report_is_not_stale_before_the_next_one_is_due(interval):
         (60, {"a": QuerySettings(stall_floor_seconds=4), "b": QuerySettings(stall_floor_seconds=2)}, 0.5),
     ],
 )  # fmt: skip
-def test_a_busy_query_is_looked_at_closely_well_before_any_window_ends(floor, own, seconds):
+def test_a_busy_query_is_polled_at_closely_well_before_any_window_ends(floor, own, seconds):
     settings = Settings(stall_floor_seconds=floor, queries=own)
 
     assert wiring.closer_after_seconds(settings) == seconds
@@ -133,14 +133,14 @@ def test_a_busy_query_is_looked_at_closely_well_before_any_window_ends(floor, ow
 
 
 def test_the_default_terms_are_those_of_the_settings():
-    assert wiring.terms(Settings()) == Terms()
+    assert wiring.terms(Settings()) == LifecycleSettings()
 
 
 def test_terms_are_those_of_the_settings():
     changed = {"resolve_after_seconds": 1, "repeat_interval_seconds": 2,
                "group_min_queries": 3, "group_window_seconds": 4}  # fmt: skip
 
-    assert wiring.terms(Settings(**changed)) == Terms(**changed)
+    assert wiring.terms(Settings(**changed)) == LifecycleSettings(**changed)
 
 
 # -- deliveries -----------------------------------------------------------------------------------

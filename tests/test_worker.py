@@ -22,27 +22,31 @@ EVALUATION = import_module("querypulse.alerting.evaluate")
 
 
 def states(desk):
-    verdicts = desk.published[-1].judgement.verdicts
-    return {label: verdict.state.value for label, verdict in verdicts.items()}
+    health = desk.published[-1].evaluation.health
+    return {label: health.state.value for label, health in health.items()}
 
 
 # -- folding and judging ----------------------------------------------------------------------
 
 
 def test_before_the_first_round_nothing_is_known_and_nothing_fires():
-    judged = Desk().worker.judged
+    evaluated = Desk().worker.evaluated
 
-    assert (judged.snapshot.queries, judged.alerts, judged.judgement.verdicts) == ((), (), {})
+    assert (evaluated.snapshot.queries, evaluated.alerts, evaluated.evaluation.health) == (
+        (),
+        (),
+        {},
+    )
 
 
-def test_what_arrived_is_folded_judged_and_published_in_one_round():
+def test_what_arrived_is_folded_evaluated_and_published_in_one_round():
     desk = Desk().started().step().commit().step()
 
     assert states(desk) == {"a": "running"}
-    assert desk.worker.judged is desk.published[-1]
+    assert desk.worker.evaluated is desk.published[-1]
 
 
-def test_silence_is_judged_too_once_a_tick():
+def test_silence_is_evaluated_too_once_a_tick():
     desk = Desk().step().step().step()
 
     assert len(desk.published) == 3
@@ -64,7 +68,7 @@ def test_the_time_of_arrival_counts_not_the_time_of_reading():
 
 
 @pytest.mark.parametrize("hear", [Desk.started, Desk.commit])
-def test_births_and_batches_wait_for_the_next_tick_to_be_judged(hear):
+def test_births_and_batches_wait_for_the_next_tick_to_be_evaluated(hear):
     desk = Desk().step()
     hear(desk).step(after=TICK_SECONDS / 5)
     assert len(desk.published) == 1
@@ -74,14 +78,14 @@ def test_births_and_batches_wait_for_the_next_tick_to_be_judged(hear):
     assert list(states(desk)) == ["a"]
 
 
-def test_a_death_is_judged_at_once():
+def test_a_death_is_evaluated_at_once():
     desk = Desk().started().step()
     desk.ended(exception=CONFLICT).step(after=0.001)
 
     assert desk.told == [("StreamingQueryFailed", "a")]
 
 
-def test_an_end_without_an_exception_is_judged_at_once_and_pages_nobody():
+def test_an_end_without_an_exception_is_evaluated_at_once_and_pages_nobody():
     desk = Desk().started().step()
     desk.ended().step(after=0.001)
 
@@ -108,7 +112,7 @@ def test_the_last_words_under_a_stopped_context_page_nobody():
 
 
 def test_a_crash_leaves_no_time_for_graces():
-    desk = Desk(gone_grace_seconds=60).look(run()).commit(batch=1).step()
+    desk = Desk(gone_grace_seconds=60).poll(run()).commit(batch=1).step()
     desk.ended().step().step()
     assert desk.told == []
     desk.inbox.put(Ending(crashed=True), lifecycle=True)
@@ -141,7 +145,7 @@ def test_a_rule_that_raises_is_reported_and_the_others_stand(monkeypatch):
 
 
 def test_a_failure_that_recovers_within_its_grace_is_reported_to_nobody():
-    desk = Desk(failed_grace_seconds=60).look(run()).commit(batch=1).step()
+    desk = Desk(failed_grace_seconds=60).poll(run()).commit(batch=1).step()
     desk.ended(exception=CONFLICT).step().step(after=10.0)
     desk.hear(Started("id-a", "a-2", "a")).step()
     for batch in (2, 3, 4):
@@ -151,7 +155,7 @@ def test_a_failure_that_recovers_within_its_grace_is_reported_to_nobody():
 
 
 def test_a_failure_that_outlasts_its_grace_is_reported():
-    desk = Desk(failed_grace_seconds=60).look(run()).step()
+    desk = Desk(failed_grace_seconds=60).poll(run()).step()
     desk.ended(exception=CONFLICT).step()
     for _ in range(31):
         desk.step(after=2.0)
@@ -161,7 +165,7 @@ def test_a_failure_that_outlasts_its_grace_is_reported():
 
 @pytest.mark.parametrize("crashed", [True, False])
 def test_a_failure_within_its_grace_is_reported_when_the_process_ends(crashed):
-    desk = Desk(failed_grace_seconds=60).look(run()).step()
+    desk = Desk(failed_grace_seconds=60).poll(run()).step()
     desk.ended(exception=CONFLICT).step()
     desk.inbox.put(Ending(crashed=crashed), lifecycle=True)
     desk.step().step()
@@ -170,7 +174,7 @@ def test_a_failure_within_its_grace_is_reported_when_the_process_ends(crashed):
 
 
 def test_a_query_that_is_gone_within_its_grace_is_not_reported_when_the_process_closes():
-    desk = Desk(gone_grace_seconds=60).look(run()).step()
+    desk = Desk(gone_grace_seconds=60).poll(run()).step()
     desk.ended().step()
     desk.inbox.put(Ending(crashed=False), lifecycle=True)
     desk.step().step()
@@ -181,31 +185,31 @@ def test_a_query_that_is_gone_within_its_grace_is_not_reported_when_the_process_
 # -- the probe --------------------------------------------------------------------------------
 
 
-def test_a_new_look_is_judged_at_once():
+def test_a_new_poll_is_evaluated_at_once():
     desk = Desk().step()
-    desk.look(run(active=False, exception=CONFLICT)).step(after=0.001)
+    desk.poll(run(active=False, exception=CONFLICT)).step(after=0.001)
 
     assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 def test_the_same_report_is_taken_in_once():
-    desk = Desk().look(run()).step()
+    desk = Desk().poll(run()).step()
     desk.step(after=0.001).step(after=0.001)
 
     assert len(desk.published) == 1
 
 
-def test_of_several_looks_between_two_rounds_only_the_newest_counts():
-    desk = Desk().look(run(), run("b")).look(run("b")).step()
+def test_of_several_polls_between_two_rounds_only_the_newest_counts():
+    desk = Desk().poll(run(), run("b")).poll(run("b")).step()
 
     assert list(states(desk)) == ["b"]
 
 
-def test_a_run_the_newest_look_does_not_name_has_vanished():
-    desk = Desk(gone_grace_seconds=1).look(run(), run("b")).step()
-    desk.look(run("b")).step()
+def test_a_run_the_newest_poll_does_not_name_has_vanished():
+    desk = Desk(gone_grace_seconds=1).poll(run(), run("b")).step()
+    desk.poll(run("b")).step()
     assert desk.told == []
-    desk.look(run("b")).step(after=1.5).step()
+    desk.poll(run("b")).step(after=1.5).step()
 
     assert desk.told == [("StreamingQueryStopped", "a")]
 
@@ -213,19 +217,19 @@ def test_a_run_the_newest_look_does_not_name_has_vanished():
 # -- markers ----------------------------------------------------------------------------------
 
 
-def test_a_marker_passes_once_what_came_before_it_is_judged():
+def test_a_marker_passes_once_what_came_before_it_is_evaluated():
     desk = Desk().step()
     passed_early = []
     marker = desk.ended(exception=CONFLICT).mark()
-    desk.worker._on_judged = lambda judged: passed_early.append(marker.passed.is_set())
+    desk.worker._on_evaluated = lambda evaluated: passed_early.append(marker.passed.is_set())
     desk.step(after=0.001)
 
     assert passed_early == [False]
     assert marker.passed.is_set()
-    assert desk.worker.judged.alerts[0].name == "StreamingQueryFailed"
+    assert desk.worker.evaluated.alerts[0].name == "StreamingQueryFailed"
 
 
-def test_a_marker_alone_is_judged_at_once():
+def test_a_marker_alone_is_evaluated_at_once():
     desk = Desk().step()
     marker = desk.mark()
     desk.step(after=0.001)
@@ -253,9 +257,9 @@ def test_an_empty_set_is_offered_too():
 
 def test_what_is_well_is_offered_once_as_over_and_then_no_longer():
     desk = Desk().started().ended(exception=CONFLICT).step()
-    desk.look(processing(number=2, batch=0)).step()
+    desk.poll(processing(number=2, batch=0)).step()
     for batch in range(1, 12):
-        desk.look(processing(number=2, batch=batch)).step(after=1.0)
+        desk.poll(processing(number=2, batch=batch)).step(after=1.0)
         open_, *_ = desk.offers[-1]
         if open_.ends_at is not None:
             break
@@ -268,7 +272,7 @@ def test_what_is_well_is_offered_once_as_over_and_then_no_longer():
 def test_a_start_alone_cures_nothing():
     desk = Desk().started().ended(exception=CONFLICT).step()
     for _ in range(60):
-        desk.look(processing(number=2, batch=0)).step(after=1.0)
+        desk.poll(processing(number=2, batch=0)).step(after=1.0)
 
     assert desk.told == [("StreamingQueryFailed", "a")]
 
@@ -277,9 +281,9 @@ def test_what_an_earlier_driver_may_have_left_open_is_offered_as_over():
     desk = Desk().started()
     for batch in range(30):
         desk.commit(batch=batch).step(after=1.0)
-    closings = keys(desk.closings[-1])
+    stale_resolves = keys(desk.stale_resolves[-1])
 
-    assert "querypulse/etl/a/StreamingQueryFailed" in closings
+    assert "querypulse/etl/a/StreamingQueryFailed" in stale_resolves
     assert desk.told == []
 
 
@@ -298,13 +302,13 @@ def test_the_silences_of_the_moment_hold():
 
 def test_nothing_leaves_that_was_not_redacted():
     desk = Desk().started().ended(exception=CONFLICT)
-    desk.redactor = lambda judgement: replace(
-        judgement, findings=tuple(replace(one, reason="***") for one in judgement.findings)
+    desk.redactor = lambda evaluation: replace(
+        evaluation, findings=tuple(replace(one, reason="***") for one in evaluation.findings)
     )
     desk.step()
     published, (incident,) = desk.published[-1], desk.offers[-1]
 
-    assert published.judgement.findings[0].reason == "***"
+    assert published.evaluation.findings[0].reason == "***"
     assert published.alerts[0].annotations["reason"] == "***"
     assert incident.alerts[0].annotations["reason"] == "***"
 
@@ -318,7 +322,7 @@ def test_an_alert_begins_when_it_first_fired_on_the_wall_clock():
 # -- housekeeping -----------------------------------------------------------------------------
 
 
-def test_the_heart_beats_with_every_round_judged_or_not():
+def test_the_heart_beats_with_every_round_evaluated_or_not():
     desk = Desk().step()
     desk.step(after=0.01)
 
@@ -329,21 +333,21 @@ def test_a_round_that_fails_does_not_beat_and_is_done_again():
     desk = Desk().started().step()
     before = desk.worker.beat_at
 
-    def broken(judged):
+    def broken(evaluated):
         raise RuntimeError("nobody reads the board")
 
-    desk.worker._on_judged = broken
+    desk.worker._on_evaluated = broken
     with pytest.raises(RuntimeError):
         desk.ended(exception=CONFLICT).step()
     assert desk.worker.beat_at == before
-    desk.worker._on_judged = desk.on_judged
+    desk.worker._on_evaluated = desk.on_evaluated
     desk.step()
 
     assert desk.told == [("StreamingQueryFailed", "a")]
 
 
 def test_a_completed_query_is_forgotten_in_time():
-    desk = Desk().look(run(trigger="AvailableNowTrigger")).step().ended().step()
+    desk = Desk().poll(run(trigger="AvailableNowTrigger")).step().ended().step()
     while desk.clock() < 1000.0 + KEEP_COMPLETED_SECONDS - 10:
         desk.step(after=2.0)
     assert list(states(desk)) == ["a"]
@@ -383,7 +387,7 @@ def test_a_failed_or_stalled_query_says_where_the_main_thread_is(alertname):
         desk.ended(exception=CONFLICT).step()
     else:
         for batches in range(40):
-            desk.look(processing(batch=1, tasks=0)).step(after=2.0)
+            desk.poll(processing(batch=1, tasks=0)).step(after=2.0)
             assert batches < 39 or desk.told
     (alert,) = desk.published[-1].alerts
 
@@ -401,7 +405,7 @@ def test_a_warning_that_is_no_stall_says_nothing_of_the_main_thread():
     desk = Desk(expected_input_seconds=60.0).started().commit()
     desk.main_thread_is = WAITS
     for _ in range(90):
-        desk.look(run(batch=1)).step(after=2.0)
+        desk.poll(run(batch=1)).step(after=2.0)
     (alert,) = desk.published[-1].alerts
 
     assert alert.name == "StreamingInputMissing"
@@ -411,7 +415,7 @@ def test_a_warning_that_is_no_stall_says_nothing_of_the_main_thread():
 def test_what_the_main_thread_says_is_redacted():
     desk = Desk().started()
     desk.main_thread_is = "waits in connect(), job line /jobs/password=hunter2/jobs.py:41 in main"
-    desk.redactor = lambda judgement: redacted(judgement, Redactor())
+    desk.redactor = lambda evaluation: redacted(evaluation, Redactor())
     desk.ended(exception=CONFLICT).step()
     (alert,) = desk.published[-1].alerts
 

@@ -24,14 +24,14 @@ Kind = tuple[str, bool]
 """An alert's name, and whether it was a warning first."""
 
 
-class Page(msgspec.Struct, frozen=True):
-    """One open incident; ``told_at`` (monotonic seconds) is None while nobody was notified.
+class OpenIncident(msgspec.Struct, frozen=True):
+    """One open incident; ``notified_at`` (monotonic seconds) is None while nobody was notified.
 
     ``known`` are the keys of its alerts of which more than at first was sent, see ``_more``.
     """
 
     incident: Incident
-    told_at: float | None = None
+    notified_at: float | None = None
     known: frozenset[str] = frozenset()
 
 
@@ -41,11 +41,11 @@ class Grouping:
     def __init__(self, min_queries: int, window_seconds: float) -> None:
         self._min_queries = min_queries
         self._window_seconds = window_seconds
-        self._pages: dict[str, Page] = {}
+        self._pages: dict[str, OpenIncident] = {}
         self._homes: dict[str, str] = {}
         self._began: list[tuple[float, Kind]] = []
 
-    def inherit(self, incident: Incident, now: float) -> tuple[Alert, ...]:
+    def restore(self, incident: Incident, now: float) -> tuple[Alert, ...]:
         """Take over an open incident of an earlier driver; returns what fires in it from now on.
 
         What fires in another already, stays there.
@@ -56,7 +56,7 @@ class Grouping:
             return ()
         for alert in firing:
             self._leave_others(alert)
-        self._put(replace(incident, alerts=alerts), told_at=now, known=_more(firing))
+        self._put(replace(incident, alerts=alerts), notified_at=now, known=_more(firing))
         return firing
 
     def end(self, alerts: Iterable[Alert]) -> None:
@@ -103,24 +103,24 @@ class Grouping:
         ``alerts`` are the newest words of all that is open by alert key, ``firing`` the keys of
         those that do not recover; ``now`` is in monotonic, ``wall`` in Unix seconds.
         """
-        told = []
+        reported = []
         for key, page in list(self._pages.items()):
             present = _muted(_with_members(page, alerts), silences, wall)
             fires = any(
                 alert.ends_at is None and alert.key in firing for alert in present.incident.alerts
             )
-            if not fires and page.told_at is None and page.incident.muted:
+            if not fires and page.notified_at is None and page.incident.muted:
                 # It recovers, and nobody has been notified: that stays so when the silence ends.
                 muted = replace(present.incident, muted=page.incident.muted)
                 present = replace(present, incident=muted)
             repeat_after = repeat_interval_seconds if fires else math.inf
-            present = _told(present, now, repeat_after)
-            told.append(present.incident)
+            present = _reported(present, now, repeat_after)
+            reported.append(present.incident)
             if present.incident.ends_at is None:
                 self._pages[key] = present
             else:
                 del self._pages[key]
-        return tuple(told)
+        return tuple(reported)
 
     def _place(self, kind: Kind, alerts: Sequence[Alert]) -> None:
         """One incident for all, where enough begin and no group of that name is open."""
@@ -144,10 +144,10 @@ class Grouping:
     def _put(
         self,
         incident: Incident,
-        told_at: float | None = None,
+        notified_at: float | None = None,
         known: frozenset[str] = frozenset(),
     ) -> None:
-        self._pages[incident.key] = Page(incident, told_at, known)
+        self._pages[incident.key] = OpenIncident(incident, notified_at, known)
         for alert in incident.alerts:
             if alert.ends_at is None:
                 self._homes[alert.key] = incident.key
@@ -168,7 +168,7 @@ def _suffix(kind: Kind) -> tuple[str, ...]:
     return (ESCALATED,) if kind[1] else ()
 
 
-def _with_members(page: Page, alerts: Mapping[str, Alert]) -> Page:
+def _with_members(page: OpenIncident, alerts: Mapping[str, Alert]) -> OpenIncident:
     """With newer words of the alerts that are open in it."""
     members = tuple(
         alerts.get(one.key, one) if one.ends_at is None else one for one in page.incident.alerts
@@ -176,7 +176,7 @@ def _with_members(page: Page, alerts: Mapping[str, Alert]) -> Page:
     return replace(page, incident=replace(page.incident, alerts=members))
 
 
-def _muted(page: Page, silences: Sequence[Silence], wall: float) -> Page:
+def _muted(page: OpenIncident, silences: Sequence[Silence], wall: float) -> OpenIncident:
     """Muted when all that fires is silenced; an incident that is over, when all of it is."""
     alerts = page.incident.alerts
     open_ones = [alert for alert in alerts if alert.ends_at is None]
@@ -198,7 +198,7 @@ def _says_more(alert: Alert) -> bool:
     return alert.name == query_failed.NAME and ANNOTATION in alert.annotations
 
 
-def _told(page: Page, now: float, repeat_after: float) -> Page:
+def _reported(page: OpenIncident, now: float, repeat_after: float) -> OpenIncident:
     """A greater revision when there is more to say, once for each alert, or a reminder is due.
 
     Not while somebody asked for silence.
@@ -206,9 +206,9 @@ def _told(page: Page, now: float, repeat_after: float) -> Page:
     if page.incident.muted:
         return page
     known = page.known | _more(page.incident.alerts)
-    if page.told_at is None:
-        return replace(page, told_at=now, known=known)
-    if known == page.known and now - page.told_at < repeat_after:
+    if page.notified_at is None:
+        return replace(page, notified_at=now, known=known)
+    if known == page.known and now - page.notified_at < repeat_after:
         return page
     incident = replace(page.incident, revision=page.incident.revision + 1)
-    return replace(page, incident=incident, told_at=now, known=known)
+    return replace(page, incident=incident, notified_at=now, known=known)

@@ -28,10 +28,10 @@ from ..alert import Alert
 from ..finding import WHOLE_DRIVER, Severity
 from ..over_restarts import ANNOTATION
 from ..rules import data_loss_risk, query_flapping, streaming_input_missing
-from .course import FACTS, Course
-from .health import Health
+from .active_alert import FACTS, ActiveAlert
+from .health import DriverHealth
 
-BESIDES = frozenset({query_flapping.NAME, data_loss_risk.NAME})
+INDEPENDENT_ALERTS = frozenset({query_flapping.NAME, data_loss_risk.NAME})
 """What stands beside whatever else is told of its query, and ends nothing."""
 
 
@@ -42,18 +42,18 @@ class Suppressed(msgspec.Struct, frozen=True):
     by: Alert
 
 
-def urgency(course: Course) -> tuple[bool, bool]:
+def urgency(course: ActiveAlert) -> tuple[bool, bool]:
     """Sorts the whole driver's alerts first, then the critical ones."""
     return course.query != WHOLE_DRIVER, not _is_critical(course)
 
 
 def suppressor(
-    new: Course,
-    others: Iterable[Course],
-    health: Health,
+    new: ActiveAlert,
+    others: Iterable[ActiveAlert],
+    health: DriverHealth,
     resolve_after_seconds: float,
     is_silenced: Callable[[Alert], bool],
-) -> Course | None:
+) -> ActiveAlert | None:
     """The one of ``others`` because of which ``new`` is not to begin; None where it may."""
     if new.alert.name in FACTS:
         return None
@@ -70,7 +70,7 @@ def suppressor(
     return None
 
 
-def supersedes(new: Course, old: Course) -> bool:
+def supersedes(new: ActiveAlert, old: ActiveAlert) -> bool:
     """Whether ``old``, found no more, is over because ``new`` begins to fire.
 
     Not what is said of a batch over restarts: the next process would open it once more.
@@ -79,22 +79,22 @@ def supersedes(new: Course, old: Course) -> bool:
         return False
     if new.query == UNNAMED or ANNOTATION in old.alert.annotations:
         return False
-    return BESIDES.isdisjoint({new.alert.name, old.alert.name})
+    return INDEPENDENT_ALERTS.isdisjoint({new.alert.name, old.alert.name})
 
 
 def _driver_holds(
-    driver: Course, new: Course, health: Health, resolve_after_seconds: float
+    driver: ActiveAlert, new: ActiveAlert, health: DriverHealth, resolve_after_seconds: float
 ) -> bool:
     """A while after it has recovered, its queries may still have to."""
     beneath = new.query != WHOLE_DRIVER or not _is_critical(new)
-    if not beneath or not _is_critical(driver) or not driver.looks:
+    if not beneath or not _is_critical(driver) or not driver.polls:
         return False
     if driver.found:
         return True
-    return driver.calm is not None and health.lasted(driver.calm) < resolve_after_seconds
+    return driver.recovery is not None and health.lasted(driver.recovery) < resolve_after_seconds
 
 
-def _speaks_for(old: Course, new: Course) -> bool:
+def _speaks_for(old: ActiveAlert, new: ActiveAlert) -> bool:
     """That data is in danger is another matter than why, and no lesser one for being a warning.
 
     That no rows come follows from whatever else is wrong.
@@ -104,9 +104,9 @@ def _speaks_for(old: Course, new: Course) -> bool:
     return new.alert.name == streaming_input_missing.NAME or _is_lesser(new, old)
 
 
-def _is_lesser(new: Course, old: Course) -> bool:
+def _is_lesser(new: ActiveAlert, old: ActiveAlert) -> bool:
     return _is_critical(old) and not _is_critical(new)
 
 
-def _is_critical(course: Course) -> bool:
+def _is_critical(course: ActiveAlert) -> bool:
     return course.severity == Severity.CRITICAL.value

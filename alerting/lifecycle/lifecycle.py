@@ -12,20 +12,20 @@ from msgspec.structs import replace
 
 from ...listener.snapshot import Snapshot
 from ..alert import Alert, Incident
-from ..evaluate import Judgement
+from ..evaluate import Evaluation
 from ..headline import UNSEEN
-from .course import Course, begin, escalates, found_again, is_expired, is_over, not_found
+from .active_alert import ActiveAlert, begin, escalates, found_again, is_expired, is_over, not_found
 from .flap_guard import FlapGuard
 from .grouping import Grouping
 from .guidance import Guidance
-from .health import Health
+from .health import DriverHealth
 from .inhibition import Suppressed, supersedes, suppressor, urgency
 from .reconciliation import Reconciliation
 from .silences import Silence, silence_of
 from .wording import alert_of
 
 
-class Terms(msgspec.Struct, frozen=True):
+class LifecycleSettings(msgspec.Struct, frozen=True):
     """When an alert ends, when it is told again, and what is told in one page.
 
     ``resolve_after_seconds``: how long a query must have been well. ``group_min_queries`` that
@@ -42,46 +42,46 @@ class Lifecycle:
     """Pending, firing, recovering, ended: the course of every alert of one driver.
 
     After each update, ``alerts`` are all that fire (silenced ones say so in ``muted``),
-    ``suppressed`` those that would without another, and ``closings`` what an earlier driver may
-    have left open, each once. Touches no clock, thread or socket: ``now`` is in monotonic,
-    ``wall`` in Unix seconds.
+    ``suppressed`` those that another alert suppresses, and ``stale_resolves`` what an earlier
+    driver may have left open, each once. It touches no clock, thread or socket: ``now`` is in
+    monotonic, ``wall`` in Unix seconds.
     """
 
-    def __init__(self, app: str, guidance: Guidance, terms: Terms) -> None:
+    def __init__(self, app: str, guidance: Guidance, terms: LifecycleSettings) -> None:
         self.alerts: tuple[Alert, ...] = ()
         self.suppressed: tuple[Suppressed, ...] = ()
-        self.closings: tuple[Incident, ...] = ()
+        self.stale_resolves: tuple[Incident, ...] = ()
         self._app = app
         self._guidance = guidance
         self._terms = terms
-        self._courses: dict[str, Course] = {}
+        self._courses: dict[str, ActiveAlert] = {}
         self._flaps = FlapGuard()
         self._grouping = Grouping(terms.group_min_queries, terms.group_window_seconds)
         self._reconciliation = Reconciliation(app)
 
-    def inherit(self, incidents: Iterable[Incident], now: float) -> None:
+    def restore(self, incidents: Iterable[Incident], now: float) -> None:
         """Go on with what an earlier driver left open, before the first update.
 
         Several receivers may have kept the same alerts: the greatest revision counts, and a group
         before its members, which receivers that know single alerts have kept.
         """
         for incident in sorted(incidents, key=_weight, reverse=True):
-            for alert in self._grouping.inherit(incident, now):
-                self._courses[alert.key] = Course(
-                    alert, looks=0, begun=True, found=False, unseen_since=now
+            for alert in self._grouping.restore(incident, now):
+                self._courses[alert.key] = ActiveAlert(
+                    alert, polls=0, begun=True, found=False, unseen_since=now
                 )
 
     def update(
         self,
-        judgement: Judgement,
+        evaluation: Evaluation,
         snapshot: Snapshot,
         now: float,
         wall: float,
         silences: Sequence[Silence] = (),
     ) -> tuple[Incident, ...]:
         """All open incidents, and in this one update those that are over since the last."""
-        health = Health(judgement, snapshot, now)
-        over = self._follow(judgement, health, wall)
+        health = DriverHealth(evaluation, snapshot, now)
+        over = self._follow(evaluation, health, wall)
         escalated = [alert.key for alert in over if alert.key in self._courses]
         begun = self._begin(health, lambda alert: silence_of(alert, silences, wall) is not None)
         over += self._supersede(begun, wall)
@@ -97,18 +97,20 @@ class Lifecycle:
             repeat_interval_seconds=self._terms.repeat_interval_seconds,
         )
         self.alerts = tuple(_with_silence(alert, silences, wall) for alert in self._open())
-        self.closings = self._reconciliation.update(health, wall, self._terms.resolve_after_seconds)
+        self.stale_resolves = self._reconciliation.update(
+            health, wall, self._terms.resolve_after_seconds
+        )
         return incidents
 
     def _open(self) -> list[Alert]:
         return [course.alert for course in self._courses.values() if course.begun]
 
-    def _follow(self, judgement: Judgement, health: Health, wall: float) -> list[Alert]:
+    def _follow(self, evaluation: Evaluation, health: DriverHealth, wall: float) -> list[Alert]:
         """Bring every course up to date; what is over by itself is taken out and returned.
 
         So is the warning of what has become critical, whose course goes on.
         """
-        alerts = [alert_of(one, self._app, self._guidance, wall) for one in judgement.findings]
+        alerts = [alert_of(one, self._app, self._guidance, wall) for one in evaluation.findings]
         found = {alert.key: alert for alert in alerts}
         over = []
         for key, alert in found.items():
@@ -116,7 +118,7 @@ class Lifecycle:
             if known is not None and escalates(known, alert):
                 over.append(known.alert.ended(wall, superseded_by=f"{alert.name}, critical"))
             self._courses[key] = (
-                Course(alert) if known is None else found_again(known, alert, health)
+                ActiveAlert(alert) if known is None else found_again(known, alert, health)
             )
         for key in [key for key in self._courses if key not in found]:
             course = self._courses[key] = not_found(self._courses[key], health)
@@ -126,11 +128,13 @@ class Lifecycle:
                 notes = {"expired": "its query was not seen for a day", "outcome": UNSEEN[0]}
                 over.append(self._end(key, wall, **notes))
             elif is_over(course, health, self._terms.resolve_after_seconds):
-                outcome = health.outcome(course.query, course.alert.name, course.calm)
+                outcome = health.outcome(course.query, course.alert.name, course.recovery)
                 over.append(self._end(key, wall, outcome=outcome))
         return over
 
-    def _begin(self, health: Health, is_silenced: Callable[[Alert], bool]) -> list[Course]:
+    def _begin(
+        self, health: DriverHealth, is_silenced: Callable[[Alert], bool]
+    ) -> list[ActiveAlert]:
         """Let fire what is ripe and not suppressed, the weightiest first."""
         begun, suppressed = [], []
         wait = self._terms.resolve_after_seconds
@@ -146,7 +150,7 @@ class Lifecycle:
         self.suppressed = tuple(suppressed)
         return begun
 
-    def _supersede(self, begun: Sequence[Course], wall: float) -> list[Alert]:
+    def _supersede(self, begun: Sequence[ActiveAlert], wall: float) -> list[Alert]:
         """End what recovers where something as bad has begun."""
         return [
             self._end(key, wall, superseded_by=new.alert.name)

@@ -31,7 +31,7 @@ from ..rules import (
     streaming_input_missing,
     watermark_stuck,
 )
-from .health import Calm, Health
+from .health import DriverHealth, RecoveryWindow
 
 CRITICAL = (
     query_failed.NAME,
@@ -69,41 +69,47 @@ class Reconciliation:
     def __init__(self, app: str) -> None:
         self._app = app
         self._is_generic = is_generic(app)
-        self._calms: dict[str, Calm] = {}
+        self._recoveries: dict[str, RecoveryWindow] = {}
         self._healthy: dict[str, None] = {}
         self._batches: list[tuple[float, tuple[Incident, ...]]] = []
         """When something was over, and what."""
         self._offered: tuple[Incident, ...] = ()
 
-    def update(self, health: Health, wall: float, seconds: float) -> tuple[Incident, ...]:
+    def update(self, health: DriverHealth, wall: float, seconds: float) -> tuple[Incident, ...]:
         """All that is over for less than an hour: of queries now proven healthy for ``seconds``.
 
         The same tuple as before, as long as nothing changes.
         """
         if self._is_generic:
             return ()
-        self._calms = {
-            label: calm
+        self._recoveries = {
+            label: recovery
             for label in health.queries
             if label not in self._healthy
-            and (calm := health.calm(label, Severity.WARNING.value, self._calms.get(label)))
+            and (
+                recovery := health.recovery(
+                    label, Severity.WARNING.value, self._recoveries.get(label)
+                )
+            )
             is not None
         }
         proven = [
-            label for label, calm in self._calms.items() if health.is_proven(label, calm, seconds)
+            label
+            for label, recovery in self._recoveries.items()
+            if health.has_recovered(label, recovery, seconds)
         ]
         new = [label for label in proven if not health.is_unnamed(label)]
         first = bool(proven) and not self._healthy
         for label in proven:
             self._remember(label)
-        closings = (*self._of_queries(new, wall), *self._of_all(health, wall, first=first))
-        self._offer(closings, health.now)
+        stale_resolves = (*self._of_queries(new, wall), *self._of_all(health, wall, first=first))
+        self._offer(stale_resolves, health.now)
         return self._offered
 
-    def _offer(self, closings: tuple[Incident, ...], now: float) -> None:
+    def _offer(self, stale_resolves: tuple[Incident, ...], now: float) -> None:
         kept = [one for one in self._batches if now - one[0] < OFFERED_SECONDS]
-        if closings:
-            kept.append((now, closings))
+        if stale_resolves:
+            kept.append((now, stale_resolves))
         if kept != self._batches:
             self._batches = kept
             self._offered = tuple(one for _, batch in kept for one in batch)
@@ -117,7 +123,7 @@ class Reconciliation:
         for name in WARNINGS:
             yield from (self._over(label, name, Severity.WARNING, wall) for label in labels)
 
-    def _of_all(self, health: Health, wall: float, *, first: bool) -> Iterator[Incident]:
+    def _of_all(self, health: DriverHealth, wall: float, *, first: bool) -> Iterator[Incident]:
         """Where one query is healthy the driver is there; a group is over when all are healthy."""
         if first:
             for name in OF_DRIVER:

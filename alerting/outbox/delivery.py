@@ -12,21 +12,21 @@ from ...listener.guard import Guard
 from ...listener.loop import Loop
 from ..alert import Incident
 from ..receivers.receiver import DeliveryError, LeftOpen, Receiver
+from .entry import OutboxEntry
 from .outbox import Outbox
 from .portions import Portions
 from .refusal_log import log_refusal
 from .routing import Route
-from .row import Row
 from .talk import Talk
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 """How often a receiver that forgets is looked after."""
 
 
-class KeepsRows(Protocol):
+class EntryStore(Protocol):
     """Where an outbox's rows outlive the process."""
 
-    def offer(self, receiver: str, rows: tuple[Row, ...]) -> None:
+    def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
         """Take all rows of one receiver; never waits."""
         ...
 
@@ -45,7 +45,7 @@ class Delivery:
         guard: Guard,
         *,
         route: Route | None = None,
-        spool: KeepsRows | None = None,
+        spool: EntryStore | None = None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -59,13 +59,13 @@ class Delivery:
         self._clock = clock
         self._wall = wall
         self._loop = Loop(f"deliver-{receiver.name}", self._step, guard)
-        self._outbox = Outbox(receiver.habits)
-        self._portions = Portions(single=receiver.habits.groups_itself)
+        self._outbox = Outbox(receiver.capabilities)
+        self._portions = Portions(single=receiver.capabilities.groups_itself)
         self._round = 0
         self._flushes = 0
         self._in_flight = False
-        self._saved: tuple[Row, ...] | None = None
-        self._closings: Iterable[Incident] = ()
+        self._saved: tuple[OutboxEntry, ...] | None = None
+        self._stale_resolves: Iterable[Incident] = ()
         # Guards the outbox and the five above; never held while sending.
         self._changed = threading.Condition()
 
@@ -95,15 +95,15 @@ class Delivery:
         if not self._loop.is_forked:
             self._loop.start()
 
-    def adopt(self, rows: Iterable[Row]) -> None:
+    def restore(self, entries: Iterable[OutboxEntry]) -> None:
         """Take over what an earlier driver's delivery to this receiver had in its outbox."""
         if self._loop.is_forked:
             return
         with self._changed:
-            self._outbox.adopt(rows, self._wall())
+            self._outbox.restore(entries, self._wall())
             self._save()
 
-    def offer(self, incidents: Iterable[Incident], closings: Iterable[Incident] = ()) -> None:
+    def offer(self, incidents: Iterable[Incident], stale_resolves: Iterable[Incident] = ()) -> None:
         """Hand over all open incidents; the newest set wins. Never waits for a receiver.
 
         What this receiver was once told stays its own until it ends, whatever its route says.
@@ -114,20 +114,20 @@ class Delivery:
         with self._changed:
             portions = self._portions.offered(incidents, holds)
             mine = [one for one in portions if takes(one) or holds(one.key)]
-            self._outbox.offer(mine, self._wall(), self._new_closings(closings))
-            if self._outbox.rows or self._saved != ():
+            self._outbox.offer(mine, self._wall(), self._new_stale_resolves(stale_resolves))
+            if self._outbox.entries or self._saved != ():
                 self._save()
-            elif self._outbox.closings.are_waiting:
+            elif self._outbox.stale_resolves.are_waiting:
                 self._changed.notify_all()
 
-    def _new_closings(self, closings: Iterable[Incident]) -> list[Incident] | None:
+    def _new_stale_resolves(self, stale_resolves: Iterable[Incident]) -> list[Incident] | None:
         """Those that are this receiver's own; None while they are the very same: they are many."""
-        if closings is self._closings:
+        if stale_resolves is self._stale_resolves:
             return None
-        self._closings = closings
-        return [one for one in closings if self.route.takes(one)]
+        self._stale_resolves = stale_resolves
+        return [one for one in stale_resolves if self.route.takes(one)]
 
-    def take_over(self, incidents: Iterable[Incident]) -> None:
+    def escalate_to_fallback(self, incidents: Iterable[Incident]) -> None:
         """Tell these too, for another receiver has not taken them."""
         if self._loop.is_forked:
             return
@@ -178,7 +178,7 @@ class Delivery:
 
     def _save(self) -> None:
         """Let the spool have the newest rows, and the thread look at them."""
-        self._saved = self._outbox.rows
+        self._saved = self._outbox.entries
         if self._spool is not None:
             self._spool.offer(self.name, self._saved)
         self._changed.notify_all()
@@ -212,14 +212,14 @@ class Delivery:
         known = [at for at in both if at is not None]
         if known:
             return max(0.0, min(known) - now)
-        return None if self._receiver.habits.resend_seconds is None else LOOK_SECONDS
+        return None if self._receiver.capabilities.resend_seconds is None else POLL_SECONDS
 
     def _answered_question(
         self, asked: tuple[Incident, ...], found: tuple[LeftOpen, ...] | None
     ) -> None:
         with self._changed:
             self._in_flight = False
-            self._outbox.closings.answered(asked, found, self._clock())
+            self._outbox.stale_resolves.answered(asked, found, self._clock())
             self._changed.notify_all()
 
     def _record(self, incident: Incident, error: DeliveryError | None, this_round: int) -> None:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..alert import Incident
-from .delivery import Delivery, KeepsRows
-from .row import Row
+from .delivery import Delivery, EntryStore
+from .entry import OutboxEntry
 
 
 class Dispatch:
@@ -22,7 +22,7 @@ class Dispatch:
         self,
         deliveries: Sequence[Delivery],
         *,
-        spool: KeepsRows | None = None,
+        spool: EntryStore | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """Join the deliveries.
@@ -43,7 +43,7 @@ class Dispatch:
                     f"receiver {delivery.name!r}: fallback {fallback!r} is no receiver ({known})"
                 )
 
-    def adopt(self, rows: Mapping[str, tuple[Row, ...]]) -> tuple[Incident, ...]:
+    def restore(self, entries: Mapping[str, tuple[OutboxEntry, ...]]) -> tuple[Incident, ...]:
         """Take over an earlier driver's rows by receiver; returns the incidents still open.
 
         Call it before the next ``offer``, and let the lifecycle inherit what it returns: else
@@ -51,25 +51,25 @@ class Dispatch:
         inherited at every start; what it was never told of is told to the others.
         """
         for name, delivery in self._deliveries.items():
-            delivery.adopt(rows.get(name, ()))
+            delivery.restore(entries.get(name, ()))
         newest: dict[str, Incident] = {}
-        for name, held in rows.items():
+        for name, held in entries.items():
             is_ours = name in self._deliveries
             if not is_ours and self._spool is not None:
                 self._spool.offer(name, ())
-            for row in held:
-                if not row.is_over and (is_ours or row.is_unnotified):
-                    _keep_newest(newest, row.incident)
+            for entry in held:
+                if not entry.is_over and (is_ours or entry.is_unnotified):
+                    _keep_newest(newest, entry.incident)
         return tuple(newest.values())
 
-    def offer(self, incidents: Iterable[Incident], closings: Iterable[Incident] = ()) -> None:
+    def offer(self, incidents: Iterable[Incident], stale_resolves: Iterable[Incident] = ()) -> None:
         """Hand all open incidents to every receiver, and what is overdue to the fallbacks."""
-        incidents, closings = tuple(incidents), tuple(closings)
+        incidents, stale_resolves = tuple(incidents), tuple(stale_resolves)
         for delivery in self._deliveries.values():
-            delivery.offer(incidents, closings)
+            delivery.offer(incidents, stale_resolves)
         self._hand_over(self._wall())
 
-    def hand_over(self) -> None:
+    def escalate_to_fallback(self) -> None:
         """Let the fallbacks have at once what was not taken, for there will be no later."""
         self._hand_over(math.inf)
 
@@ -81,7 +81,7 @@ class Dispatch:
             overdue = delivery.overdue_incidents(now_wall)
             handed = self._handed.get(name, frozenset())
             self._handed[name] = frozenset(incident.key for incident in overdue)
-            fallback.take_over(
+            fallback.escalate_to_fallback(
                 incident
                 for incident in overdue
                 # What is over is told once; what fires may be new again, or found no room.

@@ -6,17 +6,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from ..alert import Incident
-from ..receivers.answer import Answer
-from ..receivers.receiver import DeliveryError, Habits
-from .closings import Closings
-from .pace import Pace
-from .refused import buried, leaves_open, refused
-from .row import (
+from ..receivers.answer import DeliveryOutcome
+from ..receivers.receiver import DeliveryError, ReceiverCapabilities
+from .bounded_store import MAX_BYTES, MAX_ENTRIES, BoundedStore
+from .entry import (
     NO_NEWS,
-    Row,
-    Told,
-    Want,
-    Why,
+    DeliveryState,
+    OutboxEntry,
+    PendingSend,
+    SendReason,
     accepted,
     begun,
     delayed,
@@ -24,13 +22,13 @@ from .row import (
     is_expired,
     is_obsolete,
     is_settled,
+    next_send,
     offered,
     queued,
-    wanted,
 )
-from .shelf import MAX_BYTES, MAX_ROWS, Shelf
-
-__all__ = ["LOSSES", "Outbox", "Row", "Told"]
+from .refused import buried, leaves_open, refused
+from .send_schedule import SendSchedule
+from .stale_resolves import StaleResolves
 
 LOSSES = ("evicted", "expired", "obsolete", "rejected")
 """Why: no room; over for a day; a warning that came and went; a message that was refused."""
@@ -46,87 +44,87 @@ class Outbox:
 
     def __init__(
         self,
-        habits: Habits | None = None,
+        capabilities: ReceiverCapabilities | None = None,
         *,
-        max_rows: int = MAX_ROWS,
+        max_entries: int = MAX_ENTRIES,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        self._habits = habits if habits is not None else Habits()
-        self._pace = Pace(self._habits.per_minute)
-        self._shelf = Shelf(max_rows, max_bytes)
-        self._begun: Row | None = None
-        self._reconciles = self._habits.reconciles
-        self.closings = Closings(asks=self._habits.can_be_asked)
+        self._capabilities = capabilities if capabilities is not None else ReceiverCapabilities()
+        self._schedule = SendSchedule(self._capabilities.per_minute)
+        self._store = BoundedStore(max_entries, max_bytes)
+        self._begun: OutboxEntry | None = None
+        self._reconciles = self._capabilities.reconciles
+        self.stale_resolves = StaleResolves(asks=self._capabilities.can_be_asked)
         self._losses: Counter[str] = Counter(dict.fromkeys(LOSSES, 0))
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def entries(self) -> tuple[OutboxEntry, ...]:
         """All rows, as they are to survive the process."""
-        return tuple(self._shelf)
+        return tuple(self._store)
 
     @property
     def losses(self) -> Counter[str]:
         """How many were not told, by why."""
-        return Counter({**self._losses, "evicted": self._shelf.evicted})
+        return Counter({**self._losses, "evicted": self._store.evicted})
 
     @property
     def circuit_open(self) -> bool:
         """Whether the receiver counts as down."""
-        return self._pace.is_open
+        return self._schedule.is_open
 
-    def adopt(self, rows: Iterable[Row], wall: float) -> None:
+    def restore(self, entries: Iterable[OutboxEntry], wall: float) -> None:
         """Take over what an earlier driver's outbox held; what is known since then goes first.
 
         What is open is known then, and nothing else is resolved.
         """
         self._reconciles = False
-        self.closings.offer(())
-        for row in rows:
-            mine = self._shelf.get(row.incident.key)
+        self.stale_resolves.offer(())
+        for entry in entries:
+            mine = self._store.get(entry.incident.key)
             if mine is None:
-                self._put(row)
-            elif mine.told is Told.NOTHING:
-                self._put(offered(row, mine.incident, wall))
+                self._put(entry)
+            elif mine.state is DeliveryState.NOTHING:
+                self._put(offered(entry, mine.incident, wall))
         self._tidy(wall)
 
     def offer(
-        self, incidents: Iterable[Incident], wall: float, closings: Iterable[Incident] | None = None
+        self, incidents: Iterable[Incident], wall: float, stale: Iterable[Incident] | None = None
     ) -> None:
         """Replace the set of incidents that are open at Unix time ``wall``.
 
-        One that ended may be offered once more, with its end, or be left out; ``closings`` are
-        what an earlier process may have left open, None where they are as before.
+        One that ended may be offered once more, with its end, or be left out. ``stale``: what an
+        earlier process may have left open; None: as before.
         """
         newest = {incident.key: incident for incident in incidents}
-        self._shelf.forget_outsiders(newest)
-        for row in self._shelf:
-            if row.incident.key not in newest:
-                self._put(ended(row, wall))
+        self._store.forget_outsiders(newest)
+        for entry in self._store:
+            if entry.incident.key not in newest:
+                self._put(ended(entry, wall))
         self.add(newest.values(), wall)
         if self._reconciles:
-            rows = (row.incident.key for row in self._shelf)
-            self.closings.offer(closings, held={*newest, *rows})
+            entries = (entry.incident.key for entry in self._store)
+            self.stale_resolves.offer(stale, held={*newest, *entries})
         self._tidy(wall)
 
     def add(self, incidents: Iterable[Incident], wall: float) -> None:
         """Let these be known too."""
         for incident in incidents:
-            row = self._shelf.get(incident.key)
-            if row is not None:
-                if row.is_over and incident.ends_at is None:
-                    self._pace.renew(incident.key)
-                self._put(offered(row, incident, wall))
+            entry = self._store.get(incident.key)
+            if entry is not None:
+                if entry.is_over and incident.ends_at is None:
+                    self._schedule.renew(incident.key)
+                self._put(offered(entry, incident, wall))
                 continue
-            row = queued(incident, wall, self.closings.claim(incident.key))
-            if row.is_over and not row.is_critical:
+            entry = queued(incident, wall, self.stale_resolves.claim(incident.key))
+            if entry.is_over and not entry.is_critical:
                 continue
-            self._put(row)
+            self._put(entry)
         self._tidy(wall)
 
     def holds(self, key: str) -> bool:
         """Whether the receiver is to be told how that incident goes on."""
-        row = self._shelf.get(key)
-        return row is not None and row.told is not Told.RESOLVED
+        entry = self._store.get(key)
+        return entry is not None and entry.state is not DeliveryState.RESOLVED
 
     def pending(self, wall: float) -> int:
         """How many differences the receiver has not been told yet."""
@@ -135,11 +133,11 @@ class Outbox:
     def overdue(self, wall: float, after_seconds: float) -> tuple[Incident, ...]:
         """What nobody has surely heard of by this way for so long, or never will as it is."""
         return tuple(
-            row.incident
-            for row in self._shelf
-            if row.is_unnotified
-            and not row.incident.muted
-            and (row.dead or wall - row.queued_at >= after_seconds)
+            entry.incident
+            for entry in self._store
+            if entry.is_unnotified
+            and not entry.incident.muted
+            and (entry.dead or wall - entry.queued_at >= after_seconds)
         )
 
     def begin(self, now: float, wall: float, urgent_round: int = 0) -> Incident | None:
@@ -148,100 +146,104 @@ class Outbox:
         In a flush (``urgent_round`` above 0) that is anything not yet attempted in it.
         """
         self._tidy(wall)
-        want = self._pace.choose(self._wants(wall), now, urgent_round)
-        if want is None:
+        pending = self._schedule.choose(self._wants(wall), now, urgent_round)
+        if pending is None:
             return None
-        self._pace.sent(want, now)
-        self._begun = row = self._shelf.get(want.incident.key)
-        if row is None:
-            return want.incident
-        sent = delayed(want, row, wall)
-        self._put(begun(row, want.incident))
+        self._schedule.sent(pending, now)
+        self._begun = entry = self._store.get(pending.incident.key)
+        if entry is None:
+            return pending.incident
+        sent = delayed(pending, entry, wall)
+        self._put(begun(entry, pending.incident))
         return sent
 
     def next_at(self, now: float, wall: float) -> float | None:
         """When ``begin`` may find something, None if there is nothing to send."""
-        return self._pace.next_at(self._wants(wall), now)
+        return self._schedule.next_at(self._wants(wall), now)
 
     def question(self, now: float, wall: float) -> tuple[Incident, ...]:
         """Of what the receiver is to be asked now whether it is open there."""
         ask_at = self.ask_at(wall)
-        return self.closings.unasked if ask_at is not None and ask_at <= now else ()
+        return self.stale_resolves.unasked if ask_at is not None and ask_at <= now else ()
 
     def ask_at(self, wall: float) -> float | None:
         """When ``question`` may find something; not while there is anything to tell."""
-        return None if self._differences(wall) else self.closings.ask_at
+        return None if self._differences(wall) else self.stale_resolves.ask_at
 
     def delivered(self, sent: Incident, wall: float) -> None:
         """The receiver took what was begun."""
-        row = self._shelf.get(sent.key)
+        entry = self._store.get(sent.key)
         self._begun = None
-        self._pace.delivered(sent.key)
-        if row is not None:
-            self._put(accepted(row, sent, wall))
+        self._schedule.delivered(sent.key)
+        if entry is not None:
+            self._put(accepted(entry, sent, wall))
         else:
-            self.closings.settle(sent.key)
+            self.stale_resolves.settle(sent.key)
         self._tidy(wall)
 
     def failed(
         self, sent: Incident, error: DeliveryError, now: float, wall: float, urgent_round: int = 0
     ) -> float | None:
         """The receiver did not take it; returns when it is tried again, None for never."""
-        row, before = self._shelf.get(sent.key), self._begun
+        entry, before = self._store.get(sent.key), self._begun
         self._begun = None
         again_at = None
-        if row is not None and before is not None:
-            self._put(refused(row, before, may_have_arrived=error.may_have_arrived))
-        if error.answer is Answer.REJECTED and not leaves_open(sent, before):
+        if entry is not None and before is not None:
+            self._put(refused(entry, before, may_have_arrived=error.may_have_arrived))
+        if error.answer is DeliveryOutcome.REJECTED and not leaves_open(sent, before):
             self._bury(sent, before)
         else:
-            again_at = self._pace.failed(sent.key, error, now, urgent_round)
+            again_at = self._schedule.failed(sent.key, error, now, urgent_round)
         self._tidy(wall)
         return again_at
 
     def is_attempted(self, wall: float, urgent_round: int) -> bool:
         """Whether every difference has failed in this flush already."""
-        return self._pace.is_attempted(self._differences(wall), urgent_round)
+        return self._schedule.is_attempted(self._differences(wall), urgent_round)
 
     def knows_error(self, text: str) -> bool:
         """Whether something still to be told has failed with this very error."""
-        return self._pace.knows_error(text)
+        return self._schedule.knows_error(text)
 
-    def _wants(self, wall: float) -> list[Want]:
-        found = (wanted(row, self._habits, wall) for row in self._shelf)
-        wants = [want for want in found if want is not None]
-        if any(want.why not in NO_NEWS for want in wants):
-            return wants
-        closing = self.closings.first_due
-        return wants if closing is None else [*wants, Want(closing, Why.CLOSING)]
+    def _wants(self, wall: float) -> list[PendingSend]:
+        found = (next_send(entry, self._capabilities, wall) for entry in self._store)
+        pendings = [pending for pending in found if pending is not None]
+        if any(pending.reason not in NO_NEWS for pending in pendings):
+            return pendings
+        closing = self.stale_resolves.first_due
+        return (
+            pendings if closing is None else [*pendings, PendingSend(closing, SendReason.CLOSING)]
+        )
 
-    def _differences(self, wall: float) -> list[Want]:
-        return [want for want in self._wants(wall) if want.why not in NO_NEWS]
+    def _differences(self, wall: float) -> list[PendingSend]:
+        return [pending for pending in self._wants(wall) if pending.reason not in NO_NEWS]
 
-    def _put(self, row: Row) -> None:
-        self._shelf.put(row, keep=self._begun.incident.key if self._begun is not None else None)
+    def _put(self, entry: OutboxEntry) -> None:
+        self._store.put(entry, keep=self._begun.incident.key if self._begun is not None else None)
 
-    def _bury(self, sent: Incident, before: Row | None) -> None:
+    def _bury(self, sent: Incident, before: OutboxEntry | None) -> None:
         """The very message is not taken, now or later; what has changed since may be."""
-        self._pace.buried(sent.key)
+        self._schedule.buried(sent.key)
         if before is None:
-            self.closings.settle(sent.key)
+            self.stale_resolves.settle(sent.key)
             return
         self._losses["rejected"] += 1
-        row = self._shelf.get(sent.key)
-        if row is not None:
-            self._put(buried(row, before))
+        entry = self._store.get(sent.key)
+        if entry is not None:
+            self._put(buried(entry, before))
 
     def _tidy(self, wall: float) -> None:
         """Forget what needs no telling any more, and count what nobody heard of."""
-        for row in self._shelf:
-            key = row.incident.key
-            if is_obsolete(row):
-                self._losses["obsolete"] += not (row.incident.muted or row.dead)
-                self._shelf.drop(key)
-            elif is_settled(row, self._habits, wall):
-                self._shelf.drop(key)
-            elif is_expired(row, wall):
-                self._losses["expired"] += not row.dead and row.told is not Told.RESOLVED
-                self._shelf.drop(key)
-        self._pace.keep({want.incident.key for want in self._wants(wall)})
+        for entry in self._store:
+            key = entry.incident.key
+            if is_obsolete(entry):
+                self._losses["obsolete"] += not (entry.incident.muted or entry.dead)
+                self._store.drop(key)
+            elif is_settled(entry, self._capabilities, wall):
+                self._store.drop(key)
+            elif is_expired(entry, wall):
+                self._losses["expired"] += (
+                    not entry.dead and entry.state is not DeliveryState.RESOLVED
+                )
+                self._store.drop(key)
+        self._schedule.keep({pending.incident.key for pending in self._wants(wall)})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ..alert import Incident
-from ..receivers.answer import Answer
+from ..receivers.answer import DeliveryOutcome
 from ..receivers.receiver import DeliveryError
 
 log = logging.getLogger("querypulse")
@@ -22,7 +22,7 @@ def log_refusal(
         else "not sent again as it is"
     )
     log.log(
-        logging.WARNING if error.answer is Answer.TRANSIENT else logging.ERROR,
+        logging.WARNING if error.answer is DeliveryOutcome.TRANSIENT else logging.ERROR,
         "querypulse: %s did not take %s of %s: %s; %s",
         *(name, incident.name, queries, error, outcome),
     )

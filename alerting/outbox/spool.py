@@ -12,8 +12,8 @@ from pathlib import Path
 from ...listener.guard import Guard
 from ...listener.loop import Loop
 from ...listener.past_failures import FailedQuery
-from .row import Row
-from .spool_file import Change, Failures, Rows, SpoolBusyError, SpoolFile, is_corruption
+from .entry import OutboxEntry
+from .spool_file import Change, Entries, Failures, SpoolBusyError, SpoolFile, is_corruption
 
 log = logging.getLogger("querypulse")
 
@@ -48,11 +48,11 @@ class Spool:
         self._guard = guard
         self._wall = wall
         self._loop = Loop("spool", self._step, guard, last=self._file.close)
-        self._found: Rows | None = None
+        self._found: Entries | None = None
         self._was_opened = False
         self._fails = False
         self._left: Failures = {}
-        self._newest: dict[str, tuple[Row, ...]] = {}
+        self._newest: dict[str, tuple[OutboxEntry, ...]] = {}
         self._failures: Failures | None = None
         self._failures_on_disk: Failures = {}
         self._offered = 0
@@ -66,7 +66,7 @@ class Spool:
         if not self._loop.is_forked:
             self._loop.start()
 
-    def load(self, timeout: float = LOAD_SECONDS) -> Rows | None:
+    def load(self, timeout: float = LOAD_SECONDS) -> Entries | None:
         """Start, and return once the rows that an earlier process left, by receiver.
 
         None when there was no spool, and also when it could not be read within ``timeout``
@@ -86,13 +86,13 @@ class Spool:
             self._changed.notify_all()
             return found
 
-    def offer(self, receiver: str, rows: tuple[Row, ...]) -> None:
+    def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
         """Keep these rows of one receiver, and no others of it; never waits for the disk."""
         if self._loop.is_forked:
             return
         with self._changed:
-            if self._newest.get(receiver) != rows:
-                self._newest[receiver] = rows
+            if self._newest.get(receiver) != entries:
+                self._newest[receiver] = entries
                 self._offered += 1
                 self._changed.notify_all()
 
@@ -156,14 +156,14 @@ class Spool:
             self._wait()
 
     def _open(self) -> None:
-        rows = self._file.open(self._wall())
+        entries = self._file.open(self._wall())
         with self._changed:
             if not self._was_opened:
-                self._found = rows if self._file.existed else None
+                self._found = entries if self._file.existed else None
             self._on_disk = {
-                (receiver, row.incident.key): essence(row)
-                for receiver, held in rows.items()
-                for row in held
+                (receiver, entry.incident.key): essence(entry)
+                for receiver, held in entries.items()
+                for entry in held
             }
             self._failures_on_disk = self._file.failures
             self._was_opened = True
@@ -195,14 +195,16 @@ class Spool:
         self._say(self._file.mishap)
 
     def _differences(
-        self, newest: dict[str, tuple[Row, ...]]
+        self, newest: dict[str, tuple[OutboxEntry, ...]]
     ) -> tuple[list[Change], dict[tuple[str, str], Essence]]:
         """What to write, and what is on the disk then."""
-        rows = {(name, row.incident.key): row for name, held in newest.items() for row in held}
+        entries = {
+            (name, entry.incident.key): entry for name, held in newest.items() for entry in held
+        }
         kept = {key: one for key, one in self._on_disk.items() if key[0] not in newest}
-        after = {**kept, **{key: essence(row) for key, row in rows.items()}}
+        after = {**kept, **{key: essence(entry) for key, entry in entries.items()}}
         changes: list[Change] = [
-            (*key, row) for key, row in rows.items() if self._on_disk.get(key) != after[key]
+            (*key, entry) for key, entry in entries.items() if self._on_disk.get(key) != after[key]
         ]
         changes += [(*key, None) for key in self._on_disk if key not in after]
         return changes, after
@@ -220,11 +222,11 @@ class Spool:
         self.problem = problem
 
 
-def essence(row: Row) -> Essence:
+def essence(entry: OutboxEntry) -> Essence:
     """What of a row is worth a write: all but its wording, which changes with every look."""
-    incident = row.incident
+    incident = entry.incident
     alerts = tuple((alert.key, alert.starts_at, alert.ends_at) for alert in incident.alerts)
-    told = (row.told, row.told_revision, row.told_at, row.queued_at)
-    knowledge = (*told, row.dead, row.reuses_key)
-    unended = row.unended is not None
-    return (alerts, incident.revision, incident.muted, incident.severity, unended, *knowledge)
+    sent = (entry.state, entry.sent_revision, entry.sent_at, entry.queued_at)
+    knowledge = (*sent, entry.dead, entry.reuses_key)
+    earlier_end = entry.earlier_end is not None
+    return (alerts, incident.revision, incident.muted, incident.severity, earlier_end, *knowledge)

@@ -12,7 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from ...listener.past_failures import FailedQuery
-from .row import Row
+from .entry import OutboxEntry
 from .spool_lock import SpoolLock
 
 VERSION = 1
@@ -29,9 +29,9 @@ READ_FAILURES = "SELECT query, kept FROM failures ORDER BY rowid"
 WRITE_FAILURES = "INSERT OR REPLACE INTO failures VALUES (?, ?)"
 DELETE_FAILURES = "DELETE FROM failures WHERE query = ?"
 
-Rows = dict[str, tuple[Row, ...]]
+Entries = dict[str, tuple[OutboxEntry, ...]]
 """All rows by receiver."""
-Change = tuple[str, str, Row | None]
+Change = tuple[str, str, OutboxEntry | None]
 """Receiver, key, and the new row; None deletes it."""
 Failures = dict[str, FailedQuery]
 """The failures of all queries by query id; times are Unix seconds."""
@@ -67,7 +67,7 @@ class SpoolFile:
         """Whether it can be written."""
         return self._connection is not None
 
-    def open(self, wall: float) -> Rows:
+    def open(self, wall: float) -> Entries:
         """Take the file and read it; a corrupt one is renamed at Unix time ``wall``.
 
         Raises:
@@ -106,11 +106,11 @@ class SpoolFile:
             raise sqlite3.ProgrammingError("the spool is not open")
         with connection:
             connection.execute("BEGIN IMMEDIATE")
-            for receiver, key, row in changes:
-                if row is None:
+            for receiver, key, entry in changes:
+                if entry is None:
                     connection.execute(DELETE, (receiver, key))
                 else:
-                    connection.execute(WRITE, (receiver, key, msgspec.json.encode(row)))
+                    connection.execute(WRITE, (receiver, key, msgspec.json.encode(entry)))
             for query_id, kept in (failed or {}).items():
                 if kept is None:
                     connection.execute(DELETE_FAILURES, (query_id,))
@@ -128,14 +128,14 @@ class SpoolFile:
         self.disconnect()
         self._lock.give_back()
 
-    def _connect(self) -> Rows:
+    def _connect(self) -> Entries:
         """Connect with a write-ahead log, or without where the file system has no such thing."""
         try:
             return self._connect_with("WAL")
         except sqlite3.OperationalError:
             return self._connect_with("DELETE")
 
-    def _connect_with(self, journal_mode: str) -> Rows:
+    def _connect_with(self, journal_mode: str) -> Entries:
         # SQLite gives its side files the mode of the file itself.
         os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
         self.path.chmod(0o600)
@@ -143,14 +143,14 @@ class SpoolFile:
         try:
             connection.execute(f"PRAGMA journal_mode={journal_mode}")
             connection.execute("PRAGMA synchronous=FULL")
-            rows = self._read(connection)
+            entries = self._read(connection)
         except BaseException:
             connection.close()
             raise
         self._connection = connection
-        return rows
+        return entries
 
-    def _read(self, connection: sqlite3.Connection) -> Rows:
+    def _read(self, connection: sqlite3.Connection) -> Entries:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         self.existed = version > 0
@@ -165,16 +165,16 @@ class SpoolFile:
         self.failures = self._decode_failures(connection)
         return self._decode(connection)
 
-    def _decode(self, connection: sqlite3.Connection) -> Rows:
+    def _decode(self, connection: sqlite3.Connection) -> Entries:
         """All rows; a damaged one must not cost the others."""
-        rows: Rows = {}
+        entries: Entries = {}
         for receiver, key, text in connection.execute(READ).fetchall():
-            row = self._decoded(text, Row, f"{key} of {receiver}")
-            if row is None:
+            entry = self._decoded(text, OutboxEntry, f"{key} of {receiver}")
+            if entry is None:
                 connection.execute(DELETE, (receiver, key))
             else:
-                rows[receiver] = (*rows.get(receiver, ()), row)
-        return rows
+                entries[receiver] = (*entries.get(receiver, ()), entry)
+        return entries
 
     def _decode_failures(self, connection: sqlite3.Connection) -> Failures:
         """Those of all queries; damaged ones cost nobody theirs."""

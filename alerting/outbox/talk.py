@@ -6,11 +6,11 @@ from collections import Counter
 
 from ...listener.guard import Guard
 from ..alert import Incident
-from ..receivers.answer import Answer
+from ..receivers.answer import DeliveryOutcome
 from ..receivers.receiver import Asked, DeliveryError, LeftOpen, Receiver
 
 FAILED = "failed"
-OUTCOMES = (*(answer.value for answer in Answer), FAILED)
+OUTCOMES = (*(answer.value for answer in DeliveryOutcome), FAILED)
 
 
 class Talk:
@@ -31,16 +31,18 @@ class Talk:
         except Exception as error:  # noqa: BLE001 - a receiver's bug must not end the deliveries
             self.outcomes[FAILED] += 1
             self._report(error)
-            return DeliveryError(type(error).__name__, Answer.TRANSIENT, may_have_arrived=True)
-        self.outcomes[Answer.DELIVERED.value] += 1
+            return DeliveryError(
+                type(error).__name__, DeliveryOutcome.TRANSIENT, may_have_arrived=True
+            )
+        self.outcomes[DeliveryOutcome.DELIVERED.value] += 1
         return None
 
-    def ask(self, closings: tuple[Incident, ...], wall: float) -> tuple[LeftOpen, ...] | None:
-        """What of ``closings`` is open at the receiver; None when it does not say."""
+    def ask(self, stale_resolves: tuple[Incident, ...], wall: float) -> tuple[LeftOpen, ...] | None:
+        """What of ``stale_resolves`` is open at the receiver; None when it does not say."""
         if not isinstance(self._receiver, Asked):
             return ()
         try:
-            return self._receiver.left_open(closings, wall)
+            return self._receiver.left_open(stale_resolves, wall)
         except DeliveryError:
             return None
         except Exception as error:  # noqa: BLE001 - as above

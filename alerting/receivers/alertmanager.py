@@ -19,17 +19,17 @@ from .alertmanager_alerts import (
     shown,
     still_open,
 )
-from .answer import Answer
+from .answer import DeliveryOutcome
 from .encoding import to_json
 from .http import TOTAL_SECONDS, HttpError, HttpPoster
 from .http_options import HttpOptions
-from .receiver import Habits, LeftOpen
+from .receiver import LeftOpen, ReceiverCapabilities
 from .secret import Secret
 
 log = logging.getLogger("querypulse")
 
 LEAST_SECONDS = 3.0
-SOONEST_FIRST = (Answer.TRANSIENT, Answer.MISCONFIGURED, Answer.REJECTED)
+SOONEST_FIRST = (DeliveryOutcome.TRANSIENT, DeliveryOutcome.MISCONFIGURED, DeliveryOutcome.REJECTED)
 """Where members refuse differently, what is worth trying again soonest decides."""
 
 
@@ -40,7 +40,7 @@ class Alertmanager:
     Alertmanager forgets, so what fires is posted again and again.
     """
 
-    habits = Habits(
+    capabilities = ReceiverCapabilities(
         resend_seconds=RESEND_SECONDS,
         resend_resolved_seconds=RESEND_RESOLVED_SECONDS,
         reconciles=True,
@@ -80,7 +80,7 @@ class Alertmanager:
     def send(self, incident: Incident, wall: float) -> None:
         """Tell one incident; see ``Receiver.send``."""
         alerts = api_alerts(incident, wall, self._external_url)
-        errors = [self._tell(index, alerts, wall) for index in range(len(self._members))]
+        errors = [self._send(index, alerts, wall) for index in range(len(self._members))]
         failed = [error for error in errors if error is not None]
         if len(failed) < len(errors):
             return
@@ -88,10 +88,10 @@ class Alertmanager:
         failed[0].may_have_arrived = any(error.may_have_arrived for error in failed)
         raise failed[0]
 
-    def left_open(self, closings: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
+    def left_open(self, stale_resolves: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
         """What of it any member has open; see ``Asked.left_open``."""
-        apps = dict.fromkeys(one.alerts[0].labels["app"] for one in closings)
-        return still_open(closings, [one for app in apps for one in self._shown(app, wall)])
+        apps = dict.fromkeys(one.alerts[0].labels["app"] for one in stale_resolves)
+        return still_open(stale_resolves, [one for app in apps for one in self._shown(app, wall)])
 
     def close(self) -> None:
         """Give the connections back."""
@@ -109,7 +109,7 @@ class Alertmanager:
         unique = {tuple(sorted(one.labels.items())): one for one in found}
         return tuple(unique.values())
 
-    def _tell(self, index: int, alerts: list[dict[str, Any]], wall: float) -> HttpError | None:
+    def _send(self, index: int, alerts: list[dict[str, Any]], wall: float) -> HttpError | None:
         """What one member answered: its error, or None."""
         try:
             _post(self._members[index], alerts, wall)
@@ -132,7 +132,7 @@ def _get(member: HttpPoster, app: str, wall: float) -> tuple[Shown, ...] | HttpE
     except HttpError as error:
         return error
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        return HttpError(f"{member.place}: no list of alerts", Answer.TRANSIENT)
+        return HttpError(f"{member.place}: no list of alerts", DeliveryOutcome.TRANSIENT)
 
 
 def _post(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None:
@@ -145,7 +145,7 @@ def _post(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None
     try:
         member.post(to_json(alerts), wall)
     except HttpError as error:
-        if error.answer is not Answer.REJECTED or len(alerts) == 1:
+        if error.answer is not DeliveryOutcome.REJECTED or len(alerts) == 1:
             raise
         _post_singly(member, alerts, wall)
 
@@ -162,7 +162,7 @@ def _refusal(member: HttpPoster, alert: dict[str, Any], wall: float) -> HttpErro
     try:
         member.post(to_json([alert]), wall)
     except HttpError as error:
-        if error.answer is not Answer.REJECTED:
+        if error.answer is not DeliveryOutcome.REJECTED:
             raise
         name, query = alert["labels"]["alertname"], alert["labels"]["query"]
         log.warning("querypulse: %s of %s is not taken: %s", name, query, error)

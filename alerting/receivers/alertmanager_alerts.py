@@ -60,15 +60,15 @@ def shown(body: bytes) -> tuple[Shown, ...]:
     return msgspec.json.decode(body, type=tuple[Shown, ...])
 
 
-def still_open(closings: Iterable[Incident], alerts: Iterable[Shown]) -> tuple[LeftOpen, ...]:
-    """Of ``closings`` those that are open, as they are known there.
+def still_open(stale_resolves: Iterable[Incident], alerts: Iterable[Shown]) -> tuple[LeftOpen, ...]:
+    """Of ``stale_resolves`` those that are open, as they are known there.
 
     What began after it was found to be over is another occurrence, and somebody else's.
     """
     known: dict[tuple[str, ...], list[Shown]] = {}
     for alert in alerts:
         known.setdefault(_identity(alert.labels), []).append(alert)
-    found = (_left_open(one, known) for one in closings)
+    found = (_left_open(one, known) for one in stale_resolves)
     return tuple(one for one in found if one is not None)
 
 

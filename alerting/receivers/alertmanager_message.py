@@ -38,11 +38,11 @@ def message(
     """
     annotations = [_plain(one) if plain else shown_annotations(one) for one in incident.alerts]
     labels = _common([one.labels for one in incident.alerts])
-    told = zip(incident.alerts, annotations, strict=True)
+    sent = zip(incident.alerts, annotations, strict=True)
     return {
         "receiver": receiver,
         "status": status(incident),
-        "alerts": [_alert(alert, words, external_url) for alert, words in told],
+        "alerts": [_alert(alert, words, external_url) for alert, words in sent],
         "groupLabels": {name: labels[name] for name in GROUPED_BY if name in labels},
         "commonLabels": labels,
         "commonAnnotations": _common(annotations),
@@ -75,8 +75,8 @@ def _alert(alert: Alert, annotations: dict[str, str], external_url: str) -> dict
 
 
 def _plain(alert: Alert) -> dict[str, str]:
-    told = shown_annotations(alert)
-    return {name: shorten(told[name], PLAIN_CHARACTERS) for name in PLAIN if name in told}
+    sent = shown_annotations(alert)
+    return {name: shorten(sent[name], PLAIN_CHARACTERS) for name in PLAIN if name in sent}
 
 
 def _common(members: list[dict[str, str]]) -> dict[str, str]:

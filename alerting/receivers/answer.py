@@ -17,7 +17,7 @@ TRY_AGAIN = frozenset({408, 425, TOO_MANY_REQUESTS})
 """Client errors that pass by themselves: timeout, too early (RFC 8470), too many requests."""
 
 
-class Answer(str, Enum):
+class DeliveryOutcome(str, Enum):
     """What became of an incident, and so what to do with it."""
 
     DELIVERED = "delivered"
@@ -36,19 +36,19 @@ GONE_WAIT_SECONDS = 3600.0
 """A webhook that answers 410 has been removed there, and may have been so by mistake."""
 
 
-def classify(status: int) -> Answer:
+def classify(status: int) -> DeliveryOutcome:
     """Judge an HTTP status; what is unknown is kept and tried again slowly.
 
     A redirect is a fault of the configuration: following one turns a POST into a GET without
     its body (301 to 303), or hands body and signature to whatever ``Location`` says (307, 308).
     """
     if 200 <= status < 300:  # noqa: PLR2004 - the numbers are RFC 9110's classes
-        return Answer.DELIVERED
+        return DeliveryOutcome.DELIVERED
     if status in TRY_AGAIN or 500 <= status < 600:  # noqa: PLR2004 - as above
-        return Answer.TRANSIENT
+        return DeliveryOutcome.TRANSIENT
     if status in REJECTIONS:
-        return Answer.REJECTED
-    return Answer.MISCONFIGURED
+        return DeliveryOutcome.REJECTED
+    return DeliveryOutcome.MISCONFIGURED
 
 
 def may_have_arrived(status: int) -> bool:

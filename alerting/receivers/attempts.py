@@ -6,7 +6,7 @@ import threading
 
 import tenacity
 
-from .answer import Answer
+from .answer import DeliveryOutcome
 from .receiver import DeliveryError
 
 ATTEMPTS = 3
@@ -32,7 +32,7 @@ def attempts(total_seconds: float, closing: threading.Event) -> tenacity.Retryin
 def _passes_soon(error: BaseException) -> bool:
     return (
         isinstance(error, DeliveryError)
-        and error.answer is Answer.TRANSIENT
+        and error.answer is DeliveryOutcome.TRANSIENT
         and (error.retry_after or 0.0) <= SHORT_WAIT_SECONDS
     )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from ...listener.guard import Guard
 from ...listener.loop import Loop
 from ..alert import Incident
-from .answer import Answer
+from .answer import DeliveryOutcome
 from .heartbeat_ping import START, STOPPED, TEST, Ping, due_at, ping_of, ping_url
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
@@ -24,7 +24,7 @@ log = logging.getLogger("querypulse")
 
 NAME = "heartbeat"
 RETRY_SECONDS = 15.0
-OUTCOMES = (*(answer.value for answer in Answer), "failed")
+OUTCOMES = (*(answer.value for answer in DeliveryOutcome), "failed")
 PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
@@ -140,7 +140,7 @@ class Heartbeat:
     def _send_last(self) -> None:
         if self._parting is None and self._next is not None:
             self._book(self._next, self._send(self._next))
-        elif self._parting is not None and self.outcomes[Answer.DELIVERED.value]:
+        elif self._parting is not None and self.outcomes[DeliveryOutcome.DELIVERED.value]:
             self._send(self._parting)
 
     def _send(self, ping: Ping) -> HttpError | None:
@@ -165,9 +165,9 @@ class Heartbeat:
             self._last, self._problem = ping, ""
             if self._loop.stopping.is_set():
                 self._next = None
-            self.outcomes[Answer.DELIVERED.value] += 1
+            self.outcomes[DeliveryOutcome.DELIVERED.value] += 1
             return
-        soon = error.answer is Answer.TRANSIENT
+        soon = error.answer is DeliveryOutcome.TRANSIENT
         # A switch that was removed may be made anew, and then waits for the next ping.
         pause = self._interval
         if soon:

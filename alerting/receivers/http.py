@@ -12,13 +12,13 @@ from urllib3.exceptions import HTTPError
 
 from ...listener.version import VERSION
 from .address import public_part
-from .answer import Answer, classify, may_have_arrived, wait_asked_for
+from .answer import DeliveryOutcome, classify, may_have_arrived, wait_asked_for
 from .attempts import attempts
+from .deadline_adapter import DeadlineAdapter
 from .http_options import HttpOptions
 from .receiver import DeliveryError
 from .secret import Secret
-from .trouble import diagnose
-from .wire import Wire
+from .transport_failure import diagnose
 
 TOTAL_SECONDS = 10.0
 CONNECT_SECONDS = 3.0
@@ -74,7 +74,7 @@ class HttpPoster:
         self._http.check()
         self.place = self._place(url.reveal())
         self._total_seconds = total_seconds
-        self._wire = Wire()
+        self._wire = DeadlineAdapter()
         self._closing = threading.Event()
         self._used_at = time.monotonic()
 
@@ -146,17 +146,17 @@ class HttpPoster:
         try:
             self.place = self._place(url)
         except ValueError as error:
-            raise HttpError(str(error), Answer.MISCONFIGURED) from None
+            raise HttpError(str(error), DeliveryOutcome.MISCONFIGURED) from None
         return url
 
     def _attempt(
         self, url: str, body: bytes | None, now_wall: float, headers: Mapping[str, str]
     ) -> bytes:
         if self._closing.is_set():
-            raise HttpError(f"{self.place}: closed", Answer.TRANSIENT)
+            raise HttpError(f"{self.place}: closed", DeliveryOutcome.TRANSIENT)
         with self._send(url, body, headers) as response:
             answer = _read(response, MAX_ANSWER_BYTES if body is not None else MAX_LIST_BYTES)
-        if classify(response.status_code) is not Answer.DELIVERED:
+        if classify(response.status_code) is not DeliveryOutcome.DELIVERED:
             raise self._unaccepted(response, answer, now_wall)
         return answer
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 
 from ..alert import Incident
-from .answer import Answer
+from .answer import DeliveryOutcome
 from .encoding import to_json
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
+from .minimal_payload import post_or_less
 from .pagerduty_event import (
     check_routing_key,
     encode,
@@ -17,8 +18,7 @@ from .pagerduty_event import (
     resolve_event,
     trigger_event,
 )
-from .receiver import Habits
-from .second_try import post_or_less
+from .receiver import ReceiverCapabilities
 from .secret import Secret
 
 EVENTS_URLS = {
@@ -37,7 +37,7 @@ class PagerDuty:
     PagerDuty takes about 120 events a minute for each routing key.
     """
 
-    habits = Habits(per_minute=100.0, reconciles=True)
+    capabilities = ReceiverCapabilities(per_minute=100.0, reconciles=True)
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class PagerDuty:
         try:
             key = check_routing_key(self._routing_key.reveal())
         except ValueError as error:
-            raise HttpError(str(error), Answer.MISCONFIGURED) from None
+            raise HttpError(str(error), DeliveryOutcome.MISCONFIGURED) from None
         full, less = self._bodies(incident, key)
         post_or_less(lambda body: self._post(body, wall), full, less)
 
@@ -88,6 +88,6 @@ class PagerDuty:
             return self._poster.post(body, wall)
         except HttpError as error:
             if error.status == BAD_REQUEST and is_about_the_key(error.body):
-                error.answer = Answer.MISCONFIGURED
+                error.answer = DeliveryOutcome.MISCONFIGURED
                 error.args = (f"{error}: it does not know the routing key",)
             raise

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from ..alert import Incident
-from .answer import Answer
+from .answer import DeliveryOutcome
 
 
 class DeliveryError(Exception):
@@ -22,7 +22,7 @@ class DeliveryError(Exception):
     def __init__(
         self,
         message: str,
-        answer: Answer,
+        answer: DeliveryOutcome,
         *,
         retry_after: float | None = None,
         may_have_arrived: bool = False,
@@ -33,7 +33,7 @@ class DeliveryError(Exception):
         self.may_have_arrived = may_have_arrived
 
 
-class Habits(msgspec.Struct, frozen=True):
+class ReceiverCapabilities(msgspec.Struct, frozen=True):
     """What a kind of receiver needs beyond being told each change once.
 
     ``per_minute``: how many requests it takes. ``resend_seconds``: how often it wants to hear
@@ -56,7 +56,7 @@ class Receiver(Protocol):
     """Tells one incident to one place; ``send`` is called by one thread."""
 
     name: str
-    habits: Habits
+    capabilities: ReceiverCapabilities
 
     def send(self, incident: Incident, wall: float) -> None:
         """Tell a firing (``ends_at`` None) or resolved incident; ``wall`` is Unix time.
@@ -86,8 +86,8 @@ class LeftOpen(msgspec.Struct, frozen=True):
 class Asked(Protocol):
     """A receiver that says what is open there."""
 
-    def left_open(self, closings: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
-        """Of ``closings``, which are over, what is open there.
+    def left_open(self, stale_resolves: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
+        """Of ``stale_resolves``, which are over, what is open there.
 
         Raises:
             DeliveryError: no answer came.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..alert import Incident
-from .answer import Answer
+from .answer import DeliveryOutcome
 from .encoding import to_json
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
-from .receiver import Habits
-from .second_try import post_or_less
+from .minimal_payload import post_or_less
+from .receiver import ReceiverCapabilities
 from .secret import Secret
 from .slack_message import minimal_message, slack_message
 
@@ -21,7 +21,7 @@ class Slack:
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
     """
 
-    habits = Habits(per_minute=60.0)
+    capabilities = ReceiverCapabilities(per_minute=60.0)
 
     def __init__(
         self,
@@ -57,6 +57,6 @@ class Slack:
         if answer == ACCEPTED:
             return answer
         # Nothing read at all is a connection that broke; a page is another place.
-        meant = Answer.MISCONFIGURED if answer else Answer.TRANSIENT
+        meant = DeliveryOutcome.MISCONFIGURED if answer else DeliveryOutcome.TRANSIENT
         text = f"{self._poster.place} answered 2xx without Slack's 'ok'"
         raise HttpError(text, meant, may_have_arrived=True)

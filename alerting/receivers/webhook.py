@@ -7,13 +7,13 @@ from typing import Literal
 
 from ..alert import Incident
 from .alertmanager_message import message
-from .answer import Answer
+from .answer import DeliveryOutcome
 from .encoding import to_json
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
+from .minimal_payload import post_or_less
 from .raw_message import raw_message
-from .receiver import Habits
-from .second_try import post_or_less
+from .receiver import ReceiverCapabilities
 from .secret import Secret
 from .standard_webhooks import message_id, signed_headers, signing_key
 
@@ -28,7 +28,7 @@ class Webhook:
     ``Idempotency-Key`` is the same for every attempt to tell the same thing.
     """
 
-    habits = Habits()
+    capabilities = ReceiverCapabilities()
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Webhook:
         try:
             keys = self._signing_keys()
         except ValueError as error:
-            raise HttpError(str(error), Answer.MISCONFIGURED) from None
+            raise HttpError(str(error), DeliveryOutcome.MISCONFIGURED) from None
 
         def post(body: bytes) -> bytes:
             def headers(attempt_wall: float) -> dict[str, str]:

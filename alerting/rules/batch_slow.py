@@ -9,50 +9,53 @@ from __future__ import annotations
 
 from ...listener.query import InFlight, Query
 from .. import stuck_batch
-from ..case import Case
-from ..finding import Finding, Severity, State
+from ..finding import Finding, QueryState, Severity
 from ..headline import code_last
+from ..rule_context import RuleContext
 
 NAME = "StreamingBatchSlow"
 
 
-def check(case: Case) -> Finding | None:
+def check(context: RuleContext) -> Finding | None:
     """Fire while the batch in flight makes progress slowly; without any, the query is stalled."""
-    flight = case.query.in_flight
-    if flight is None or not _is_slow(case, flight):
+    flight = context.query.in_flight
+    if flight is None or not _is_slow(context, flight):
         return None
-    never_committed = stuck_batch.not_committed(case, flight)
-    critical = bool(never_committed) or stuck_batch.is_slow_for_long(case, flight)
-    if case.query.last_commit_at is None and not critical:
+    never_committed = stuck_batch.not_committed(context, flight)
+    critical = bool(never_committed) or stuck_batch.is_slow_for_long(context, flight)
+    if context.query.last_commit_at is None and not critical:
         return None
     severity = Severity.CRITICAL if critical else Severity.WARNING
-    retries = stuck_batch.retries_text(case, flight)
-    seconds = stuck_batch.lasted(case, flight)
-    reason = f"batch {flight.batch_id} in flight for {seconds:.0f} s, {_what_moves(case.query)}"
+    retries = stuck_batch.retries_text(context, flight)
+    seconds = stuck_batch.lasted(context, flight)
+    reason = f"batch {flight.batch_id} in flight for {seconds:.0f} s, {_what_moves(context.query)}"
     if retries:
         reason = f"retrying: {reason}, {retries}"
     elif never_committed:
         reason = f"not_committed: {reason}, {never_committed}"
     return Finding(
         alertname=NAME,
-        query=case.label,
+        query=context.label,
         severity=severity,
-        state=State.SLOW,
+        state=QueryState.SLOW,
         reason=reason,
-        summary=f"{case.label} is slow: {code_last(reason)}",
-        evidence=stuck_batch.batch_evidence(case, severity),
+        summary=f"{context.label} is slow: {code_last(reason)}",
+        evidence=stuck_batch.batch_evidence(context, severity),
     )
 
 
-def _is_slow(case: Case, flight: InFlight) -> bool:
+def _is_slow(context: RuleContext, flight: InFlight) -> bool:
     """Whether a batch is in flight for longer than the window, and has made progress within it."""
-    if not case.is_running or flight.batch_id is None or case.probe_is_stale:
+    if not context.is_running or flight.batch_id is None or context.probe_is_stale:
         return False
-    if case.query.last_commit_batch is not None and flight.batch_id <= case.query.last_commit_batch:
+    if (
+        context.query.last_commit_batch is not None
+        and flight.batch_id <= context.query.last_commit_batch
+    ):
         # It is done: the event was faster than the next poll.
         return False
-    too_long = stuck_batch.lasted(case, flight) > case.batch_window.seconds
-    return too_long and stuck_batch.moved_lately(case, flight)
+    too_long = stuck_batch.lasted(context, flight) > context.batch_window.seconds
+    return too_long and stuck_batch.moved_lately(context, flight)
 
 
 def _what_moves(query: Query) -> str:

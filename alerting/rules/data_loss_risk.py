@@ -13,16 +13,16 @@ import msgspec
 from msgspec.structs import replace
 
 from ...listener.query import Outcome
-from ...listener.sources.edge import Edge, Point
+from ...listener.sources.edge import Edge, EdgePoint
 from ...listener.sources.exposure import Exposure
-from ...listener.sources.report import SourceLook
-from ..case import Case
+from ...listener.sources.report import SourcePoll
 from ..evidence import evidence
-from ..finding import Finding, Severity, State
+from ..finding import Finding, QueryState, Severity
+from ..rule_context import RuleContext
 
 NAME = "StreamingDataLossRisk"
-MIN_LOOKS = 2
-MAX_TOLD = 10
+MIN_POLLS = 2
+MAX_REPORTED = 10
 
 
 class _Risk(msgspec.Struct, frozen=True):
@@ -30,102 +30,107 @@ class _Risk(msgspec.Struct, frozen=True):
 
     exposure: Exposure
     used: float
-    look: SourceLook
+    poll: SourcePoll
     edge: Edge
 
 
-def check(case: Case) -> Finding | None:
+def check(context: RuleContext) -> Finding | None:
     """Fire when the edge gains on a query and has used up the allowed share of its retention."""
-    if not case.query.retention:
+    if not context.query.retention:
         return None
-    risks = sorted(_risks(case), key=lambda risk: (-risk.exposure.lost, -risk.used))
+    risks = sorted(_risks(context), key=lambda risk: (-risk.exposure.lost, -risk.used))
     if not risks:
         return None
     worst = risks[0]
-    critical = worst.used >= case.limits.data_loss_critical_ratio
+    critical = worst.used >= context.limits.data_loss_critical_ratio
     others = f"; {len(risks)} partitions in all" if len(risks) > 1 else ""
-    reason = _told(worst, case) + others
+    reason = _describe(worst, context) + others
     fate = "has lost data" if worst.exposure.lost else "is about to lose data"
     return Finding(
         alertname=NAME,
-        query=case.label,
+        query=context.label,
         severity=Severity.CRITICAL if critical else Severity.WARNING,
-        state=State.LAGGING,
+        state=QueryState.LAGGING,
         reason=reason,
-        summary=f"{case.label} {fate}: {reason}",
+        summary=f"{context.label} {fate}: {reason}",
         evidence={
-            **evidence(case),
-            "retention": "\n".join(_told(risk, case) for risk in risks[:MAX_TOLD]),
+            **evidence(context),
+            "retention": "\n".join(_describe(risk, context) for risk in risks[:MAX_REPORTED]),
         },
     )
 
 
-def _risks(case: Case) -> Iterator[_Risk]:
-    query, allowed = case.query, case.limits.data_loss_warning_ratio
-    if not _should_read_on(case):
+def _risks(context: RuleContext) -> Iterator[_Risk]:
+    query, allowed = context.query, context.limits.data_loss_warning_ratio
+    if not _should_read_on(context):
         return
-    for index, look in query.looks.items():
+    for index, poll in query.polls.items():
         known = query.retention.get(index)
-        if known is None or _committed_since(case, look):
+        if known is None or _committed_since(context, poll):
             continue
         for exposure in known.exposures.values():
-            if exposure.used(case.now) < allowed:
+            if exposure.used(context.now) < allowed:
                 continue
             edge = known.edges[exposure.partition]
-            danger = _danger(case, exposure, edge, look)
-            used = danger.used(case.now) if danger is not None else 0.0
+            danger = _danger(context, exposure, edge, poll)
+            used = danger.used(context.now) if danger is not None else 0.0
             if danger is not None and used >= allowed:
-                yield _Risk(danger, used, look, edge)
+                yield _Risk(danger, used, poll, edge)
 
 
-def _should_read_on(case: Case) -> bool:
+def _should_read_on(context: RuleContext) -> bool:
     """Whether the query lives, or is dead and will be missed: not one that was stopped."""
-    if case.snapshot.context.is_on_purpose:
+    if context.snapshot.context.is_on_purpose:
         return False
-    ended = case.query.ended
+    ended = context.query.ended
     return ended is None or ended.outcome is Outcome.FAILED
 
 
-def _committed_since(case: Case, look: SourceLook) -> bool:
+def _committed_since(context: RuleContext, poll: SourcePoll) -> bool:
     """Whether the look is old and the query has gone on: nobody knows where it is now."""
-    committed_at = case.query.last_commit_at
-    if committed_at is None or committed_at <= look.at:
+    committed_at = context.query.last_commit_at
+    if committed_at is None or committed_at <= poll.at:
         return False
-    return case.watched_since(look.at) > case.trend_seconds
+    return context.watched_since(poll.at) > context.trend_seconds
 
 
-def _danger(case: Case, exposure: Exposure, edge: Edge, look: SourceLook) -> Exposure | None:
+def _danger(
+    context: RuleContext, exposure: Exposure, edge: Edge, poll: SourcePoll
+) -> Exposure | None:
     """What of the exposure is a danger: that by which the edge gains on the query, if anything."""
     if exposure.lost:
         return exposure
-    if len(edge.points) < MIN_LOOKS:
+    if len(edge.points) < MIN_POLLS:
         return None
-    if _stands(case):
+    if _is_stuck(context):
         return exposure
-    then, now = _window_ago(case, edge), edge.points[-1]
+    then, now = _window_ago(context, edge), edge.points[-1]
     if then is None:
         return None
     if not _grows_old(then, now):
         exposure = replace(exposure, keeps_seconds=None)
-    if not _is_overtaken(then, now, edge.speed(look.at)):
+    if not _is_overtaken(then, now, edge.speed(poll.at)):
         exposure = replace(exposure, used_by_offsets=None, passed_at=None)
     return exposure
 
 
-def _stands(case: Case) -> bool:
+def _is_stuck(context: RuleContext) -> bool:
     """Whether it reads nothing: it is gone, or has shown no sign of life for its window."""
-    return not case.query.alive or case.watched_since(case.query.last_sign_at) > case.window.seconds
+    return (
+        not context.query.alive
+        or context.watched_since(context.query.last_sign_at) > context.window.seconds
+    )
 
 
-def _window_ago(case: Case, edge: Edge) -> Point | None:
+def _window_ago(context: RuleContext, edge: Edge) -> EdgePoint | None:
     """The newest look before the window began; something has waited ever since."""
-    begin = case.now - case.window.seconds
+    begin = context.now - context.window.seconds
     point = next((one for one in reversed(edge.points) if one.at <= begin), None)
-    watched = point is not None and case.watched_since(point.at) >= case.window.seconds
+    watched = point is not None and context.watched_since(point.at) >= context.window.seconds
     return point if watched else None
 
 
-def _grows_old(then: Point, now: Point) -> bool:
+def _grows_old(then: EdgePoint, now: EdgePoint) -> bool:
     """Whether the first waiting record is older than it was then.
 
     Where the query gets on but the records' times do not, they say nothing.
@@ -136,32 +141,32 @@ def _grows_old(then: Point, now: Point) -> bool:
     return got_on < now.at - then.at and (got_on > 0 or now.committed == then.committed)
 
 
-def _is_overtaken(then: Point, now: Point, edge_speed: float | None) -> bool:
+def _is_overtaken(then: EdgePoint, now: EdgePoint, edge_speed: float | None) -> bool:
     """Whether the edge moves faster than the query."""
     if edge_speed is None or now.at <= then.at:
         return False
     return (now.committed - then.committed) / (now.at - then.at) < edge_speed
 
 
-def _told(risk: _Risk, case: Case) -> str:
+def _describe(risk: _Risk, context: RuleContext) -> str:
     exposure, earliest = risk.exposure, risk.edge.earliest
-    name, committed = exposure.partition, risk.look.committed[exposure.partition]
+    name, committed = exposure.partition, risk.poll.committed[exposure.partition]
     if exposure.lost:
         return (
             f"{name}: {exposure.lost} offsets were deleted before they were read "
             f"(committed {committed}, kept from {earliest})"
         )
-    left = exposure.left_seconds(case.now)
+    left = exposure.left_seconds(context.now)
     rest = "" if left is None else f", {span(left)} left at least"
     written_at = exposure.written_at
-    if written_at is None or exposure.used_by_time(case.now) < (exposure.used_by_offsets or 0.0):
+    if written_at is None or exposure.used_by_time(context.now) < (exposure.used_by_offsets or 0.0):
         return (
             f"{name}: {risk.used:.0%} of all that is kept waits, "
             f"the edge is {committed - earliest} offsets behind{rest}"
         )
     return (
         f"{name}: {risk.used:.0%} of its retention time is used up, "
-        f"the first waiting record is {span(case.now - written_at)} old{rest}"
+        f"the first waiting record is {span(context.now - written_at)} old{rest}"
     )
 
 

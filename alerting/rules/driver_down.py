@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from ...listener.probing import Context
 from ...listener.snapshot import Snapshot
-from ..finding import WHOLE_DRIVER, Finding, Severity, State
+from ..finding import WHOLE_DRIVER, Finding, QueryState, Severity
 from ..policy import Policy
 
 NAME = "StreamingDriverDown"
@@ -35,7 +35,7 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
         alertname=NAME,
         query=WHOLE_DRIVER,
         severity=Severity.CRITICAL,
-        state=State.MISSING,
+        state=QueryState.MISSING,
         reason=reason,
         summary=f"driver is down: {reason}",
         evidence={},

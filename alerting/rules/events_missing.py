@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...listener.probing import Context
 from ...listener.snapshot import Snapshot
-from ..finding import WHOLE_DRIVER, Finding, Severity, State
+from ..finding import WHOLE_DRIVER, Finding, QueryState, Severity
 from ..policy import Policy
 
 NAME = "QuerypulseEventsMissing"
@@ -19,26 +19,26 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
     if snapshot.context is not Context.RUNNING:
         return None
     window = policy.defaults.stall_floor_seconds
-    told = _unheard(snapshot, now, window), _dropped(snapshot, now, window)
-    reason = "; ".join(text for text in told if text)
+    reported = _unreported(snapshot, now, window), _dropped(snapshot, now, window)
+    reason = "; ".join(text for text in reported if text)
     if not reason:
         return None
     return Finding(
         alertname=NAME,
         query=WHOLE_DRIVER,
         severity=Severity.WARNING,
-        state=State.RUNNING,
+        state=QueryState.RUNNING,
         reason=reason,
         summary=f"querypulse does not receive Spark's events: {reason}",
         evidence={"listener_registered": _registered(snapshot)},
     )
 
 
-def _unheard(snapshot: Snapshot, now: float, window: float) -> str:
+def _unreported(snapshot: Snapshot, now: float, window: float) -> str:
     waits = {
-        label: snapshot.watched(query.unheard.since, now)
+        label: snapshot.watched(query.unreported.since, now)
         for label, query in snapshot.labels().items()
-        if query.alive and query.unheard is not None
+        if query.alive and query.unreported is not None
     }
     deaf = sorted(label for label, seconds in waits.items() if seconds > window)
     if not deaf:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ...listener.probing import Context
 from ...listener.query import Query
 from ...listener.snapshot import Snapshot
-from ..finding import WHOLE_DRIVER, Finding, Severity, State
+from ..finding import WHOLE_DRIVER, Finding, QueryState, Severity
 from ..policy import Policy
 
 NAME = "QuerypulseMonitoringDegraded"
@@ -21,17 +21,17 @@ def check(
 
     ``failed_rules`` have raised an error, which is a defect of ours.
     """
-    told = [f"rules that fail: {', '.join(failed_rules)}"] if failed_rules else []
+    reported = [f"rules that fail: {', '.join(failed_rules)}"] if failed_rules else []
     if policy.probe_expected and snapshot.context is Context.RUNNING:
-        told += [_probe(snapshot, now, policy), _log(snapshot, now, policy)]
-    reason = "; ".join(text for text in told if text)
+        reported += [_probe(snapshot, now, policy), _log(snapshot, now, policy)]
+    reason = "; ".join(text for text in reported if text)
     if not reason:
         return None
     return Finding(
         alertname=NAME,
         query=WHOLE_DRIVER,
         severity=Severity.WARNING,
-        state=State.RUNNING,
+        state=QueryState.RUNNING,
         reason=reason,
         summary=f"querypulse cannot see every query: {reason}",
         evidence={},
@@ -47,12 +47,12 @@ def _probe(snapshot: Snapshot, now: float, policy: Policy) -> str:
 
 
 def _log(snapshot: Snapshot, now: float, policy: Policy) -> str:
-    told = [
+    reported = [
         f"{label}: {_why(snapshot, query)}"
         for label, query in snapshot.labels().items()
         if query.alive and _needs_log(query) and _is_unread(snapshot, query, now, policy)
     ]
-    return f"checkpoints cannot be read: {'; '.join(told)}" if told else ""
+    return f"checkpoints cannot be read: {'; '.join(reported)}" if reported else ""
 
 
 def _is_unread(snapshot: Snapshot, query: Query, now: float, policy: Policy) -> bool:

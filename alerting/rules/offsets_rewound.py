@@ -12,60 +12,60 @@ from operator import attrgetter
 
 from ...listener.offsets import WHOLE
 from ...listener.trends import Rewind
-from ..case import Case
 from ..evidence import evidence
-from ..finding import Finding, Severity, State
+from ..finding import Finding, QueryState, Severity
+from ..rule_context import RuleContext
 
 NAME = "StreamingOffsetsRewound"
 MIN_BATCHES = 2
-MIN_LOOKS = 2
+MIN_POLLS = 2
 _rewound = attrgetter("rewound")
 
 
-def check(case: Case) -> Finding | None:
+def check(context: RuleContext) -> Finding | None:
     """Fire when a partition, or the source, has ended before where the query was for the window."""
-    query = case.query
+    query = context.query
     # Nearly every query has neither, and is asked four times a second.
-    if not case.is_running or not (query.shortfalls or any(map(_rewound, query.trends.sources))):
+    if not context.is_running or not (query.shortfalls or any(map(_rewound, query.trends.sources))):
         return None
-    told = [*_went_back(case), *_ends_before(case)]
-    if not told:
+    reported = [*_went_back(context), *_ends_before(context)]
+    if not reported:
         return None
-    reason = "; ".join(told[:3])
+    reason = "; ".join(reported[:3])
     return Finding(
         alertname=NAME,
-        query=case.label,
+        query=context.label,
         severity=Severity.WARNING,
-        state=State.REWOUND,
+        state=QueryState.REWOUND,
         reason=reason,
-        summary=f"{case.label} went back: {reason}",
-        evidence=evidence(case),
+        summary=f"{context.label} went back: {reason}",
+        evidence=evidence(context),
     )
 
 
-def _went_back(case: Case) -> Iterator[str]:
-    for trend in case.query.trends.sources:
+def _went_back(context: RuleContext) -> Iterator[str]:
+    for trend in context.query.trends.sources:
         for partition, rewind in sorted(trend.rewound.items()):
-            stands = case.watched_since(rewind.since) > case.window.seconds
-            if stands and _stays(case, rewind):
+            stuck = context.watched_since(rewind.since) > context.window.seconds
+            if stuck and _stays(context, rewind):
                 where = _named(trend.description, partition)
                 yield f"{where}: from {rewind.was} back to {rewind.now}"
 
 
-def _stays(case: Case, rewind: Rewind) -> bool:
+def _stays(context: RuleContext, rewind: Rewind) -> bool:
     """Whether more batches ended there too, or it has been idle since and holds nothing back."""
-    idle_at = case.query.last_idle_at
-    idle = idle_at is not None and idle_at > rewind.since and not case.query.holds_back
+    idle_at = context.query.last_idle_at
+    idle = idle_at is not None and idle_at > rewind.since and not context.query.holds_back
     return idle or rewind.batches >= MIN_BATCHES
 
 
-def _ends_before(case: Case) -> Iterator[str]:
+def _ends_before(context: RuleContext) -> Iterator[str]:
     """Only the time between looks counts: a source that cannot be asked proves nothing."""
-    for index, partitions in sorted(case.query.shortfalls.items()):
-        description = case.query.looks[index].description
+    for index, partitions in sorted(context.query.shortfalls.items()):
+        description = context.query.polls[index].description
         for partition, short in sorted(partitions.items()):
-            seen = case.watched_since(short.since) - case.watched_since(short.looked_at)
-            if short.looks >= MIN_LOOKS and seen > case.window.seconds:
+            seen = context.watched_since(short.since) - context.watched_since(short.polled_at)
+            if short.polls >= MIN_POLLS and seen > context.window.seconds:
                 where = _named(description, partition)
                 yield (
                     f"{where} ends at {short.end}, but was read up to {short.committed}: "

@@ -7,40 +7,40 @@ and for how long: a job that is started again and again does not get past it.
 from __future__ import annotations
 
 from .. import over_restarts
-from ..case import Case
 from ..evidence import evidence
-from ..finding import Finding, Severity, State
+from ..finding import Finding, QueryState, Severity
 from ..on_restart import on_restart
+from ..rule_context import RuleContext
 
 NAME = "StreamingQueryFailed"
 
 
-def check(case: Case) -> Finding | None:
+def check(context: RuleContext) -> Finding | None:
     """Fire after the grace, which is none by default; hold until a new run commits."""
-    ended = case.query.failure
+    ended = context.query.failure
     if ended is None or ended.failure is None:
         return None
-    grace = case.limits.failed_grace_seconds
-    if grace and case.watched_since(ended.at) <= grace:
+    grace = context.limits.failed_grace_seconds
+    if grace and context.watched_since(ended.at) <= grace:
         return None
     failure = ended.failure
     facts = {
-        **evidence(case),
-        **on_restart(case.query),
+        **evidence(context),
+        **on_restart(context.query),
         "error_class": failure.error_class,
         "exception": "" if failure.exception == failure.error_class else failure.exception,
         "table": failure.table,
         "python_line": failure.raised_at.line,
         "traceback": failure.raised_at.traceback,
         "error_message": "" if failure.reason.endswith(failure.message) else failure.message,
-        "seen_by": ended.witness,
+        "seen_by": ended.signal,
     }
     return Finding(
         alertname=NAME,
-        query=case.label,
+        query=context.label,
         severity=Severity.CRITICAL,
-        state=State.FAILED,
-        reason=over_restarts.with_age(failure.reason, case),
-        summary=over_restarts.with_age(f"{case.label} failed: {failure.headline}", case),
+        state=QueryState.FAILED,
+        reason=over_restarts.with_age(failure.reason, context),
+        summary=over_restarts.with_age(f"{context.label} failed: {failure.headline}", context),
         evidence={name: text for name, text in facts.items() if text},
     )

@@ -10,59 +10,59 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...listener.query import Died
-from ..case import Case
 from ..deaths import in_earlier_processes, is_flapping, poison_batch, recent
 from ..evidence import evidence
-from ..finding import Finding, Severity, State
+from ..finding import Finding, QueryState, Severity
 from ..headline import code_last
+from ..rule_context import RuleContext
 
 NAME = "StreamingQueryFlapping"
 POISON = "poison_batch: "
 """Begins its reason where one batch fails again and again."""
 
 
-def check(case: Case) -> Finding | None:
+def check(context: RuleContext) -> Finding | None:
     """Fire when the restart budget is spent; a commit in between does not give it back."""
-    if not is_flapping(case.query, case.limits, case.now):
+    if not is_flapping(context.query, context.limits, context.now):
         return None
-    reason = _how(case)
+    reason = _how(context)
     return Finding(
         alertname=NAME,
-        query=case.label,
+        query=context.label,
         severity=Severity.CRITICAL,
-        state=State.FLAPPING,
+        state=QueryState.FLAPPING,
         reason=reason,
-        summary=f"{case.label} keeps failing: {code_last(reason)}",
-        evidence={**evidence(case), "deaths": _deaths(case)},
+        summary=f"{context.label} keeps failing: {code_last(reason)}",
+        evidence={**evidence(context), "deaths": _deaths(context)},
     )
 
 
-def _how(case: Case) -> str:
-    poison = poison_batch(case.query, case.limits)
+def _how(context: RuleContext) -> str:
+    poison = poison_batch(context.query, context.limits)
     if poison is not None:
-        times = case.limits.restart_budget
-        same = case.query.deaths[-times:]
+        times = context.limits.restart_budget
+        same = context.query.deaths[-times:]
         return (
             f"{POISON}batch {poison.batch_id} failed {times} times with "
-            f"{poison.error_class}{_earlier(case, same)}"
+            f"{poison.error_class}{_earlier(context, same)}"
         )
-    ref = case.query.deaths[-1].at if case.query.failure is not None else case.now
-    counted = recent(case.query, case.limits, ref)
-    last = case.query.deaths[-1]
+    ref = context.query.deaths[-1].at if context.query.failure is not None else context.now
+    counted = recent(context.query, context.limits, ref)
+    last = context.query.deaths[-1]
     return (
-        f"{len(counted)} failures within {case.limits.restart_window_seconds:.0f} s"
-        f"{_earlier(case, counted)}, the last of {last.error_class}"
+        f"{len(counted)} failures within {context.limits.restart_window_seconds:.0f} s"
+        f"{_earlier(context, counted)}, the last of {last.error_class}"
     )
 
 
-def _earlier(case: Case, deaths: Sequence[Died]) -> str:
-    count = in_earlier_processes(deaths, case.snapshot.began_at)
+def _earlier(context: RuleContext, deaths: Sequence[Died]) -> str:
+    count = in_earlier_processes(deaths, context.snapshot.began_at)
     return f", {count} of them in earlier processes" if count else ""
 
 
-def _deaths(case: Case) -> str:
+def _deaths(context: RuleContext) -> str:
     return "\n".join(
-        f"{case.now - died.at:.0f} s ago: batch {died.batch_id}, {died.error_class}"
-        f"{', in an earlier process' if died.at < case.snapshot.began_at else ''}"
-        for died in reversed(case.query.deaths)
+        f"{context.now - died.at:.0f} s ago: batch {died.batch_id}, {died.error_class}"
+        f"{', in an earlier process' if died.at < context.snapshot.began_at else ''}"
+        for died in reversed(context.query.deaths)
     )

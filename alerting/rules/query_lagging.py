@@ -9,10 +9,10 @@ more than what arrives between two looks at the source. After Burrow's rules 1 a
 from __future__ import annotations
 
 from ...listener.sources.unread import Wait
-from ...listener.trends import Point
-from ..case import Case
+from ...listener.trends import LagPoint
 from ..evidence import evidence
-from ..finding import Finding, Severity, State
+from ..finding import Finding, QueryState, Severity
+from ..rule_context import RuleContext
 
 NAME = "StreamingQueryLagging"
 MIN_POINTS = 3
@@ -24,41 +24,41 @@ CRITICAL_FACTOR = 3.0
 """Lag is critical at so many times ``lag_allowed_seconds``."""
 
 
-def check(case: Case) -> Finding | None:
+def check(context: RuleContext) -> Finding | None:
     """Fire when the lag was too large for the trend window, and has not fallen in it."""
-    if not case.is_running or not case.batches_come:
+    if not context.is_running or not context.batches_come:
         return None
-    wait = _too_long(case)
+    wait = _too_long(context)
     if wait is not None:
-        return _finding(case, *_seconds(case, wait))
-    rise = case.query.trends.rise
+        return _finding(context, *_seconds(context, wait))
+    rise = context.query.trends.rise
     if len(rise) < MIN_POINTS:
         return None
-    began, newest = _beginning(rise, case), rise[-1]
-    if began is None or not _rises(rise, began, case):
+    began, newest = _beginning(rise, context), rise[-1]
+    if began is None or not _rises(rise, began, context):
         return None
     reason = (
         f"lag rose from {began.lag:.0f} to {newest.lag:.0f} offsets in "
-        f"{case.watched_since(began.at):.0f} s and never fell "
-        f"({case.limits.lag_allowed_offsets:.0f} allowed)"
+        f"{context.watched_since(began.at):.0f} s and never fell "
+        f"({context.limits.lag_allowed_offsets:.0f} allowed)"
     )
-    return _finding(case, reason, Severity.WARNING)
+    return _finding(context, reason, Severity.WARNING)
 
 
-def _finding(case: Case, reason: str, severity: Severity) -> Finding:
+def _finding(context: RuleContext, reason: str, severity: Severity) -> Finding:
     return Finding(
         alertname=NAME,
-        query=case.label,
+        query=context.label,
         severity=severity,
-        state=State.LAGGING,
+        state=QueryState.LAGGING,
         reason=reason,
-        summary=f"{case.label} falls behind: {reason}",
-        evidence=evidence(case),
+        summary=f"{context.label} falls behind: {reason}",
+        evidence=evidence(context),
     )
 
 
-def _seconds(case: Case, wait: Wait) -> tuple[str, Severity]:
-    allowed = case.limits.lag_allowed_seconds or 0.0
+def _seconds(context: RuleContext, wait: Wait) -> tuple[str, Severity]:
+    allowed = context.limits.lag_allowed_seconds or 0.0
     where = f" of {wait.partition}" if wait.partition else ""
     reason = (
         f"the first unread record{where} has waited for {wait.seconds:.0f} s "
@@ -68,16 +68,16 @@ def _seconds(case: Case, wait: Wait) -> tuple[str, Severity]:
     return reason, Severity.CRITICAL if critical else Severity.WARNING
 
 
-def _too_long(case: Case) -> Wait | None:
+def _too_long(context: RuleContext) -> Wait | None:
     """The newest wait, if all of the trend window were too long and have not become shorter."""
-    allowed, waits = case.limits.lag_allowed_seconds, case.query.unread.waits
+    allowed, waits = context.limits.lag_allowed_seconds, context.query.unread.waits
     if allowed is None:
         return None
-    before = [wait for wait in waits if case.watched_since(wait.at) >= case.trend_seconds]
+    before = [wait for wait in waits if context.watched_since(wait.at) >= context.trend_seconds]
     within = waits[max(0, len(before) - 1) :]
     if not before or len(within) < MIN_POINTS or any(one.seconds <= allowed for one in within):
         return None
-    is_old = case.watched_since(within[-1].at) > case.trend_seconds / 2
+    is_old = context.watched_since(within[-1].at) > context.trend_seconds / 2
     return None if is_old or _catches_up(within) else within[-1]
 
 
@@ -89,20 +89,20 @@ def _catches_up(waits: tuple[Wait, ...]) -> bool:
     return any(one.is_least for one in waits) and newest.lag < first.lag * (1 - NOTABLE_FALL)
 
 
-def _rises(rise: tuple[Point, ...], began: Point, case: Case) -> bool:
+def _rises(rise: tuple[LagPoint, ...], began: LagPoint, context: RuleContext) -> bool:
     """By a notable share, in the later half too, by more than looks differ; still told."""
     newest = rise[-1]
     half = (began.at + newest.at) / 2
     middle = [point for point in rise if point.at <= half][-1]
     notable = newest.lag >= began.lag * NOTABLE_RISE
     goes_on = newest.lag - middle.lag > max(middle.noise, newest.noise)
-    return notable and goes_on and case.watched_since(newest.at) <= case.trend_seconds / 2
+    return notable and goes_on and context.watched_since(newest.at) <= context.trend_seconds / 2
 
 
-def _beginning(rise: tuple[Point, ...], case: Case) -> Point | None:
+def _beginning(rise: tuple[LagPoint, ...], context: RuleContext) -> LagPoint | None:
     """The first point above what is allowed, if it is older than the window."""
-    allowed = case.limits.lag_allowed_offsets
+    allowed = context.limits.lag_allowed_offsets
     if rise[-1].lag <= allowed:
         return None
     first = next(point for point in rise if point.lag > allowed)
-    return first if case.watched_since(first.at) >= case.trend_seconds else None
+    return first if context.watched_since(first.at) >= context.trend_seconds else None

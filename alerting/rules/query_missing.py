@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from ...listener.snapshot import Snapshot
-from ..case import Case
 from ..evidence import evidence
-from ..finding import Finding, Severity, State
+from ..finding import Finding, QueryState, Severity
 from ..policy import Limits
+from ..rule_context import RuleContext
 
 NAME = "StreamingQueryMissing"
 
 
-def check(case: Case) -> Finding | None:
+def check(context: RuleContext) -> Finding | None:
     """Fire for a query that was announced and that no witness has seen do anything since.
 
     Where the probe sees it, it is there: what it does is for the other rules.
     """
-    query = case.query
+    query = context.query
     if not query.alive or query.first_sign_seen or query.probed is not None:
         return None
-    waited = case.watched_since(query.started_at)
-    if waited <= case.limits.start_grace_seconds:
+    waited = context.watched_since(query.started_at)
+    if waited <= context.limits.start_grace_seconds:
         return None
     return _finding(
-        case.label, f"started {waited:.0f} s ago, no sign of life since", evidence(case)
+        context.label, f"started {waited:.0f} s ago, no sign of life since", evidence(context)
     )
 
 
@@ -42,7 +42,7 @@ def _finding(label: str, reason: str, evidence_: dict[str, str]) -> Finding:
         alertname=NAME,
         query=label,
         severity=Severity.CRITICAL,
-        state=State.MISSING,
+        state=QueryState.MISSING,
         reason=reason,
         summary=f"{label} is missing: {reason}",
         evidence=evidence_,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ...listener.probing import Context
 from ...listener.query import Outcome
-from ..case import Case
 from ..evidence import evidence
-from ..finding import Finding, Severity, State
+from ..finding import Finding, QueryState, Severity
+from ..rule_context import RuleContext
 
 NAME = "StreamingQueryStopped"
 NOTICED_SECONDS = 5.0
@@ -14,7 +14,7 @@ NOTICED_SECONDS = 5.0
 CONTEXT_GONE = "the SparkContext stopped by itself"
 
 
-def check(case: Case) -> Finding | None:
+def check(context: RuleContext) -> Finding | None:
     """Fire when the query is not back within the grace.
 
     ``once`` and ``availableNow`` end by themselves, unless a SparkContext that stops by itself cuts
@@ -22,56 +22,56 @@ def check(case: Case) -> Finding | None:
     SparkContext has said so, and so has who called ``expect_stop``. Where the trigger is
     unknown, only the roster counts.
     """
-    gone_at = _gone_at(case)
-    if gone_at is None or case.snapshot.context.explains_ends:
+    gone_at = _gone_at(context)
+    if gone_at is None or context.snapshot.context.explains_ends:
         return None
-    with_context = _ended_with_context(case, gone_at)
-    if case.query.stop_expected or not _should_be_there(case, with_context=with_context):
+    with_context = _ended_with_context(context, gone_at)
+    if context.query.stop_expected or not _should_be_there(context, with_context=with_context):
         return None
-    if case.watched_since(gone_at) <= case.limits.gone_grace_seconds:
+    if context.watched_since(gone_at) <= context.limits.gone_grace_seconds:
         return None
-    how, seconds = _reason(case, with_context=with_context), case.watched_since(gone_at)
+    how, seconds = _reason(context, with_context=with_context), context.watched_since(gone_at)
     reason = f"{how} {seconds:.0f} s ago and not back"
     return Finding(
         alertname=NAME,
-        query=case.label,
+        query=context.label,
         severity=Severity.CRITICAL,
-        state=State.STOPPED_UNEXPECTEDLY,
+        state=QueryState.STOPPED_UNEXPECTEDLY,
         reason=reason,
-        summary=f"{case.label} is gone: {reason}",
-        evidence=evidence(case),
+        summary=f"{context.label} is gone: {reason}",
+        evidence=evidence(context),
         cause=CONTEXT_GONE if with_context else "",
     )
 
 
-def _gone_at(case: Case) -> float | None:
-    if case.query.gone_at is not None:
-        return case.query.gone_at
+def _gone_at(context: RuleContext) -> float | None:
+    if context.query.gone_at is not None:
+        return context.query.gone_at
     # Spark still calls idle queries active in a SparkContext that is gone.
-    return case.snapshot.context_stopped_at
+    return context.snapshot.context_stopped_at
 
 
-def _should_be_there(case: Case, *, with_context: bool) -> bool:
+def _should_be_there(context: RuleContext, *, with_context: bool) -> bool:
     """A run that ends by itself should be there until it has: its SparkContext may cut it off."""
-    trigger, ended = case.query.trigger, case.query.ended
+    trigger, ended = context.query.trigger, context.query.ended
     if trigger is None:
-        return case.expected
+        return context.expected
     if not trigger.ends_by_itself:
         return True
     return with_context and (ended is None or ended.outcome is not Outcome.COMPLETED)
 
 
-def _ended_with_context(case: Case, gone_at: float) -> bool:
+def _ended_with_context(context: RuleContext, gone_at: float) -> bool:
     """A query that was gone before has another cause, and was reported for that."""
-    stopped_at = case.snapshot.context_stopped_at
-    if case.snapshot.context is not Context.STOPPED or stopped_at is None:
+    stopped_at = context.snapshot.context_stopped_at
+    if context.snapshot.context is not Context.STOPPED or stopped_at is None:
         return False
     return gone_at >= stopped_at - NOTICED_SECONDS
 
 
-def _reason(case: Case, *, with_context: bool) -> str:
+def _reason(context: RuleContext, *, with_context: bool) -> str:
     if with_context:
         return "ended with its SparkContext, which stopped by itself"
-    if case.query.ended is None:
+    if context.query.ended is None:
         return "vanished without a word"
     return "stopped without an exception"

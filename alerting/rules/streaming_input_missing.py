@@ -7,46 +7,46 @@ failed, is stalled or lags has another alert, which explains why it reads nothin
 from __future__ import annotations
 
 from ...listener.input_rows import has_uncounted_rows
-from ..case import Case
 from ..evidence import evidence
-from ..finding import Finding, Severity, State
+from ..finding import Finding, QueryState, Severity
+from ..rule_context import RuleContext
 
 NAME = "StreamingInputMissing"
 
 
-def check(case: Case) -> Finding | None:
+def check(context: RuleContext) -> Finding | None:
     """Fire when no batch has had rows for the limit, and for its window.
 
     A run that is started again goes on counting: the time in which the query was down is left out.
     """
-    allowed, query = case.limits.expected_input_seconds, case.query
-    if allowed is None or not case.is_running or _may_have_rows(case):
+    allowed, query = context.limits.expected_input_seconds, context.query
+    if allowed is None or not context.is_running or _may_have_rows(context):
         return None
     if query.last_input_at is None:
-        seconds = case.watched_since(query.started_at) + query.without_input_before
+        seconds = context.watched_since(query.started_at) + query.without_input_before
     else:
-        seconds = case.watched_since(query.last_input_at)
-    if seconds <= max(allowed, case.window.seconds):
+        seconds = context.watched_since(query.last_input_at)
+    if seconds <= max(allowed, context.window.seconds):
         return None
     ever = "" if query.last_input_at is not None else ", since its run began"
     reason = f"no rows read for {seconds:.0f} s{ever} ({allowed:.0f} s allowed)"
     return Finding(
         alertname=NAME,
-        query=case.label,
+        query=context.label,
         severity=Severity.WARNING,
-        state=State.IDLE,
+        state=QueryState.IDLE,
         reason=reason,
-        summary=f"{case.label} gets no data: {reason}",
-        evidence=evidence(case),
+        summary=f"{context.label} gets no data: {reason}",
+        evidence=evidence(context),
     )
 
 
-def _may_have_rows(case: Case) -> bool:
+def _may_have_rows(context: RuleContext) -> bool:
     """Whether rows may have been read that no event has told of yet, or ever will.
 
     A batch in flight may have some.
     """
-    query = case.query
+    query = context.query
     if has_uncounted_rows(query):
         return True
     flight, done = query.in_flight, query.last_commit_batch

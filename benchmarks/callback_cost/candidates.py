@@ -12,7 +12,7 @@ from querypulse.listener.loop import Loop
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import EventReader
-from querypulse.sidecar.parts import MAILBOX_CAPACITY
+from querypulse.sidecar.runtime import MAILBOX_CAPACITY
 from querypulse.sidecar.worker import TICK_SECONDS
 
 from ..common.listeners import (

@@ -50,14 +50,14 @@ def main() -> int:
 
 
 def _probed(spark: SparkSession, tap: Tap) -> dict[str, float]:
-    began, looks, commands = time.monotonic(), tap.looks, tap.commands
+    began, polls, commands = time.monotonic(), tap.polls, tap.commands
     python, java = tap.seconds(spark)
     time.sleep(MEASURED_SECONDS)
     python_now, java_now = tap.seconds(spark)
     passed = time.monotonic() - began
     return {
-        "looks a second": (tap.looks - looks) / passed,
-        "Py4J commands a look": (tap.commands - commands) / (tap.looks - looks),
+        "looks a second": (tap.polls - polls) / passed,
+        "Py4J commands a look": (tap.commands - commands) / (tap.polls - polls),
         "Python, % of a core": 100 * (python_now - python) / passed,
         "JVM, % of a core": 100 * (java_now - java) / passed,
     }

@@ -17,7 +17,7 @@ class Tap:
     """Looks and Py4J commands of the probe's thread since the start."""
 
     def __init__(self) -> None:
-        self.looks = 0
+        self.polls = 0
         self.commands = 0
         self._thread: threading.Thread | None = None
         self._java_thread = 0
@@ -33,9 +33,9 @@ class Tap:
         nanoseconds = _management(spark).getThreadCpuTime(self._java_thread)
         return time.clock_gettime(clock), int(nanoseconds) / 1e9
 
-    def looked(self, spark: SparkSession) -> None:
+    def polled(self, spark: SparkSession) -> None:
         """Called by the probe's own thread after a look."""
-        self.looks += 1
+        self.polls += 1
         if self._thread is None:
             java_thread = getattr(_jvm(spark), "java.lang.Thread").currentThread()
             self._java_thread = int(java_thread.getId())
@@ -49,23 +49,23 @@ class Tap:
 @contextmanager
 def tapped(spark: SparkSession) -> Iterator[Tap]:
     """While entered, the tap counts what every probe and every connection does."""
-    tap, look, send = Tap(), SparkProbe.look, ClientServerConnection.send_command
+    tap, poll, send = Tap(), SparkProbe.poll, ClientServerConnection.send_command
 
-    def looking(probe: SparkProbe, clock: Callable[[], float]) -> ProbeReport:
-        report = look(probe, clock)
-        tap.looked(spark)
+    def polling(probe: SparkProbe, clock: Callable[[], float]) -> ProbeReport:
+        report = poll(probe, clock)
+        tap.polled(spark)
         return report
 
     def sending(connection: Any, command: str) -> Any:
         tap.sent()
         return send(connection, command)
 
-    SparkProbe.look = looking
+    SparkProbe.poll = polling
     ClientServerConnection.send_command = sending
     try:
         yield tap
     finally:
-        SparkProbe.look = look
+        SparkProbe.poll = poll
         ClientServerConnection.send_command = send
 
 

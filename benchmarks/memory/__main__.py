@@ -84,9 +84,9 @@ def _restart(line: Line, ids: Sequence[str], restarts: int) -> None:
     for number in range(restarts):
         line.now += 0.01
         query_id, run_id = ids[number % QUERIES], str(uuid.uuid4())
-        line.state.hear(Started(query_id, run_id, f"query-{number % QUERIES}"), line.now)
+        line.state.apply_event(Started(query_id, run_id, f"query-{number % QUERIES}"), line.now)
         died = Terminated(query_id, run_id, "java.io.IOException: gone", None)
-        line.state.hear(died, line.now)
+        line.state.apply_event(died, line.now)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from typing import IO
 
 import zstandard
 
-from querypulse.sidecar.replay.command import Request, replay
+from querypulse.sidecar.replay.command import ReplayRequest, replay
 
 from .long_logs import STREAMING
 
@@ -23,7 +23,7 @@ def ours(path: Path) -> int:
     """The whole command but Python's start: decode, fold and judge all, and print; its events."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-        code = replay(Request((str(path),)))
+        code = replay(ReplayRequest((str(path),)))
     told = _EVENTS.search(said.getvalue())
     if code or told is None:
         raise RuntimeError(f"the replay failed: {said.getvalue()}")

@@ -6,7 +6,7 @@ from typing import Any
 from prometheus_client.core import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from querypulse.exporter.board import Board
+from querypulse.exporter.published_state import PublishedState
 from querypulse.exporter.query_collector import QueryCollector
 from querypulse.listener.decode import _PROGRESS  # its own decoder, without what follows
 
@@ -17,7 +17,7 @@ def bare_decode(texts: Sequence[str]) -> None:
         _PROGRESS.decode(text)
 
 
-def bare_exposition(board: Board) -> Callable[[], bytes]:
+def bare_exposition(board: PublishedState) -> Callable[[], bytes]:
     """Write the same samples, which are there already."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Ready(board))
@@ -27,7 +27,7 @@ def bare_exposition(board: Board) -> Callable[[], bytes]:
 class _Ready:
     """A collector that has nothing to do any more: what is left is the writing."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: PublishedState) -> None:
         self._families = list(QueryCollector(lambda: board).collect())
 
     def collect(self) -> list[Any]:

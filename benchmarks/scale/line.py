@@ -7,10 +7,10 @@ from unittest.mock import MagicMock
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
-from querypulse.exporter.board import Board, Monitor
 from querypulse.exporter.exposition import as_text
+from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.exporter.query_collector import all_families
 from querypulse.listener.event_queue import EventQueue
 from querypulse.listener.events import EventKind
@@ -19,7 +19,7 @@ from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived, EventReader
 from querypulse.listener.state import State
-from querypulse.sidecar.parts import MAILBOX_CAPACITY
+from querypulse.sidecar.runtime import MAILBOX_CAPACITY
 
 APP = "scale"
 ANSWER_CHARACTERS = 7000
@@ -49,7 +49,7 @@ class Line:
             on_started=lambda: None,
         )
         self._lifecycle = Lifecycle(
-            APP, Guidance("https://example.test/runbooks/{alertname}.md"), Terms()
+            APP, Guidance("https://example.test/runbooks/{alertname}.md"), LifecycleSettings()
         )
 
     def answers(self, texts: Iterable[str]) -> list[str]:
@@ -70,18 +70,18 @@ class Line:
     def _apply(self) -> None:
         for item in self._arrived.take(0.0):
             if isinstance(item, Arrived):
-                self.state.hear(item.event, item.at, item.context)
+                self.state.apply_event(item.event, item.at, item.context)
 
-    def tick(self) -> Board:
+    def tick(self) -> PublishedState:
         """One round of the worker: evaluate all, and publish."""
         snapshot = self.state.snapshot(self.now)
         evaluation = evaluate(snapshot, self.now, Policy())
         self._lifecycle.update(evaluation, snapshot, self.now, time.time(), ())
-        return Board(
+        return PublishedState(
             app=APP,
             spark_version="",
             snapshot=snapshot,
-            verdicts=evaluation.verdicts,
+            health=evaluation.health,
             alerts=self._lifecycle.alerts,
             monitor=Monitor(),
             wall=time.time(),
@@ -111,6 +111,6 @@ def _answers(texts: Iterable[str], now: int) -> Iterator[str]:
         yield head + answer
 
 
-def scrape_of(board: Board) -> Callable[[], bytes]:
+def scrape_of(board: PublishedState) -> Callable[[], bytes]:
     """What a scrape is answered, without the way there."""
     return lambda: as_text(all_families(board))

@@ -97,11 +97,11 @@ def _measured(stack: ExitStack) -> tuple[list[Outcome], list[str]]:
     found = outcomes(actors, desk.pages(), windows, STALL_FLOOR_SECONDS, ended)
     _check(sidecar, desk, idle_backlog, backlog)
     probe = sidecar.snapshot().monitor.probe_duration_seconds
-    look = probe.total_seconds / probe.count
+    poll = probe.total_seconds / probe.count
     wrong = for_nothing(actors, desk.pages())
     return found, [
         f"  events waiting on the bus after a phase: idle {idle_backlog}, clogged {backlog}",
-        f"  our probe: {look * 1e3:.0f} ms a look, p99 at most {probe.p99_seconds} s",
+        f"  our probe: {poll * 1e3:.0f} ms a look, p99 at most {probe.p99_seconds} s",
         "  pages about healthy queries: " + ", ".join(f"{n} {k}" for n, k in wrong.items()),
     ]
 

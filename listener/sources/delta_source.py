@@ -12,11 +12,11 @@ import time
 from typing import Any
 
 from ..hadoop_folder import HadoopFolder
+from ..java_errors import java_errors
 from ..offsets import WHOLE
-from ..refusals import refusals
 from .committed import committed_in
 from .delta_log import commit_name, end_of, first_unread, versions_in
-from .report import SourceLook
+from .report import SourcePoll
 from .source import SourceError
 
 STAGED = "_staged_commits"
@@ -43,21 +43,21 @@ class DeltaSource:
         """The table: none shares another's silence."""
         return self._description
 
-    def look(self) -> SourceLook:
+    def poll(self) -> SourcePoll:
         """Ask the storage.
 
         Raises:
             SourceError: it refused.
 
         """
-        with refusals(SourceError):
+        with java_errors(SourceError):
             committed = self._committed()
             at, wall = time.monotonic(), time.time()
             if committed is None:
-                return SourceLook(self._description, {}, {}, {}, at=at, wall=wall)
+                return SourcePoll(self._description, {}, {}, {}, at=at, wall=wall)
             log = self._log()
             self._end = end_of(log, committed if self._end is None else max(committed, self._end))
-            return SourceLook(
+            return SourcePoll(
                 self._description,
                 {WHOLE: committed},
                 {},

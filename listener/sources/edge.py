@@ -13,7 +13,7 @@ MAX_POINTS = 16
 MAX_MOVES = 8
 
 
-class Point(msgspec.Struct, frozen=True):
+class EdgePoint(msgspec.Struct, frozen=True):
     """Where the query stood in a partition in which something waited."""
 
     at: float
@@ -38,7 +38,7 @@ class Edge(msgspec.Struct, frozen=True):
     """
 
     earliest: int
-    points: tuple[Point, ...] = ()
+    points: tuple[EdgePoint, ...] = ()
     moves: tuple[Move, ...] = ()
 
     def speed(self, now: float) -> float | None:
@@ -53,7 +53,7 @@ class Edge(msgspec.Struct, frozen=True):
         return (last.earliest - first.earliest) / (max(last.at, now - leap) - first.at)
 
 
-def follow_edge(before: Edge | None, point: Point, earliest: int, *, waits: bool) -> Edge:
+def follow_edge(before: Edge | None, point: EdgePoint, earliest: int, *, waits: bool) -> Edge:
     """Take in where the edge and the query are now, and whether anything waits."""
     news = (point,) if waits else ()
     if before is None or earliest < before.earliest:
@@ -65,6 +65,6 @@ def follow_edge(before: Edge | None, point: Point, earliest: int, *, waits: bool
     return Edge(earliest, _thinned((*known, *news)), (*before.moves, *moved)[-MAX_MOVES:])
 
 
-def _thinned(points: tuple[Point, ...]) -> tuple[Point, ...]:
+def _thinned(points: tuple[EdgePoint, ...]) -> tuple[EdgePoint, ...]:
     """Every other one of too many: fewer of what is long ago, all of what is recent."""
     return points if len(points) <= MAX_POINTS else (*points[:-1:2], points[-1])

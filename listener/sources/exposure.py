@@ -10,7 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from .edge import Edge
-from .report import SourceLook, topic_of
+from .report import SourcePoll, topic_of
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,26 +57,26 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, min(ends) - now) if ends else None
 
 
-def exposure_of(look: SourceLook, partition: str, edge: Edge, waiting: int) -> Exposure | None:
+def exposure_of(poll: SourcePoll, partition: str, edge: Edge, waiting: int) -> Exposure | None:
     """What can be said of a partition in which ``waiting`` offsets wait; None where nothing can."""
-    committed, kept = look.committed[partition], look.latest[partition] - edge.earliest
+    committed, kept = poll.committed[partition], poll.latest[partition] - edge.earliest
     if committed < edge.earliest:
         return Exposure(partition=partition, lost=edge.earliest - committed)
-    topic, since = topic_of(partition), look.waiting_since.get(partition)
-    keeps = look.retention_seconds.get(topic) if since is not None or not waiting else None
-    by_offsets = _offsets_tell(edge, kept) and (keeps is None or topic in look.bounded_by_size)
+    topic, since = topic_of(partition), poll.waiting_since.get(partition)
+    keeps = poll.retention_seconds.get(topic) if since is not None or not waiting else None
+    by_offsets = _offsets_suffice(edge, kept) and (keeps is None or topic in poll.bounded_by_size)
     if keeps is None and not by_offsets:
         return None
     return Exposure(
         partition=partition,
         keeps_seconds=keeps,
-        written_at=since - look.wall + look.at if since is not None and waiting else None,
+        written_at=since - poll.wall + poll.at if since is not None and waiting else None,
         used_by_offsets=waiting / kept if by_offsets else None,
-        passed_at=_passed_at(edge, committed, look.at) if by_offsets and waiting else None,
+        passed_at=_passed_at(edge, committed, poll.at) if by_offsets and waiting else None,
     )
 
 
-def _offsets_tell(edge: Edge, kept: int) -> bool:
+def _offsets_suffice(edge: Edge, kept: int) -> bool:
     """Whether the edge moves, and more is kept than goes at once: else all that is new is old."""
     return bool(edge.moves) and kept > edge.moves[-1].leap
 

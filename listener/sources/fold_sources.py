@@ -7,23 +7,23 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ..query import Query
-from ..trends import follow_looks
-from .report import SourceLook
+from ..trends import follow_polls
+from .report import SourcePoll
 from .retention import follow_edges
 from .shortfall import follow_shortfalls
 from .unread import follow_unread
 
 
-def fold_sources(query: Query, looks: Mapping[int, SourceLook], trouble: str) -> Query:
+def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) -> Query:
     """Take in what is known of the sources of the query's present run."""
-    if looks == query.looks:
+    if polls == query.polls:
         return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
     return replace(
         query,
-        looks=dict(looks),
+        polls=dict(polls),
         source_trouble=trouble,
-        trends=follow_looks(query.trends, query.looks, looks),
-        retention=follow_edges(query.retention, looks),
-        shortfalls=follow_shortfalls(query.shortfalls, looks),
-        unread=follow_unread(query.unread, looks),
+        trends=follow_polls(query.trends, query.polls, polls),
+        retention=follow_edges(query.retention, polls),
+        shortfalls=follow_shortfalls(query.shortfalls, polls),
+        unread=follow_unread(query.unread, polls),
     )

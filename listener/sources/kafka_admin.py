@@ -44,10 +44,10 @@ CONSUMERS_ONLY = (
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How long, and how much of, each topic is kept; ``untold`` says why that is not known."""
+    """How long, and how much of, each topic is kept; ``missing_reason``: why it is not known."""
 
     by_topic: dict[str, Kept] = {}
-    untold: str = ""
+    missing_reason: str = ""
 
 
 def admin_config(java: KafkaJava, params: Any) -> Any:
@@ -77,7 +77,7 @@ class KafkaAdmin:
         self._from: Any = None
         self._to: Any = None
         self._topics: tuple[str, ...] = ()
-        self._told_at = 0.0
+        self._reported_at = 0.0
         self._retention = Retention()
 
     def led(self, topics: Sequence[str]) -> set[str]:
@@ -111,12 +111,12 @@ class KafkaAdmin:
 
     def retention(self, topics: tuple[str, ...], now: float) -> Retention:
         """How long topics are kept, asked every few minutes; not everybody may know."""
-        if topics != self._topics or now - self._told_at >= CONFIG_EVERY_SECONDS:
-            self._topics, self._told_at = topics, now
+        if topics != self._topics or now - self._reported_at >= CONFIG_EVERY_SECONDS:
+            self._topics, self._reported_at = topics, now
             try:
                 self._retention = Retention(kept_in(self._configs(topics)))
             except Py4JError as error:
-                self._retention = Retention(untold=short_reason(str(error)))
+                self._retention = Retention(missing_reason=short_reason(str(error)))
         return self._retention
 
     def _described(self, future: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ..refusals import THROWN, reason_of
+from ..java_errors import THROWN, reason_of
 from .source import SourceError, SourceSilentError
 
 API_SECONDS = 4
@@ -75,7 +75,7 @@ def private_field(java: Any, name: str) -> Any:
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def java_errors() -> Iterator[None]:
     """Turn what Java throws into ``SourceError``, a silence into ``SourceSilentError``."""
     try:
         yield

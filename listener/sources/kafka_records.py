@@ -12,7 +12,7 @@ from typing import Any
 from .kafka_java import KafkaJava
 from .waiting import Found, Search
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 POLL_SECONDS = 0.5
 OPTIONS = {
     "enable.auto.commit": "false",
@@ -40,7 +40,7 @@ class KafkaRecords:
 
     def find(self, searches: Iterable[Search]) -> dict[str, Found]:
         """Look for the first record of each, as far as the time goes."""
-        until = time.monotonic() + LOOK_SECONDS
+        until = time.monotonic() + POLL_SECONDS
         found = {}
         for search in searches:
             if time.monotonic() >= until:

@@ -16,9 +16,9 @@ from py4j.protocol import Py4JError
 
 from .committed import committed_in
 from .kafka_admin import KafkaAdmin, Retention, admin_config
-from .kafka_java import API_SECONDS, KafkaJava, private_field, refusals
+from .kafka_java import API_SECONDS, KafkaJava, java_errors, private_field
 from .kafka_records import KafkaRecords
-from .report import SourceLook, topic_of
+from .report import SourcePoll, topic_of
 from .shared_clients import Lease, SharedClients
 from .source import SourceError, SourceSilentError
 from .waiting import Found, searches, still_true
@@ -65,7 +65,7 @@ class KafkaSource:
         self._records: KafkaRecords | None = None
         self._found: dict[str, Found] = {}
 
-    def look(self) -> SourceLook:
+    def poll(self) -> SourcePoll:
         """Ask the cluster.
 
         Raises:
@@ -73,12 +73,12 @@ class KafkaSource:
 
         """
         try:
-            with refusals():
+            with java_errors():
                 committed = self._committed()
-                look = SourceLook(
+                poll = SourcePoll(
                     self._description, committed, {}, {}, at=time.monotonic(), wall=time.time()
                 )
-                return self._ask(look) if committed else look
+                return self._ask(poll) if committed else poll
         except SourceSilentError:
             # Left open, they would try to connect again and again, and log each time.
             if self._lease is not None:
@@ -99,22 +99,22 @@ class KafkaSource:
         positions = committed_in(self._execution, self._stream)
         return {key: end for key, end in positions.items() if isinstance(end, int)}
 
-    def _ask(self, look: SourceLook) -> SourceLook:
+    def _ask(self, poll: SourcePoll) -> SourcePoll:
         """Fill in a look of which only the committed offsets are known."""
         admin = self._connect()
-        led = admin.led(sorted({topic_of(partition) for partition in look.committed}))
-        partitions = tuple(sorted(led.intersection(look.committed)))
+        led = admin.led(sorted({topic_of(partition) for partition in poll.committed}))
+        partitions = tuple(sorted(led.intersection(poll.committed)))
         if not partitions:
-            return look
+            return poll
         # In this order, because all three only rise: what is read and deleted meanwhile is then
         # not taken for lost, and no batch can end beyond the latest offsets.
         earliest = admin.begins(partitions)
-        committed = self._committed() or look.committed
+        committed = self._committed() or poll.committed
         latest = admin.ends(partitions)
-        look = replace(look, committed=committed, earliest=earliest, latest=latest)
+        poll = replace(poll, committed=committed, earliest=earliest, latest=latest)
         topics = tuple(sorted({topic_of(partition) for partition in partitions}))
-        look = _with_retention(look, admin.retention(topics, look.at))
-        return self._with_records(look)
+        poll = _with_retention(poll, admin.retention(topics, poll.at))
+        return self._with_records(poll)
 
     def _connect(self) -> KafkaAdmin:
         if self._admin is None:
@@ -129,19 +129,21 @@ class KafkaSource:
         params.put("client.id", name)
         return self._strategy.createAdmin(params)
 
-    def _with_records(self, look: SourceLook) -> SourceLook:
+    def _with_records(self, poll: SourcePoll) -> SourcePoll:
         """Add since when records wait; that they cannot be read spoils nothing else."""
-        self._found = still_true(self._found, look)
-        wanted = searches(self._found, look)
+        self._found = still_true(self._found, poll)
+        wanted = searches(self._found, poll)
         try:
-            with refusals():
+            with java_errors():
                 if wanted:
                     self._found |= self._read().find(wanted)
         except SourceError as error:
-            look = replace(look, untold="; ".join(filter(None, (look.untold, str(error)))))
+            poll = replace(
+                poll, missing_reason="; ".join(filter(None, (poll.missing_reason, str(error))))
+            )
         found = self._found.items()
         return replace(
-            look,
+            poll,
             first_waiting={partition: one.offset for partition, one in found},
             waiting_since={key: one.since for key, one in found if one.since is not None},
         )
@@ -153,11 +155,11 @@ class KafkaSource:
         return self._records
 
 
-def _with_retention(look: SourceLook, retention: Retention) -> SourceLook:
+def _with_retention(poll: SourcePoll, retention: Retention) -> SourcePoll:
     kept = retention.by_topic
     return replace(
-        look,
+        poll,
         retention_seconds={t: one.seconds for t, one in kept.items() if one.seconds is not None},
         bounded_by_size=frozenset(topic for topic, one in kept.items() if one.bounded_by_size),
-        untold=retention.untold,
+        missing_reason=retention.missing_reason,
     )

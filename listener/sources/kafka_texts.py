@@ -40,15 +40,17 @@ def led_partitions(text: str) -> set[str]:
     """The partitions in ``TopicDescription`` that somebody leads, and so can be asked about."""
     return {
         f"{topic}/{number}"
-        for topic, told in _by_name(_TOPIC, text)
-        for number, leader in _PARTITION.findall(told)
+        for topic, reported in _by_name(_TOPIC, text)
+        for number, leader in _PARTITION.findall(reported)
         if leader not in ("none", "null")
     }
 
 
 def kept_in(text: str) -> dict[str, Kept]:
     """By topic, out of ``DescribeConfigsResult.all()``; none of its settings is a secret."""
-    return {topic: _kept(dict(_ENTRY.findall(told))) for topic, told in _by_name(_CONFIG, text)}
+    return {
+        topic: _kept(dict(_ENTRY.findall(reported))) for topic, reported in _by_name(_CONFIG, text)
+    }
 
 
 def _kept(config: dict[str, str]) -> Kept:

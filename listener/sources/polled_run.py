@@ -6,7 +6,7 @@ import logging
 import math
 
 from ..query import Query
-from .report import SourceLook
+from .report import SourcePoll
 from .source import Source, SourceError, Sources
 
 log = logging.getLogger("querypulse")
@@ -18,7 +18,7 @@ class PolledSource:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.due_at = 0.0
-        self.last: SourceLook | None = None
+        self.last: SourcePoll | None = None
         self.trouble = ""
 
 
@@ -38,7 +38,7 @@ class PolledRun:
         self._logged = False
 
     @property
-    def looks(self) -> dict[int, SourceLook]:
+    def polls(self) -> dict[int, SourcePoll]:
         """The newest look at each source."""
         return {index: one.last for index, one in self.sources.items() if one.last is not None}
 

@@ -127,7 +127,7 @@ class SourceReader:
 
     def _poll_source(self, one: PolledSource) -> None:
         try:
-            one.last, one.trouble = one.source.look(), ""
+            one.last, one.trouble = one.source.poll(), ""
         except SourceError as error:
             one.trouble, one.due_at = str(error), self._clock() + self._retry
             if isinstance(error, SourceSilentError):
@@ -146,11 +146,11 @@ class SourceReader:
         troubles = {run_id: _trouble(run) for run_id, run in self._runs.items()}
         report = SourceReport(
             at=self._clock(),
-            looks={key: looks for key, run in self._runs.items() if (looks := run.looks)},
+            polls={key: polls for key, run in self._runs.items() if (polls := run.polls)},
             unreadable=self._left_out | {key: text for key, text in troubles.items() if text},
         )
         known = self.latest or SourceReport(report.at)
-        if (report.looks, report.unreadable) != (known.looks, known.unreadable):
+        if (report.polls, report.unreadable) != (known.polls, known.unreadable):
             self.latest = report
             self._on_report()
 

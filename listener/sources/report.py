@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 
-class SourceLook(msgspec.Struct, frozen=True):
+class SourcePoll(msgspec.Struct, frozen=True):
     """One source of one run: where the query stands, and where its data begins and ends.
 
     ``committed`` are the run's last committed offsets: the first record of each partition that
@@ -38,7 +38,7 @@ class SourceLook(msgspec.Struct, frozen=True):
     """The same moment in Unix seconds."""
     bounded_by_size: frozenset[str] = frozenset()
     """Topics of which only so many bytes are kept (``retention.bytes``), however young."""
-    untold: str = ""
+    missing_reason: str = ""
     """Why something could not be found out, though the rest could."""
 
     @property
@@ -93,7 +93,7 @@ class SourceReport(msgspec.Struct, frozen=True):
     """
 
     at: float
-    looks: dict[str, dict[int, SourceLook]] = {}
+    polls: dict[str, dict[int, SourcePoll]] = {}
     unreadable: dict[str, str] = {}
 
 
@@ -102,11 +102,11 @@ def topic_of(partition: str) -> str:
     return partition.rpartition("/")[0]
 
 
-def inflow(before: Mapping[int, SourceLook], now: Mapping[int, SourceLook]) -> int:
+def inflow(before: Mapping[int, SourcePoll], now: Mapping[int, SourcePoll]) -> int:
     """How many offsets came in between two looks at the same sources."""
     return sum(
         max(0, end - before[index].latest.get(partition, end))
-        for index, look in now.items()
+        for index, poll in now.items()
         if index in before
-        for partition, end in look.latest.items()
+        for partition, end in poll.latest.items()
     )

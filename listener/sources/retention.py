@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .edge import Edge, Point, follow_edge
+from .edge import Edge, EdgePoint, follow_edge
 from .exposure import Exposure, exposure_of
-from .report import SourceLook
+from .report import SourcePoll
 
 
 class SourceEdges(msgspec.Struct, frozen=True):
@@ -25,30 +25,30 @@ class SourceEdges(msgspec.Struct, frozen=True):
 
 
 def follow_edges(
-    known: Mapping[int, SourceEdges], looks: Mapping[int, SourceLook]
+    known: Mapping[int, SourceEdges], polls: Mapping[int, SourcePoll]
 ) -> dict[int, SourceEdges]:
     """Take in one look at each of a run's sources, by index; one that was seen says no more."""
-    news = {index: _follow_look(known.get(index), look) for index, look in looks.items()}
+    news = {index: _follow_poll(known.get(index), poll) for index, poll in polls.items()}
     return {**known, **news}
 
 
-def _follow_look(known: SourceEdges | None, look: SourceLook) -> SourceEdges:
-    if known is None or known.description != look.description:
-        known = SourceEdges(look.description, -math.inf)
-    if look.at <= known.at:
+def _follow_poll(known: SourceEdges | None, poll: SourcePoll) -> SourceEdges:
+    if known is None or known.description != poll.description:
+        known = SourceEdges(poll.description, -math.inf)
+    if poll.at <= known.at:
         return known
-    lags = look.lag_by_partition
+    lags = poll.lag_by_partition
     edges: dict[str, Edge] = {}
     exposures: dict[str, Exposure] = {}
-    for partition, committed in look.committed.items():
-        before, earliest = known.edges.get(partition), look.earliest.get(partition)
+    for partition, committed in poll.committed.items():
+        before, earliest = known.edges.get(partition), poll.earliest.get(partition)
         if earliest is None or partition not in lags:
             # Not found out this time: what was known stays.
             edges |= {} if before is None else {partition: before}
             continue
-        point = Point(look.at, committed, look.waiting_since.get(partition))
+        point = EdgePoint(poll.at, committed, poll.waiting_since.get(partition))
         edge = follow_edge(before, point, earliest, waits=lags[partition] > 0)
         edges[partition] = edge
-        exposure = exposure_of(look, partition, edge, lags[partition])
+        exposure = exposure_of(poll, partition, edge, lags[partition])
         exposures |= {} if exposure is None else {partition: exposure}
-    return SourceEdges(look.description, look.at, edges, exposures)
+    return SourceEdges(poll.description, poll.at, edges, exposures)

@@ -10,39 +10,39 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .report import SourceLook
+from .report import SourcePoll
 
 
 class Shortfall(msgspec.Struct, frozen=True):
-    """A partition that has ended at ``end``, before ``committed``, in ``looks`` looks in a row."""
+    """A partition that has ended at ``end``, before ``committed``, in ``polls`` looks in a row."""
 
     since: float
-    looks: int
+    polls: int
     committed: int
     end: int
-    looked_at: float
+    polled_at: float
 
 
 Shortfalls = dict[int, dict[str, Shortfall]]
 """By the source's index and the partition."""
 
 
-def follow_shortfalls(known: Shortfalls, looks: Mapping[int, SourceLook]) -> Shortfalls:
+def follow_shortfalls(known: Shortfalls, polls: Mapping[int, SourcePoll]) -> Shortfalls:
     """Take in the newest look at each source; the same look counts once."""
     found = {
         index: {
-            partition: _follow(known.get(index, {}).get(partition), look, partition)
-            for partition, committed in look.committed.items()
-            if look.latest.get(partition, committed) < committed
+            partition: _follow(known.get(index, {}).get(partition), poll, partition)
+            for partition, committed in poll.committed.items()
+            if poll.latest.get(partition, committed) < committed
         }
-        for index, look in looks.items()
+        for index, poll in polls.items()
     }
     return {index: partitions for index, partitions in found.items() if partitions}
 
 
-def _follow(known: Shortfall | None, look: SourceLook, partition: str) -> Shortfall:
-    committed, end = look.committed[partition], look.latest[partition]
+def _follow(known: Shortfall | None, poll: SourcePoll, partition: str) -> Shortfall:
+    committed, end = poll.committed[partition], poll.latest[partition]
     if known is None:
-        return Shortfall(look.at, 1, committed, end, look.at)
-    looks = known.looks + (look.at > known.looked_at)
-    return Shortfall(known.since, looks, committed, end, look.at)
+        return Shortfall(poll.at, 1, committed, end, poll.at)
+    polls = known.polls + (poll.at > known.polled_at)
+    return Shortfall(known.since, polls, committed, end, poll.at)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from ..query import Query
-from .report import SourceLook
+from .report import SourcePoll
 
 
 class SourceError(Exception):
@@ -25,7 +25,7 @@ class Source(Protocol):
         """Where the system is; sources at one address share its silence."""
         ...
 
-    def look(self) -> SourceLook:
+    def poll(self) -> SourcePoll:
         """Ask; takes seconds at most. Raises SourceError."""
         ...
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..query import Query
 from .delta_source import DeltaSource
 from .kafka_admin import close_client
-from .kafka_java import KafkaJava, refusals
+from .kafka_java import KafkaJava, java_errors
 from .kafka_source import KafkaSource
 from .shared_clients import SharedClients
 from .source import Source
@@ -47,7 +47,7 @@ class SparkSources:
             SourceError: Spark refuses to tell them.
 
         """
-        with refusals():
+        with java_errors():
             execution = self._hold(query)
             if execution is None:
                 return None

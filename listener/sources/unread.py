@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .report import SourceLook
+from .report import SourcePoll
 
 MAX_MARKS = 16
 MAX_POINTS = 32
@@ -69,23 +69,23 @@ class Unread(msgspec.Struct, frozen=True):
 
     backlogs: dict[int, dict[str, Backlog]] = {}
     waits: tuple[Wait, ...] = ()
-    looked_at: float | None = None
+    polled_at: float | None = None
 
 
-def follow_unread(known: Unread, looks: Mapping[int, SourceLook]) -> Unread:
+def follow_unread(known: Unread, polls: Mapping[int, SourcePoll]) -> Unread:
     """Take in new looks at the sources of one run."""
-    if not looks:
+    if not polls:
         return known
     backlogs = {
-        index: _follow(known.backlogs.get(index, {}), look) for index, look in looks.items()
+        index: _follow(known.backlogs.get(index, {}), poll) for index, poll in polls.items()
     }
-    at = max(look.at for look in looks.values())
-    committed = sum(sum(look.committed.values()) for look in looks.values())
+    at = max(poll.at for poll in polls.values())
+    committed = sum(sum(poll.committed.values()) for poll in polls.values())
     waits = known.waits
     if not waits or committed > waits[-1].committed:
-        longest = max(_longest(backlogs[index], look) for index, look in looks.items())
-        lag = sum(look.lag_offsets or 0 for look in looks.values())
-        noise = 0.0 if known.looked_at is None else at - known.looked_at
+        longest = max(_longest(backlogs[index], poll) for index, poll in polls.items())
+        lag = sum(poll.lag_offsets or 0 for poll in polls.values())
+        noise = 0.0 if known.polled_at is None else at - known.polled_at
         seconds, partition, is_least = longest
         waits = _thinned((*waits, Wait(at, seconds, partition, committed, lag, is_least, noise)))
     elif committed < waits[-1].committed:
@@ -93,14 +93,14 @@ def follow_unread(known: Unread, looks: Mapping[int, SourceLook]) -> Unread:
     return Unread(backlogs, waits, at)
 
 
-def _follow(known: Mapping[str, Backlog], look: SourceLook) -> dict[str, Backlog]:
+def _follow(known: Mapping[str, Backlog], poll: SourcePoll) -> dict[str, Backlog]:
     return {
         partition: _follow_partition(
             known.get(partition),
-            Mark(look.at, look.latest[partition]),
-            look.latest[partition] - lag,
+            Mark(poll.at, poll.latest[partition]),
+            poll.latest[partition] - lag,
         )
-        for partition, lag in look.lag_by_partition.items()
+        for partition, lag in poll.lag_by_partition.items()
         if lag
     }
 
@@ -124,16 +124,16 @@ def _without_closest(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
     return (*marks[:place], *marks[place + 1 :])
 
 
-def _longest(backlogs: Mapping[str, Backlog], look: SourceLook) -> tuple[float, str, bool]:
+def _longest(backlogs: Mapping[str, Backlog], poll: SourcePoll) -> tuple[float, str, bool]:
     """The longest wait, of the partitions whose first unread record is known by its time."""
     waits = [
         (
-            look.at - backlog.unread_since(written - look.wall + look.at),
+            poll.at - backlog.unread_since(written - poll.wall + poll.at),
             partition,
             not backlog.has_beginning,
         )
         for partition, backlog in backlogs.items()
-        if (written := look.waiting_since.get(partition)) is not None
+        if (written := poll.waiting_since.get(partition)) is not None
     ]
     return max(waits, default=(0.0, "", False))
 

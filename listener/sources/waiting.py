@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .report import SourceLook
+from .report import SourcePoll
 
 MAX_PARTITIONS = 16
 """Looked into at one look."""
@@ -37,24 +37,24 @@ class Search(msgspec.Struct, frozen=True):
     end: int
 
 
-def still_true(known: Mapping[str, Found], look: SourceLook) -> dict[str, Found]:
+def still_true(known: Mapping[str, Found], poll: SourcePoll) -> dict[str, Found]:
     """What has not been overtaken: by the query, by retention, or by a topic made anew."""
     return {
         partition: found
         for partition, found in known.items()
-        if partition in look.latest
-        and found.committed <= look.committed.get(partition, -1) <= found.offset
-        and look.earliest.get(partition, 0) <= found.offset <= look.latest[partition]
+        if partition in poll.latest
+        and found.committed <= poll.committed.get(partition, -1) <= found.offset
+        and poll.earliest.get(partition, 0) <= found.offset <= poll.latest[partition]
     }
 
 
-def searches(known: Mapping[str, Found], look: SourceLook) -> list[Search]:
+def searches(known: Mapping[str, Found], poll: SourcePoll) -> list[Search]:
     """Where to look now: where most waits, and nothing is known of it."""
     wanted = []
-    for partition, committed in look.committed.items():
+    for partition, committed in poll.committed.items():
         found = known.get(partition, Found(committed, committed))
         if found.since is None:
-            start = max(committed, look.earliest.get(partition, 0), found.offset)
-            wanted.append(Search(partition, committed, start, look.latest.get(partition, 0)))
+            start = max(committed, poll.earliest.get(partition, 0), found.offset)
+            wanted.append(Search(partition, committed, start, poll.latest.get(partition, 0)))
     wanted = [search for search in wanted if search.start < search.end]
     return sorted(wanted, key=lambda search: search.start - search.end)[:MAX_PARTITIONS]

@@ -13,9 +13,9 @@ from ...alerting.generic_apps import problem_of
 from ...alerting.outbox.spool_trial import try_folder
 from ...listener.guard import Guard
 from ..configuration import wiring
+from ..configuration.components import outfit
 from ..configuration.configured import configured
 from ..configuration.masking import masked
-from ..configuration.outfit import outfit
 from ..configuration.settings import TYPES, Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
 from ..silence_file import read_silences

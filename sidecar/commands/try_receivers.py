@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ...alerting.alert import Alert, Incident
 from ...alerting.finding import WHOLE_DRIVER, Severity
-from ...alerting.receivers.answer import Answer
+from ...alerting.receivers.answer import DeliveryOutcome
 from ...alerting.receivers.heartbeat import Heartbeat
 from ...alerting.receivers.receiver import DeliveryError, Receiver
 from ...listener.guard import Guard
@@ -26,12 +26,14 @@ TEST_NAME = "QuerypulseTest"
 TAKEN = "took the test alert and its end"
 PINGED = "took the ping"
 ADVICE = {
-    Answer.TRANSIENT: "an outage, or an address where nobody answers; alerts are kept meanwhile",
-    Answer.MISCONFIGURED: (
+    DeliveryOutcome.TRANSIENT: (
+        "an outage, or an address where nobody answers; alerts are kept meanwhile"
+    ),
+    DeliveryOutcome.MISCONFIGURED: (
         "address, key, certificate or proxy is wrong, or the receiver was removed there (410); "
         "alerts are kept meanwhile"
     ),
-    Answer.REJECTED: "it does not take such a message; check the receiver's type and URL",
+    DeliveryOutcome.REJECTED: "it does not take such a message; check the receiver's type and URL",
 }
 
 
@@ -93,14 +95,14 @@ def _try(receiver: Receiver, incident: Incident) -> str | None:
     """What went wrong, in plain words; None when nothing did."""
     resolved = _resolved(incident, time.time())
     try:
-        told = _send(receiver, incident)
-        if told is not None and not told.may_have_arrived:
-            return f"did NOT take the test alert: {_explain(told)}"
+        reported = _send(receiver, incident)
+        if reported is not None and not reported.may_have_arrived:
+            return f"did NOT take the test alert: {_explain(reported)}"
         ended = _send(receiver, resolved)
     finally:
         receiver.close()
-    if told is not None:
-        return f"did NOT surely take the test alert: {_explain(told)}"
+    if reported is not None:
+        return f"did NOT surely take the test alert: {_explain(reported)}"
     return f"took the test alert, but NOT its end: {_explain(ended)}" if ended else None
 
 
@@ -113,7 +115,7 @@ def _send(receiver: Receiver, incident: Incident) -> DeliveryError | None:
 
 
 def _explain(error: DeliveryError) -> str:
-    asks = error.answer is Answer.TRANSIENT and error.retry_after
+    asks = error.answer is DeliveryOutcome.TRANSIENT and error.retry_after
     later = f", it asks to wait {error.retry_after:.0f} s" if asks else ""
     return f"{error}{later} ({error.answer.value}: {ADVICE[error.answer]})"
 

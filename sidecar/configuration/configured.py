@@ -59,7 +59,7 @@ class Configured(msgspec.Struct, frozen=True):
         """The name under which somebody set a field."""
         return SHORT_FORMS[type(self.given)].get(field, field) if self.is_short else field
 
-    def told(self, message: str) -> str:
+    def reported(self, message: str) -> str:
         """A message that speaks of top-level settings, in the words of this receiver."""
         if not self.is_short:
             for field, name in _longest_first(SHORT_FORMS[type(self.given)]):

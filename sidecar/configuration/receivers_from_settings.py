@@ -183,5 +183,5 @@ def _as_settings_error(one: Configured | str = "") -> Iterator[None]:
     except SettingsError:
         raise
     except ValueError as error:
-        told = one.told(str(error)) if isinstance(one, Configured) else f"{one}{error}"
-        raise SettingsError(told) from None
+        reported = one.reported(str(error)) if isinstance(one, Configured) else f"{one}{error}"
+        raise SettingsError(reported) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ...alerting.evaluate import Judgement
+from ...alerting.evaluate import Evaluation
 from ...alerting.redacted import redacted
 from ...listener.redaction import Redactor, unusable
 from ...listener.spark_redaction import NAMES, OPTIONS, TEXTS, session_redactor
@@ -43,9 +43,9 @@ class Redacting:
         self._conf = {name: conf(name) for name in (NAMES, OPTIONS, *TEXTS)}
         self._redactor = self._renewed()
 
-    def __call__(self, judgement: Judgement) -> Judgement:
+    def __call__(self, evaluation: Evaluation) -> Evaluation:
         """Redact all texts of findings and verdicts; touches no file."""
-        return redacted(judgement, self._redactor)
+        return redacted(evaluation, self._redactor)
 
     @property
     def reads_files(self) -> bool:

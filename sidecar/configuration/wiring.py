@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from ...alerting.lifecycle.lifecycle import Terms
+from ...alerting.lifecycle.lifecycle import LifecycleSettings
 from ...alerting.outbox.delivery import Delivery
 from ...alerting.outbox.spool import Spool
 from ...alerting.policy import Limits, Policy
@@ -20,7 +20,7 @@ from . import receivers_from_settings
 from .settings import QuerySettings, Settings, SettingsError
 
 CLOSER_AFTER_SECONDS = 5.0
-SLOW_LOOK_SECONDS = 3.0
+SLOW_POLL_SECONDS = 3.0
 _LIMITS = tuple(name for name in Limits.__struct_fields__ if name != "ignore")
 _OF_QUERIES = Limits.__struct_fields__
 
@@ -42,7 +42,7 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
             (pattern, {k: v for k in _OF_QUERIES if (v := getattr(own, k, None)) is not None})
             for pattern, own in settings.queries.items()
         ),
-        probe_stale_seconds=SLOW_LOOK_SECONDS + 2 * settings.probe_interval_seconds,
+        probe_stale_seconds=SLOW_POLL_SECONDS + 2 * settings.probe_interval_seconds,
         probe_expected=probe_expected,
     )
 
@@ -68,9 +68,11 @@ def shortest_floor_seconds(settings: Settings) -> float:
     return min([settings.stall_floor_seconds, *(floor for floor in floors if floor)])
 
 
-def terms(settings: Settings) -> Terms:
+def terms(settings: Settings) -> LifecycleSettings:
     """When an alert ends, and when it is told again."""
-    return Terms(**{name: getattr(settings, name) for name in Terms.__struct_fields__})
+    return LifecycleSettings(
+        **{name: getattr(settings, name) for name in LifecycleSettings.__struct_fields__}
+    )
 
 
 def deliveries(

@@ -70,7 +70,7 @@ def fetch(
     """
     jars: dict[str, Path] = {}
     for packages in wanted:
-        for jar in _cached(packages, folder) or _resolve(packages, folder, say or _tell):
+        for jar in _cached(packages, folder) or _resolve(packages, folder, say or _report):
             jars.setdefault(jar.name, jar)
     return list(jars.values())
 
@@ -145,5 +145,5 @@ def _jars_of_jvm(settings: dict[str, str], stderr: int) -> list[Path]:
     return [Path(uri.removeprefix("file://")) for uri in text.split(",") if uri]
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     sys.stderr.write(f"querypulse: {text}\n")

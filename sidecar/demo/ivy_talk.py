@@ -14,7 +14,7 @@ _TROUBLE = re.compile(
     r"\[(?:unresolved dependency|download failed): [^]]+\]"
     r"|Server access error at url \S+|Host \S+ not found"
 )
-_MOST_TOLD = 3
+_MOST_REPORTED = 3
 
 
 class IvyTalk:
@@ -35,8 +35,10 @@ class IvyTalk:
     @property
     def trouble(self) -> str:
         """The lines that say what went wrong, else the last one."""
-        told = dict.fromkeys(found.group() for found in map(_TROUBLE.search, self._lines) if found)
-        return "; ".join(list(told)[-_MOST_TOLD:]) or (
+        reported = dict.fromkeys(
+            found.group() for found in map(_TROUBLE.search, self._lines) if found
+        )
+        return "; ".join(list(reported)[-_MOST_REPORTED:]) or (
             self._lines[-1] if self._lines else "nothing was said"
         )
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class Page(msgspec.Struct, frozen=True):
+class ReceivedAlert(msgspec.Struct, frozen=True):
     """One alert as it arrived, and when (Unix seconds)."""
 
     arrived_at: float
@@ -24,7 +24,7 @@ class PageReceiver:
     """Listens on a free loopback port from construction to ``close``."""
 
     def __init__(self) -> None:
-        self.pages: list[Page] = []
+        self.pages: list[ReceivedAlert] = []
         pages = self.pages
 
         class Handler(BaseHTTPRequestHandler):
@@ -52,8 +52,8 @@ class PageReceiver:
         self._thread.join()
 
 
-def _pages(body: dict[str, Any], now: float) -> list[Page]:
+def _pages(body: dict[str, Any], now: float) -> list[ReceivedAlert]:
     return [
-        Page(now, alert["status"], alert["labels"], alert["annotations"])
+        ReceivedAlert(now, alert["status"], alert["labels"], alert["annotations"])
         for alert in body["alerts"]
     ]

@@ -12,21 +12,21 @@ from typing import Any
 
 from ..attachment import attach
 from ..sidecar import Sidecar
-from .director import Director, Stage
-from .narrator import Narrator
+from .demo_output import DemoOutput
+from .demo_run import DemoRun, DemoSetup
+from .demo_settings import DemoSettings
 from .page_receiver import PageReceiver
 from .pipelines.kinds import PIPELINES
 from .pipelines.pipeline import Pipeline, made
-from .script import Script
 from .spark_session import local_spark
 from .waiting import Blocked, Supervised
 
 GONE_GRACE_SECONDS = 10.0
-TOLD, NOT_TOLD, ENDED_BY_FAILURE, INTERRUPTED = 0, 1, 3, 130
+REPORTED, NOT_REPORTED, ENDED_BY_FAILURE, INTERRUPTED = 0, 1, 3, 130
 """Exit codes. The third is what a scheduler restarts a supervised job for."""
 
 
-def run(script: Script) -> int:
+def run(script: DemoSettings) -> int:
     """Play the script; the exit code says whether the scenario was seen and told.
 
     Raises:
@@ -34,11 +34,11 @@ def run(script: Script) -> int:
         BrokerError: the pipeline's broker does not start.
 
     """
-    narrator = Narrator()
+    narrator = DemoOutput()
     narrator.say(f"{script.queries} streaming queries in one driver; scenario: {script.scenario}")
     with _folder(script.folder) as folder:
         pipeline = PIPELINES[script.pipeline](folder, script.queries, narrator.say)
-        stage = Stage(PageReceiver(), narrator)
+        stage = DemoSetup(PageReceiver(), narrator)
         try:
             spark = local_spark(folder, pipeline.prepare(), script.event_log)
             # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
@@ -57,10 +57,10 @@ def run(script: Script) -> int:
     return code
 
 
-def _play(script: Script, spark: Any, pipeline: Pipeline, stage: Stage) -> int:
+def _play(script: DemoSettings, spark: Any, pipeline: Pipeline, stage: DemoSetup) -> int:
     sidecar = _attach(script, spark, pipeline, stage)
     waiting = Supervised(sidecar) if script.supervised else Blocked(pipeline)
-    director = Director(script, sidecar, pipeline, waiting, stage)
+    director = DemoRun(script, sidecar, pipeline, waiting, stage)
     thread = threading.Thread(target=director.direct, name="demo-director", daemon=True)
     try:
         thread.start()
@@ -80,11 +80,11 @@ def _play(script: Script, spark: Any, pipeline: Pipeline, stage: Stage) -> int:
 
 def _exit_code(as_expected: bool, *, failed: bool) -> int:
     if not as_expected:
-        return NOT_TOLD
-    return ENDED_BY_FAILURE if failed else TOLD
+        return NOT_REPORTED
+    return ENDED_BY_FAILURE if failed else REPORTED
 
 
-def _attach(script: Script, spark: Any, pipeline: Pipeline, stage: Stage) -> Sidecar:
+def _attach(script: DemoSettings, spark: Any, pipeline: Pipeline, stage: DemoSetup) -> Sidecar:
     folder = None if script.folder is None else str(Path(script.folder).resolve() / "spool")
     sidecar = attach(
         spark,

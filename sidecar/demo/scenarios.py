@@ -18,7 +18,7 @@ class Scenario(msgspec.Struct, frozen=True):
     name: str
     event: str
     alertname: str | None
-    told: str
+    reported: str
     within_seconds: float
     ends_supervised: bool
     """Whether ``await_any_failure`` ends the job for it; who hangs has not failed."""

@@ -63,7 +63,7 @@ class Supervised:
         self._sidecar.close()
 
 
-def main_thread_stands_in(function: str) -> bool:
+def main_thread_stuck_in(function: str) -> bool:
     """Whether the main thread is in a call of this function right now."""
     ident = threading.main_thread().ident
     frame = current_frames().get(ident) if ident is not None else None

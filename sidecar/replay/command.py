@@ -16,14 +16,14 @@ from .applications import Application, find_applications
 from .changes import Change
 from .choices import chosen_settings
 from .output import as_json, as_text, complaints, summary
-from .progress import Progress
+from .progress_bar import ProgressBar
 from .replaying import Replay
 
 UNREADABLE = 2
 DEFAULT_TABLE = "querypulse-replay.parquet"
 
 
-class Request(msgspec.Struct, frozen=True):
+class ReplayRequest(msgspec.Struct, frozen=True):
     """What was asked for on the command line."""
 
     paths: tuple[str, ...]
@@ -34,7 +34,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser what can be asked for: the fields of a ``Request``."""
+    """Tell the parser what can be asked for: the fields of a ``ReplayRequest``."""
     parser.add_argument(
         "paths", nargs="+", metavar="PATH", help="event logs, recordings, or folders of them"
     )
@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def replay(request: Request) -> int:
+def replay(request: ReplayRequest) -> int:
     """Carry it out; 0 when all was judged, 2 when something could not be read.
 
     Raises:
@@ -84,7 +84,7 @@ def replay(request: Request) -> int:
 def _replay_here(
     applications: Sequence[Application], settings: Settings, shown: Callable[[Change], str]
 ) -> int:
-    progress = Progress(applications)
+    progress = ProgressBar(applications)
     replays = []
     for application in applications:
         one = Replay(application, policy(settings), settings.app_name)

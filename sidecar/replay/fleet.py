@@ -32,7 +32,7 @@ REPLAYED = (
     "app string, path string, events long, unread long, began_at double, ended_at double, "
     "opened long, longest_stall struct<query: string, seconds: double>, error string"
 )
-JUDGED = f"{REPLAYED}, changes array<struct<{CHANGE}>>"
+EVALUATED = f"{REPLAYED}, changes array<struct<{CHANGE}>>"
 UNREADABLE = 2
 
 
@@ -50,12 +50,12 @@ def replay_fleet(
     before = SparkSession.getActiveSession()
     spark = _session()
     try:
-        judged = _judged(spark, applications, policy, app_name).persist()
-        findings = judged.select(explode("changes").alias("change")).select("change.*")
+        evaluated = _evaluated(spark, applications, policy, app_name).persist()
+        findings = evaluated.select(explode("changes").alias("change")).select("change.*")
         _write(findings, table)
         replays = [
             msgspec.convert(row.asDict(recursive=True), Replayed)
-            for row in judged.drop("changes").collect()
+            for row in evaluated.drop("changes").collect()
         ]
         _print(_per_day(findings), replays, out)
     finally:
@@ -75,7 +75,7 @@ def _session() -> SparkSession:
     return spark
 
 
-def _judged(
+def _evaluated(
     spark: SparkSession,
     applications: Sequence[Application],
     policy: Policy,
@@ -83,11 +83,11 @@ def _judged(
 ) -> DataFrame:
     """One row an application: what there was to judge, and what changed."""
     tasks = spark.sparkContext.parallelize(applications, len(applications))
-    return spark.createDataFrame(tasks.map(partial(_judge, policy, app_name)), JUDGED)
+    return spark.createDataFrame(tasks.map(partial(_evaluate, policy, app_name)), EVALUATED)
 
 
-def _judge(policy: Policy, app_name: str | None, application: Application) -> tuple[Any, ...]:
-    """Runs in a task; gives a row of ``JUDGED``."""
+def _evaluate(policy: Policy, app_name: str | None, application: Application) -> tuple[Any, ...]:
+    """Runs in a task; gives a row of ``EVALUATED``."""
     one = Replay(application, policy, app_name)
     try:
         changes = [_row(change) for change in one.changes(lambda _: None)]

@@ -24,7 +24,7 @@ class Began(msgspec.Struct, frozen=True):
     name: str
 
 
-class Heard(msgspec.Struct, frozen=True):
+class RecordedEvent(msgspec.Struct, frozen=True):
     """A streaming event, and when Spark posted it."""
 
     at: float | None
@@ -37,7 +37,7 @@ class Stopped(msgspec.Struct, frozen=True):
     at: float | None
 
 
-Said = Began | Heard | Stopped
+Said = Began | RecordedEvent | Stopped
 
 _STREAMING = b"org.apache.spark.sql.streaming.StreamingQueryListener$Query%bEvent"
 _EVENTS = {
@@ -93,9 +93,9 @@ class Reader:
     @property
     def newest_time(self) -> float | None:
         """The newest time that any line has told so far."""
-        told = latest_millis(self._timed)
-        if told is not None:
-            self._newest = max(told, self._newest or told)
+        reported = latest_millis(self._timed)
+        if reported is not None:
+            self._newest = max(reported, self._newest or reported)
         return self._newest
 
     def said(self, lines: Iterable[bytes]) -> Iterator[Said]:
@@ -117,12 +117,12 @@ class Reader:
 
     def _read(self, line: bytes) -> Said | None:
         if line.startswith(_PROGRESS):
-            return self._heard(EventKind.PROGRESS, line, first_timestamp(line))
+            return self._received(EventKind.PROGRESS, line, first_timestamp(line))
         name = _event_name(line)
         if name is None:
-            return self._heard(*_kind_and_json(line))
+            return self._received(*_kind_and_json(line))
         if name in _EVENTS:
-            return self._heard(_EVENTS[name], line)
+            return self._received(_EVENTS[name], line)
         if name == _START:
             return self._began(line)
         if name == _END:
@@ -135,17 +135,19 @@ class Reader:
         self._timed, self._newest = line, None
         return Began(self.newest_time, _APP_START.decode(line).name)
 
-    def _heard(self, kind: EventKind, text: str | bytes, at: float | None = None) -> Heard:
+    def _received(
+        self, kind: EventKind, text: str | bytes, at: float | None = None
+    ) -> RecordedEvent:
         """An event; the end of a query tells no time, so it is the newest that was told."""
         event = decode(kind, text)
         if at is None:
             at = timestamp(text)
         if at is None:
-            return Heard(self.newest_time, event)
+            return RecordedEvent(self.newest_time, event)
         if isinstance(event, Progress):
             at += event.batch_seconds or 0.0
         self._newest = max(at, self._newest or at)
-        return Heard(at, event)
+        return RecordedEvent(at, event)
 
 
 class _AppStart(msgspec.Struct, rename={"name": "App Name"}):

@@ -8,7 +8,7 @@ from pathlib import Path
 from ...alerting.policy import Policy
 from .applications import Application
 from .changes import Change, Replayed, Stall, longest
-from .court import Court
+from .engine import ReplayEngine
 from .errors import ReplayError
 from .lines import read_lines
 from .recording import Began, Reader, Said, Stopped
@@ -23,7 +23,7 @@ class Replay:
         self._app_name = app_name
         self._app = app_name or application.label
         self._reader = Reader()
-        self._court: Court | None = None
+        self._engine: ReplayEngine | None = None
         self._began_at: float | None = None
         self._ended_at: float | None = None
         self._events = 0
@@ -44,9 +44,9 @@ class Replay:
                     yield from self._take(said)
         except ReplayError as error:
             self._error = str(error)
-        if self._court is not None:
-            yield from self._court.wait(self._reader.newest_time or self._court.now)
-            yield from self._adjourn(self._court)
+        if self._engine is not None:
+            yield from self._engine.wait(self._reader.newest_time or self._engine.now)
+            yield from self._adjourn(self._engine)
 
     @property
     def replayed(self) -> Replayed:
@@ -68,31 +68,31 @@ class Replay:
         )
 
     def _take(self, said: Said) -> list[Change]:
-        court = self._court
+        engine = self._engine
         if isinstance(said, Began):
-            changes = self._adjourn(court) if court is not None else []
+            changes = self._adjourn(engine) if engine is not None else []
             self._app = self._app_name or said.name or self._app
-            self._court = None if said.at is None else self._convene(said.at)
+            self._engine = None if said.at is None else self._convene(said.at)
             return changes
-        at = said.at if said.at is not None or court is None else court.now
+        at = said.at if said.at is not None or engine is None else engine.now
         if at is None:
             return []
-        court = court or self._convene(at)
+        engine = engine or self._convene(at)
         if isinstance(said, Stopped):
-            return court.stop(at)
+            return engine.stop(at)
         self._events += 1
-        return court.hear(said.event, at)
+        return engine.apply(said.event, at)
 
-    def _convene(self, at: float) -> Court:
+    def _convene(self, at: float) -> ReplayEngine:
         """Begin to judge; anew where one file holds several applications."""
-        self._court = Court(self._policy, self._app, at)
+        self._engine = ReplayEngine(self._policy, self._app, at)
         self._began_at = min(at, self._began_at or at)
-        return self._court
+        return self._engine
 
-    def _adjourn(self, court: Court) -> list[Change]:
+    def _adjourn(self, engine: ReplayEngine) -> list[Change]:
         """Judge what was heard last, and keep the sums."""
-        changes = court.judge()
-        self._ended_at = max(court.now, self._ended_at or court.now)
-        self._opened += court.opened
-        self._longest = longest((self._longest, court.longest_stall))
+        changes = engine.evaluate()
+        self._ended_at = max(engine.now, self._ended_at or engine.now)
+        self._opened += engine.opened
+        self._longest = longest((self._longest, engine.longest_stall))
         return changes

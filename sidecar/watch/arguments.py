@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .roll import TERMINATED_AFTER_SECONDS
+from .target_tracker import TERMINATED_AFTER_SECONDS
 
 SHORTEST_INTERVAL_SECONDS = 0.1
 SHORTEST_GONE_SECONDS = 1.0

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from ...alerting.alert import Alert, Incident
-from ...alerting.finding import WHOLE_DRIVER, Finding, Severity, State
+from ...alerting.finding import WHOLE_DRIVER, Finding, QueryState, Severity
 from ...alerting.lifecycle.guidance import Guidance
 from ...alerting.lifecycle.wording import alert_of
 from ...alerting.rules import monitoring_degraded
-from .look import Said
-from .roll import Roll
+from .poll import Said
+from .target_tracker import TargetTracker
 
 APP = "querypulse-watch"
 """Label ``app`` of what is wrong with the watcher; also under which it keeps its spool."""
@@ -55,21 +55,25 @@ class Blindness:
 
     def update(
         self,
-        roll: Roll,
+        tracker: TargetTracker,
         now: float,
         wall: float,
         muted: Callable[[Alert], str],
     ) -> list[Incident]:
         """The open alert, or once its end; nothing where every driver lets the watcher in."""
         barred = {
-            place.shown: spot.look.detail
-            for place, spot in roll.spots.items()
-            if spot.look is not None and spot.look.said is Said.BARRED
+            endpoint.shown: endpoint_state.poll.detail
+            for endpoint, endpoint_state in tracker.endpoint_states.items()
+            if endpoint_state.poll is not None and endpoint_state.poll.said is Said.BARRED
         }
         self._barred_since = {name: self._barred_since.get(name, now) for name in barred}
         due = [name for name, since in self._barred_since.items() if now - since >= AFTER_SECONDS]
-        if roll.is_listed:
-            unread = {place.shown for place, spot in roll.spots.items() if not spot.readable}
+        if tracker.is_listed:
+            unread = {
+                endpoint.shown
+                for endpoint, endpoint_state in tracker.endpoint_states.items()
+                if not endpoint_state.readable
+            }
             self._blind = {name: text for name, text in self._blind.items() if name in unread}
         self._blind |= {name: barred[name] for name in due}
         return [self._fires(now, wall, muted)] if self._blind else self._ended(wall)
@@ -102,7 +106,7 @@ def _finding(barred: Mapping[str, str]) -> Finding:
         alertname=monitoring_degraded.NAME,
         query=WHOLE_DRIVER,
         severity=Severity.WARNING,
-        state=State.RUNNING,
+        state=QueryState.RUNNING,
         reason=reason,
         summary=f"querypulse watch cannot see: {reason}",
         evidence={DRIVERS: ", ".join(names)},

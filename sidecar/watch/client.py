@@ -14,7 +14,7 @@ import msgspec
 
 from ...alerting.receivers.secret import Secret
 from ..deadline import Deadline
-from .look import Place, Said
+from .poll import Endpoint, Said
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 64 * 1024
@@ -42,7 +42,7 @@ class Access(msgspec.Struct, frozen=True):
     context: ssl.SSLContext | None = None
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpResponse(msgspec.Struct, frozen=True):
     """One answer; redirects are not followed."""
 
     code: int
@@ -52,17 +52,17 @@ class Answer(msgspec.Struct, frozen=True):
 class Client:
     """Asks at one place, a new connection each time; ``cut`` ends a question of another thread."""
 
-    def __init__(self, place: Place, access: Access) -> None:
-        url = urlsplit(place.url)
+    def __init__(self, endpoint: Endpoint, access: Access) -> None:
+        url = urlsplit(endpoint.url)
         self._host = url.hostname or ""
         self._port = url.port or (443 if url.scheme == "https" else 80)
-        self._address = place.address or self._host
+        self._address = endpoint.address or self._host
         self._secure = url.scheme == "https"
         self._access = access
         self._socket: socket.socket | None = None
         self._closed = False
 
-    def get(self, path: str, seconds: float) -> Answer:
+    def get(self, path: str, seconds: float) -> HttpResponse:
         """GET ``path``; each step gets only what is left of ``seconds``.
 
         Raises:
@@ -108,7 +108,7 @@ class Client:
                 raise
             raise NoAnswer(Said.UNREACHABLE, f"{where}: {_words(error)}") from None
 
-    def _exchange(self, connection: socket.socket, path: str, deadline: Deadline) -> Answer:
+    def _exchange(self, connection: socket.socket, path: str, deadline: Deadline) -> HttpResponse:
         try:
             connection.settimeout(max(SHORTEST_SECONDS, deadline.left))
             connection = self._secured(connection)
@@ -162,10 +162,10 @@ def _received(connection: socket.socket, deadline: Deadline) -> bytes:
     return bytes(received)
 
 
-def _parsed(received: bytes) -> Answer:
+def _parsed(received: bytes) -> HttpResponse:
     response = HTTPResponse(_Bytes(received))  # type: ignore[arg-type] # of a socket, it uses this only
     response.begin()
-    return Answer(response.status, response.read())
+    return HttpResponse(response.status, response.read())
 
 
 def _words(error: BaseException) -> str:

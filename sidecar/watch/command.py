@@ -23,14 +23,14 @@ from ..configuration.settings import Settings, SettingsError
 from ..configuration.settings_sources import load_strictly
 from ..deadline import Deadline
 from ..file_loop import end_file_loop, file_loop
+from ..notifier import Notifier
 from ..silencing import Silencing
-from ..telling import Telling
 from .arguments import WatchRequest
 from .blindness import APP
 from .client import Access
+from .driver_alerts import DriverAlerts, DriverAlertSettings
 from .hosts import receiver_hosts
-from .judge import Judge, Terms
-from .roll import Roll
+from .target_tracker import TargetTracker
 from .targets import Targets
 from .watcher import Watcher
 
@@ -55,21 +55,21 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     redacting, guard = Redacting(settings), Guard()
     silencing = Silencing(settings.silences, settings.silence_file, guard)
     shown = access(request)
-    roll = Roll(request.gone_after, request.interval, request.terminated_after)
-    terms = Terms(
+    tracker = TargetTracker(request.gone_after, request.interval, request.terminated_after)
+    terms = DriverAlertSettings(
         resolve_after_seconds=settings.resolve_after_seconds,
         repeat_interval_seconds=settings.repeat_interval_seconds,
         guidance=guidance_from_outside(settings),
     )
-    judge = Judge(roll, terms)
-    telling = make_telling(settings, judge, guard)
+    evaluate = DriverAlerts(tracker, terms)
+    notifier = make_notifier(settings, evaluate, guard)
     watcher = make_watcher(
         request,
         settings,
         shown=shown,
         silencing=silencing,
-        telling=telling,
-        judge=judge,
+        notifier=notifier,
+        evaluate=evaluate,
         guard=guard,
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
@@ -84,16 +84,16 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     files = file_loop("secret-files", partial(_read_again, redacting, shown), FILES_SECONDS, guard)
     files.start()
     silencing.start()
-    telling.start()
+    notifier.start()
     watcher.start()
     ended.wait()
-    close(watcher, telling)
+    close(watcher, notifier)
     silencing.stop()
     end_file_loop(files)
     return 0
 
 
-def make_telling(settings: Settings, judge: Judge, guard: Guard) -> Telling:
+def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> Notifier:
     """The way to the receivers, the same as a driver has: all that the watcher knows of it.
 
     Raises:
@@ -106,19 +106,19 @@ def make_telling(settings: Settings, judge: Judge, guard: Guard) -> Telling:
             "watch: no receiver: give --webhook-url-file, or settings of a receiver"
         )
 
-    def inherit(incidents: Iterable[Incident]) -> None:
-        judge.inherit(incidents, time.monotonic())
+    def restore(incidents: Iterable[Incident]) -> None:
+        evaluate.restore(incidents, time.monotonic())
 
-    telling = Telling(
+    notifier = Notifier(
         settings,
         APP,
         guard,
         receivers=receivers,
         heartbeat=receivers_from_settings.heartbeat(settings, guard),
-        inherit=inherit,
+        restore=restore,
     )
-    inherit(telling.inherited)
-    return telling
+    restore(notifier.restored)
+    return notifier
 
 
 def make_watcher(
@@ -127,8 +127,8 @@ def make_watcher(
     *,
     shown: Access,
     silencing: Silencing,
-    telling: Telling,
-    judge: Judge,
+    notifier: Notifier,
+    evaluate: DriverAlerts,
     guard: Guard,
 ) -> Watcher:
     """Join the parts; nothing runs yet.
@@ -139,11 +139,11 @@ def make_watcher(
     """
     return Watcher(
         targets=Targets(request.urls, request.targets, request.dns),
-        judge=judge,
+        evaluate=evaluate,
         access=shown,
         interval_seconds=request.interval,
         hosts=receiver_hosts(settings),
-        teller=telling,
+        teller=notifier,
         guard=guard,
         muted=lambda alert: why_muted((alert,), silencing(), time.time()),
     )
@@ -156,15 +156,15 @@ def _read_again(redacting: Redacting, shown: Access) -> None:
         shown.token.reveal()
 
 
-def close(watcher: Watcher, telling: Telling) -> None:
+def close(watcher: Watcher, notifier: Notifier) -> None:
     """Look no more, tell what is left, and stop.
 
     What was told stays open: a watcher that leaves has cured nobody.
     """
     deadline = Deadline(CLOSING_SECONDS)
     watcher.close(deadline.left / 3)
-    telling.flush(Deadline(deadline.left / 2))
-    telling.close(deadline)
+    notifier.flush(Deadline(deadline.left / 2))
+    notifier.close(deadline)
 
 
 def access(request: WatchRequest) -> Access:

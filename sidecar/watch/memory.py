@@ -9,68 +9,68 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from .look import Look, Place, Said
+from .poll import Endpoint, Poll, Said
 
 HEARTBEAT_SECONDS = 5.0
 """How long a heartbeat may stand; a worker judges about twice a second."""
 
 
-class Spot(msgspec.Struct):
+class EndpointState(msgspec.Struct):
     """One place: the newest look, and the app that was last seen there."""
 
-    look: Look | None = None
+    poll: Poll | None = None
     app: str = ""
     stopped_at: float | None = None
     """When its driver closed in good order; None again once one is seen there."""
     beat: float | None = None
     beat_since: float = 0.0
 
-    def take(self, look: Look) -> Look:
-        """Remember a look; the answer says ``STANDING`` where the heartbeat stands."""
-        if look.heartbeat is None or look.heartbeat != self.beat:
-            self.beat, self.beat_since = look.heartbeat, look.at
-        stands = look.at - self.beat_since
-        if look.said is Said.WELL and stands >= HEARTBEAT_SECONDS:
-            detail = f"its worker's heartbeat has stood still for {stands:.0f} s"
-            look = msgspec.structs.replace(look, said=Said.STANDING, detail=detail)
-        if look.said is Said.WELL:
+    def take(self, poll: Poll) -> Poll:
+        """Remember a look; the answer says ``STUCK`` where the heartbeat stands."""
+        if poll.heartbeat is None or poll.heartbeat != self.beat:
+            self.beat, self.beat_since = poll.heartbeat, poll.at
+        stuck = poll.at - self.beat_since
+        if poll.said is Said.HEALTHY and stuck >= HEARTBEAT_SECONDS:
+            detail = f"its worker's heartbeat has stood still for {stuck:.0f} s"
+            poll = msgspec.structs.replace(poll, said=Said.STUCK, detail=detail)
+        if poll.said is Said.HEALTHY:
             self.stopped_at = None
-            self.app = look.app or self.app
-        self.look = look
-        return look
+            self.app = poll.app or self.app
+        self.poll = poll
+        return poll
 
     @property
     def lives(self) -> bool:
         """Whether a driver is there; one that bars us is."""
-        if self.look is None or self.stopped_at is not None:
+        if self.poll is None or self.stopped_at is not None:
             return False
-        return self.look.said in (Said.WELL, Said.BARRED)
+        return self.poll.said in (Said.HEALTHY, Said.BARRED)
 
     @property
     def readable(self) -> bool:
         """Whether the newest look was let in, or the driver has closed in good order."""
-        if self.look is None or self.look.said is Said.BARRED:
+        if self.poll is None or self.poll.said is Said.BARRED:
             return False
-        return self.look.said is Said.WELL or self.stopped_at is not None
+        return self.poll.said is Said.HEALTHY or self.stopped_at is not None
 
 
-class Subject(msgspec.Struct):
+class WatchedDriver(msgspec.Struct):
     """One driver that is to be there: an app at a URL of the list, or under a DNS name.
 
     The subject without an app stands for the URL or name itself until a driver has been seen
     there.
     """
 
-    place: Place
+    endpoint: Endpoint
     """Where the newest look went."""
     app: str = ""
     seen: bool = False
-    well_since: float | None = None
+    healthy_since: float | None = None
     bad_since: float | None = None
-    bad_looks: int = 0
+    bad_polls: int = 0
     """In a row: a single one is a glitch."""
-    last: Look | None = None
-    last_seen: Look | None = None
+    last: Poll | None = None
+    last_seen: Poll | None = None
     """The newest look that found it well."""
     stopped: bool = False
     terminated: bool = False
@@ -79,7 +79,7 @@ class Subject(msgspec.Struct):
     @property
     def address(self) -> str:
         """What it is called before its app is known: host and port."""
-        return urlsplit(self.place.group or self.place.url).netloc
+        return urlsplit(self.endpoint.group or self.endpoint.url).netloc
 
     @property
     def name(self) -> str:
@@ -100,44 +100,44 @@ class Subject(msgspec.Struct):
     def unsure(self) -> bool:
         """Whether the last look tells nothing, unless the network is known to work."""
         unreached = self.last is not None and self.last.said is Said.UNREACHABLE
-        return unreached and self.bad_since is not None and not self.place.loopback
+        return unreached and self.bad_since is not None and not self.endpoint.loopback
 
-    def hear_well(self, place: Place, look: Look) -> None:
-        """``look`` found it alive at ``place``."""
-        self.place, self.last = place, look
-        self.bad_since, self.bad_looks = None, 0
+    def note_healthy(self, endpoint: Endpoint, poll: Poll) -> None:
+        """``poll`` found it alive at ``endpoint``."""
+        self.endpoint, self.last = endpoint, poll
+        self.bad_since, self.bad_polls = None, 0
         self.stopped = self.terminated = False
         self.seen = True
-        if look.reports_gone:
+        if poll.reports_gone:
             # It has nothing to run queries any more: no time of health.
-            self.well_since = None
-        elif self.well_since is None:
-            self.well_since = look.at
-        if look.said is Said.WELL:
-            self.last_seen = look
+            self.healthy_since = None
+        elif self.healthy_since is None:
+            self.healthy_since = poll.at
+        if poll.said is Said.HEALTHY:
+            self.last_seen = poll
 
-    def hear_bad(self, place: Place, look: Look, longest_pause: float) -> None:
+    def note_failing(self, endpoint: Endpoint, poll: Poll, longest_pause: float) -> None:
         """It was not found; after a pause between looks, what was before proves nothing."""
         if self.stopped:
             return
-        if self.last is not None and look.began_at - self.last.at > longest_pause:
+        if self.last is not None and poll.began_at - self.last.at > longest_pause:
             self.forgive()
-        self.place, self.last = place, look
-        self.well_since = None
+        self.endpoint, self.last = endpoint, poll
+        self.healthy_since = None
         if self.bad_since is None:
-            self.bad_since = look.began_at
-        self.bad_looks += 1
+            self.bad_since = poll.began_at
+        self.bad_polls += 1
 
     def forgive(self) -> None:
         """Begin anew: what was not found so far proves nothing."""
-        self.bad_since, self.bad_looks = None, 0
+        self.bad_since, self.bad_polls = None, 0
 
     def stop(self) -> None:
         """It closed in good order, and is not missed until it is seen again."""
         self.forgive()
-        self.stopped, self.terminated, self.well_since = True, False, None
+        self.stopped, self.terminated, self.healthy_since = True, False, None
 
     def terminate(self) -> None:
         """A signal ended it: it may come back, and is missed later than one that was killed."""
         self.forgive()
-        self.terminated, self.well_since = True, None
+        self.terminated, self.healthy_since = True, None

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from ...alerting.receivers.address import is_loopback
 from ..configuration.settings import SettingsError
-from .look import Place
+from .poll import Endpoint
 
 ALLOWED = "http:// or https://, a host, and perhaps a port"
 
@@ -27,15 +27,15 @@ class Targets:
     """
 
     def __init__(self, urls: Iterable[str], file: str | None, names: Iterable[str]) -> None:
-        self._urls = [place_of(url, "the command line") for url in urls]
+        self._urls = [endpoint_of(url, "the command line") for url in urls]
         self._file = Path(file) if file is not None else None
-        self._names = [place_of(name, "--dns") for name in names]
-        self._found: dict[Place, list[Place]] = {}
+        self._names = [endpoint_of(name, "--dns") for name in names]
+        self._found: dict[Endpoint, list[Endpoint]] = {}
         self._from_file()
         if not (self._urls or self._file or self._names):
             raise TargetError("nothing to watch: give URLs, --targets FILE or --dns URL")
 
-    def now(self) -> list[Place]:
+    def now(self) -> list[Endpoint]:
         """All places; looking names up may take a while.
 
         A name that cannot be looked up keeps the addresses that it last had.
@@ -44,13 +44,13 @@ class Targets:
             TargetError: the file is not there any more, or was given a line that is no URL.
 
         """
-        places = [*self._urls, *self._from_file()]
+        endpoints = [*self._urls, *self._from_file()]
         for name in self._names:
             self._found[name] = addresses(name) or self._found.get(name, [])
-            places += self._found[name] or [_unresolved(name)]
-        return list(dict.fromkeys(places))
+            endpoints += self._found[name] or [_unresolved(name)]
+        return list(dict.fromkeys(endpoints))
 
-    def _from_file(self) -> list[Place]:
+    def _from_file(self) -> list[Endpoint]:
         if self._file is None:
             return []
         try:
@@ -58,10 +58,10 @@ class Targets:
         except (OSError, UnicodeDecodeError) as error:
             raise TargetError(f"--targets {self._file}: {error}") from None
         texts = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
-        return [place_of(text, f"{self._file} line {number}") for number, text in texts if text]
+        return [endpoint_of(text, f"{self._file} line {number}") for number, text in texts if text]
 
 
-def place_of(url: str, where: str) -> Place:
+def endpoint_of(url: str, where: str) -> Endpoint:
     """A URL as a place; a path, which a driver has not, is left out.
 
     Raises:
@@ -79,10 +79,10 @@ def place_of(url: str, where: str) -> Place:
         raise TargetError(f"{where}: no user or password in a URL; a token goes to --token-file")
     shown = f"[{host}]" if ":" in host else host
     base = f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
-    return Place(base, loopback=is_loopback(host))
+    return Endpoint(base, loopback=is_loopback(host))
 
 
-def addresses(name: Place) -> list[Place]:
+def addresses(name: Endpoint) -> list[Endpoint]:
     """One place for each address that the name has now; none when it cannot be looked up."""
     host = urlsplit(name.url).hostname or ""
     try:
@@ -90,9 +90,9 @@ def addresses(name: Place) -> list[Place]:
     except OSError:
         return []
     unique = sorted({str(entry[4][0]) for entry in found})
-    return [Place(name.url, one, name.url, is_loopback(one)) for one in unique]
+    return [Endpoint(name.url, one, name.url, is_loopback(one)) for one in unique]
 
 
-def _unresolved(name: Place) -> Place:
+def _unresolved(name: Endpoint) -> Endpoint:
     """Stands for a name that has never had an address, so that its silence is noticed."""
-    return Place(name.url, group=name.url, loopback=name.loopback)
+    return Endpoint(name.url, group=name.url, loopback=name.loopback)

@@ -15,10 +15,10 @@ from ...alerting.alert import Alert, Incident
 from ...listener.guard import Guard
 from ...listener.loop import Loop
 from .client import Access
-from .judge import Judge
-from .look import Place
+from .driver_alerts import DriverAlerts
+from .driver_poller import Closing, DriverPoller, Polled, Sign
 from .network import Host, answers
-from .post import Closing, Looked, Post, Sign
+from .poll import Endpoint
 from .targets import TargetError, Targets
 
 log = logging.getLogger("querypulse")
@@ -34,7 +34,7 @@ PROOF_SECONDS = 1.0
 class Listed(msgspec.Struct, frozen=True):
     """These places are to be watched from now on."""
 
-    places: tuple[Place, ...]
+    endpoints: tuple[Endpoint, ...]
 
 
 class Proved(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Proved(msgspec.Struct, frozen=True):
 class Teller(Protocol):
     """Who brings incidents to the receivers."""
 
-    def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
+    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
         """Take over all that is open now; never waits."""
         ...
 
@@ -61,7 +61,7 @@ class Watcher:
         self,
         *,
         targets: Targets,
-        judge: Judge,
+        evaluate: DriverAlerts,
         access: Access,
         interval_seconds: float,
         hosts: Iterable[Host],
@@ -70,8 +70,8 @@ class Watcher:
         muted: Callable[[Alert], str] = lambda _: "",
     ) -> None:
         self._targets = targets
-        self._judge = judge
-        self._roll = judge.roll
+        self._evaluate = evaluate
+        self._tracker = evaluate.tracker
         self._access = access
         self._interval = interval_seconds
         self._hosts = tuple(hosts)
@@ -79,7 +79,7 @@ class Watcher:
         self._guard = guard
         self._muted = muted
         self._signs: SimpleQueue[Sign | Listed | Proved] = SimpleQueue()
-        self._posts: dict[Place, Post] = {}
+        self._posts: dict[Endpoint, DriverPoller] = {}
         self._unsure = threading.Event()
         self._problem = ""
         self._warned = False
@@ -104,11 +104,11 @@ class Watcher:
         """Take all signs into account, judge, and tell."""
         for sign in self._waiting_signs():
             self._take(sign)
-        told = self._judge.update(time.monotonic(), time.time(), self._muted)
-        for line in told.news:
+        reported = self._evaluate.update(time.monotonic(), time.time(), self._muted)
+        for line in reported.news:
             log.info("%s", line)
-        self._teller.offer(told.incidents, told.closings)
-        if self._roll.unsure:
+        self._teller.offer(reported.incidents, reported.stale_resolves)
+        if self._tracker.unsure:
             self._unsure.set()
         else:
             self._unsure.clear()
@@ -124,29 +124,31 @@ class Watcher:
             return signs
 
     def _take(self, sign: Sign | Listed | Proved) -> None:
-        if isinstance(sign, Looked):
-            self._roll.looked(sign.place, sign.look)
+        if isinstance(sign, Polled):
+            self._tracker.polled(sign.endpoint, sign.poll)
         elif isinstance(sign, Closing):
-            self._roll.closes(sign.place, sign.at, sign.notice)
+            self._tracker.closes(sign.endpoint, sign.at, sign.notice)
         elif isinstance(sign, Listed):
-            self._warn_if_alone(sign.places)
-            self._roll.listed(sign.places)
+            self._warn_if_alone(sign.endpoints)
+            self._tracker.listed(sign.endpoints)
         else:
-            self._roll.proved(sign.at)
+            self._tracker.proved(sign.at)
 
-    def _warn_if_alone(self, places: Iterable[Place]) -> None:
-        if not (self._hosts or self._warned or all(place.loopback for place in places)):
+    def _warn_if_alone(self, endpoints: Iterable[Endpoint]) -> None:
+        if not (self._hosts or self._warned or all(endpoint.loopback for endpoint in endpoints)):
             self._warned = True
             log.warning(ALONE)
 
     def _mind_posts(self) -> None:
         """One post for each place, no more and no less."""
-        wanted = self._roll.places
-        for place in self._posts.keys() - wanted:
-            self._posts.pop(place).stop()
-        for place in wanted - self._posts.keys():
-            post = Post(place, self._access, self._interval, self._signs.put, self._guard)
-            self._posts[place] = post
+        wanted = self._tracker.endpoints
+        for endpoint in self._posts.keys() - wanted:
+            self._posts.pop(endpoint).stop()
+        for endpoint in wanted - self._posts.keys():
+            post = DriverPoller(
+                endpoint, self._access, self._interval, self._signs.put, self._guard
+            )
+            self._posts[endpoint] = post
             post.start()
 
     def _stop_posts(self) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.outbox.row import Row
+from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.listener.forgetting import MAX_GONE_UNNAMED
 from querypulse.listener.query import Query, Totals
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.worker import Evaluated
 
 from .courier import Courier
 from .driver import SimDriver
 from .spark import names_of
-from .verdicts import Stage, Violation
+from .stage import Stage, Violation
 
 COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
 LISTS = ("unended_runs", "deaths", "baseline", "recent_batches")
@@ -29,7 +29,7 @@ class Bookkeeping:
         self._totals: dict[tuple[int, str], Totals] = {}
         self._owners: dict[tuple[int, str], str] = {}
         self._names: dict[str, str] = {}
-        self._untold: dict[int, dict[str, Row]] = {}
+        self._untold: dict[int, dict[str, OutboxEntry]] = {}
         self._losses: dict[int, int] = {}
         self._within_at = stage.time.now
 
@@ -44,16 +44,16 @@ class Bookkeeping:
                 for courier in driver.couriers:
                     self._check_losses(courier)
 
-    def judged(self, driver: SimDriver, judged: Judged) -> None:
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Check labels, counters, and sizes."""
-        labels = judged.snapshot.labels()
+        labels = evaluated.snapshot.labels()
         for label, query in labels.items():
             self._check_label(driver, label, query)
             self._check_counters(driver, label, query)
         # What is expected is never forgotten.
         expected = {one.name for one in self._stage.plan.queries if one.expected}
         gone = sum(
-            not query.alive and query.name not in expected for query in judged.snapshot.queries
+            not query.alive and query.name not in expected for query in evaluated.snapshot.queries
         )
         if gone <= self._stage.plan.setup.memory:
             self._within_at = driver.time.now
@@ -111,8 +111,8 @@ class Bookkeeping:
         return key in known or receiver.kind == "alertmanager"
 
 
-def _must_be_told(row: Row) -> bool:
-    return row.is_untold and row.is_critical and not row.incident.muted
+def _must_be_told(row: OutboxEntry) -> bool:
+    return row.is_unsent and row.is_critical and not row.incident.muted
 
 
 def _check_events(driver: SimDriver) -> None:

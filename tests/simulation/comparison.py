@@ -112,21 +112,21 @@ class Recording:
 @contextmanager
 def recording() -> Iterator[Recording]:
     """Record what every ``State`` is given within the block."""
-    found, hear, look = Recording(), State.hear, State.look
+    found, hear, poll = Recording(), State.apply_event, State.apply_probe
 
     def hears(self: Any, event: Event, at: float, context: Context = Context.RUNNING) -> None:
         found.event(event, at)
         hear(self, event, at, context)
 
-    def looks(self: Any, report: ProbeReport) -> None:
+    def polls(self: Any, report: ProbeReport) -> None:
         found.report(report)
-        look(self, report)
+        poll(self, report)
 
-    State.hear, State.look = hears, looks  # type: ignore[method-assign] # for the block only
+    State.apply_event, State.apply_probe = hears, polls  # type: ignore[method-assign] # for the block only
     try:
         yield found
     finally:
-        State.hear, State.look = hear, look  # type: ignore[method-assign]
+        State.apply_event, State.apply_probe = hear, poll  # type: ignore[method-assign]
 
 
 def _token(event: Event) -> str:

@@ -8,8 +8,8 @@ import msgspec
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.alerting.outbox.routing import Route
-from querypulse.alerting.outbox.row import Row
 from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
 from querypulse.listener.guard import Guard
 from querypulse.listener.past_failures import FailedQuery
@@ -28,19 +28,19 @@ class SimSpool:
     def __init__(self, time: Time) -> None:
         self._time = time
         self._exists = False
-        self._disk: dict[str, tuple[Row, ...]] = {}
-        self._offered: dict[str, list[tuple[float, tuple[Row, ...]]]] = {}
+        self._disk: dict[str, tuple[OutboxEntry, ...]] = {}
+        self._offered: dict[str, list[tuple[float, tuple[OutboxEntry, ...]]]] = {}
         self._failures: tuple[FailedQuery, ...] = ()
         self._left: tuple[FailedQuery, ...] = ()
         self._failures_offered: list[tuple[float, tuple[FailedQuery, ...]]] = []
 
-    def offer(self, receiver: str, rows: tuple[Row, ...]) -> None:
+    def offer(self, receiver: str, rows: tuple[OutboxEntry, ...]) -> None:
         """Take all rows of one receiver."""
         waiting = self._offered.setdefault(receiver, [])
         waiting.append((self._time.now, rows))
         self._write(receiver)
 
-    def load(self) -> dict[str, tuple[Row, ...]] | None:
+    def load(self) -> dict[str, tuple[OutboxEntry, ...]] | None:
         """What a new process finds, None where there was no spool; what was not written is gone."""
         existed, self._exists = self._exists, True
         if not existed:
@@ -53,7 +53,7 @@ class SimSpool:
         kept = msgspec.json.encode(self._failures)
         self._left = msgspec.json.decode(kept, type=tuple[FailedQuery, ...])
         text = msgspec.json.encode(self._disk)
-        return msgspec.json.decode(text, type=dict[str, tuple[Row, ...]])
+        return msgspec.json.decode(text, type=dict[str, tuple[OutboxEntry, ...]])
 
     def take_failures(self) -> tuple[FailedQuery, ...]:
         """What the last process has left; asked for again and again, and new once."""
@@ -92,7 +92,7 @@ class NoNetwork:
 
     def __init__(self, receiver: SimReceiver) -> None:
         self.name = receiver.name
-        self.habits = receiver.habits
+        self.capabilities = receiver.capabilities
 
     def send(self, incident: Incident, wall: float) -> None:
         """Nothing is sent by this way."""
@@ -127,9 +127,9 @@ class Courier(Delivery):
         self._is_alive = is_alive
 
     @property
-    def rows(self) -> tuple[Row, ...]:
+    def rows(self) -> tuple[OutboxEntry, ...]:
         """The account of the receiver."""
-        return self._outbox.rows
+        return self._outbox.entries
 
     def pump(self) -> None:
         """Send what is due; the answer to one request lets the next one go."""
@@ -140,7 +140,7 @@ class Courier(Delivery):
         if asked:
             self._in_flight = True
             latency = self.receiver.latency
-            self._time.after(latency / 2, lambda: self._look_up(asked))
+            self._time.after(latency / 2, lambda: self._poll_up(asked))
             return
         next_at = self._outbox.next_at(now, wall)
         if next_at is None or next_at > now:
@@ -159,7 +159,7 @@ class Courier(Delivery):
             self._time.after(latency / 2, lambda: self._arrive(incident, doubted=doubted))
         self._time.after(latency, lambda: self._answered(incident, refusal))
 
-    def _look_up(self, asked: tuple[Incident, ...]) -> None:
+    def _poll_up(self, asked: tuple[Incident, ...]) -> None:
         found = self.receiver.left_open(asked) if self.receiver.takes else None
         self._time.after(self.receiver.latency / 2, lambda: self._found(asked, found))
 

@@ -7,24 +7,24 @@ from random import Random
 from types import SimpleNamespace
 
 from querypulse.alerting.alert import Alert
-from querypulse.alerting.evaluate import Judgement
+from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.rules import driver_down
-from querypulse.exporter.farewell import Notice
+from querypulse.exporter.shutdown_notice import Notice
 from querypulse.listener.guard import Guard
 from querypulse.listener.identity import UNNAMED
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Ending, EventReader, Item, Marker
 from querypulse.sidecar.deadline import Deadline
-from querypulse.sidecar.parts import Parts
-from querypulse.sidecar.process_end import End, end_of
+from querypulse.sidecar.process_end import ProcessEnd, end_of
 from querypulse.sidecar.remembering import Remembering
-from querypulse.sidecar.worker import Judged, Worker
+from querypulse.sidecar.runtime import Runtime
+from querypulse.sidecar.worker import Evaluated, Worker
 
 from .clock import Time
 from .courier import Courier, SimSpool
@@ -69,7 +69,7 @@ class SimDriver:
         spool: SimSpool | None,
         setup: Setup,
         silences: list[Silence],
-        on_judged: Callable[[SimDriver, Judged], None],
+        on_evaluated: Callable[[SimDriver, Evaluated], None],
     ) -> None:
         self.name = name
         self.app = setup.app
@@ -80,7 +80,7 @@ class SimDriver:
         self.attached = False
         self.attached_at = float("inf")
         self.announced: Notice | None = None
-        self.end: End | None = None
+        self.end: ProcessEnd | None = None
         self.closed_at: float | None = None
         self.awake_since = time.now
         self.asleep_until = 0.0
@@ -92,10 +92,10 @@ class SimDriver:
         self.spark = SimSpark(time, rng, self.bus, self._start_later)
         self.probe = SimProbe(time, self.spark, self.bus, faults)
         self.inbox: Mailbox[Item] = Mailbox(setup.mailbox)
-        self._on_judged = on_judged
+        self._on_evaluated = on_evaluated
         self._names: dict[str, str] = {}
         self.lifecycle = Lifecycle(
-            self.app, Guidance("https://runbooks.example/{alertname}.md"), Terms()
+            self.app, Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
         )
         self.couriers = [
             Courier(one, self.guard, time=time, driver=name, about=self.about,
@@ -105,7 +105,7 @@ class SimDriver:
         self.dispatch = Dispatch(self.couriers, spool=spool, wall=time.wall)
         rows = spool.load() if spool is not None else None
         if rows is not None:
-            self.lifecycle.inherit(self.dispatch.adopt(rows), time.now)
+            self.lifecycle.restore(self.dispatch.restore(rows), time.now)
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
@@ -138,7 +138,7 @@ class SimDriver:
             remembering=Remembering(spool),
             redact=_unchanged,
             on_error=self.guard.report,
-            on_judged=self._judged,
+            on_evaluated=self._evaluated,
             clock=time,
             wall=time.wall,
         )
@@ -190,7 +190,7 @@ class SimDriver:
         self.spark.die(health)
 
     def close(self, uncaught: type[BaseException] | None = None) -> None:
-        """The application ends, perhaps by an exception: as ``Parts.end``, without its threads."""
+        """The application ends, perhaps by an exception: as ``Runtime.end``, without its threads."""
         if self.alive and not self.awake:
             # A process that stands still ends once it goes on.
             self.time.at(self.asleep_until, lambda: self.close(uncaught))
@@ -201,26 +201,26 @@ class SimDriver:
             return
         self.probe.poll()
         self.step()
-        self.end = end = end_of(self.worker.judged.snapshot.context, uncaught)
-        for item in (Ending(end is End.CRASHED), Marker(), Marker()):
+        self.end = end = end_of(self.worker.evaluated.snapshot.context, uncaught)
+        for item in (Ending(end is ProcessEnd.CRASHED), Marker(), Marker()):
             self.inbox.put(item, lifecycle=True)
             self.step()
         for courier in self.couriers:
             courier.pump()
         if self._spool is not None:
             self._spool.flush()
-        Parts.stop(self._as_parts(), Deadline(1.0), end)
+        Runtime.stop(self._as_parts(), Deadline(1.0), end)
         self.time.after(
-            1.0, lambda: self.kill(Health.STOPPED if end is End.CLOSED else Health.DOWN)
+            1.0, lambda: self.kill(Health.STOPPED if end is ProcessEnd.CLOSED else Health.DOWN)
         )
 
-    def _as_parts(self) -> Parts:
-        """As much of a ``Parts`` as its ``stop`` looks at."""
+    def _as_parts(self) -> Runtime:
+        """As much of a ``Runtime`` as its ``stop`` looks at."""
         nothing = SimpleNamespace(close=lambda *_: None, hasten_end=lambda: None, stop=lambda: None)
         server = SimpleNamespace(close=self._server_closed)
         return SimpleNamespace(  # type: ignore[return-value]
-            _loops=[], _arrived=self.inbox, _observers=nothing, _telling=nothing, _files=nothing,
-            _server=server, judged=self.worker.judged,
+            _loops=[], _arrived=self.inbox, _observers=nothing, _notifier=nothing, _files=nothing,
+            _server=server, evaluated=self.worker.evaluated,
         )  # fmt: skip
 
     def _server_closed(self, _: float, *, notice: Notice | None) -> None:
@@ -240,13 +240,13 @@ class SimDriver:
             self.step()
         self.time.after(POLL_SECONDS, self._tick)
 
-    def _judged(self, judged: Judged) -> None:
-        labels = judged.snapshot.labels()
+    def _evaluated(self, evaluated: Evaluated) -> None:
+        labels = evaluated.snapshot.labels()
         if not labels.keys() <= self.owners.keys():
             self._names = names_of(self.queries)
             for label, query in labels.items():
                 self.owners.setdefault(label, self._names.get(query.query_id, label))
-        self._on_judged(self, judged)
+        self._on_evaluated(self, evaluated)
 
     def _start_later(self, query: SimQuery, seconds: float) -> None:
         def start() -> None:
@@ -258,5 +258,5 @@ class SimDriver:
         self.time.after(seconds, start)
 
 
-def _unchanged(judgement: Judgement) -> Judgement:
-    return judgement
+def _unchanged(evaluation: Evaluation) -> Evaluation:
+    return evaluation

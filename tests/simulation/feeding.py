@@ -5,14 +5,13 @@ from __future__ import annotations
 from math import inf
 
 from querypulse.alerting.rules import query_flapping, streaming_input_missing
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Notification
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .truth import Health
-from .verdicts import (
+from .stage import (
     SEEN_SECONDS,
     TICK_SECONDS,
     Stage,
@@ -21,6 +20,7 @@ from .verdicts import (
     is_up,
     recovery_seconds,
 )
+from .truth import Health
 
 NAME = streaming_input_missing.NAME
 SLACK_SECONDS = 12.0
@@ -40,9 +40,9 @@ class Feeding:
         self._found_at: dict[str, float] = {}
         self._checked: dict[str, int] = {}
 
-    def judged(self, driver: SimDriver, judged: Judged) -> None:
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Whoever has just read rows is not reported."""
-        for finding in judged.judgement.findings:
+        for finding in evaluated.evaluation.findings:
             query = self._stage.queries.get(driver.owners.get(finding.query, ""))
             if finding.alertname != NAME or query is None:
                 continue
@@ -129,7 +129,7 @@ class Feeding:
     def _promised(self, query: SimQuery, driver: SimDriver) -> float:
         windows = [
             one.window_seconds or 0.0
-            for label, one in driver.worker.judged.judgement.verdicts.items()
+            for label, one in driver.worker.evaluated.evaluation.health.items()
             if driver.owners.get(label) == query.key
         ]
         least = max([query.spec.expected_input, *windows])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from .clock import BEGIN
 from .plan import Plan
+from .stage import Violation
 from .truth import Health
-from .verdicts import Violation
 from .world import Outcome, World
 
 MOST_LINES = 60

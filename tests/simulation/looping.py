@@ -13,12 +13,12 @@ from math import inf
 
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import query_failed, query_flapping
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.worker import Evaluated
 
 from .driver import SimDriver
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .verdicts import Stage, Violation, is_up
+from .stage import Stage, Violation, is_up
 
 OLD_SECONDS = 130.0
 """A plan that is older than the window of a run that has not committed yet."""
@@ -41,7 +41,7 @@ class Looping:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
 
-    def judged(self, driver: SimDriver, judged: Judged) -> None:
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing changes by an evaluation."""
 
     def tick(self) -> None:
@@ -117,7 +117,7 @@ class Looping:
         """A query that has spent it within the restart window: nobody is notified again."""
         window = Limits().restart_window_seconds
         # Of a failure whose event was lost or is late, nobody may know.
-        told = [one.at for one in query.failures if one.told]
+        told = [one.at for one in query.failures if one.state]
         lately = [at for at in told if told[-1] - at <= window]
         if not self._is_spent(lately, query):
             return
@@ -175,4 +175,4 @@ def _in_its_batch(query: SimQuery) -> list[float]:
     """
     checkpoint = query.checkpoint
     same = takewhile(lambda one: one.batch == checkpoint.batch, reversed(query.failures))
-    return [one.at for one in same if one.told and one.at > checkpoint.planned_at][::-1]
+    return [one.at for one in same if one.state and one.at > checkpoint.planned_at][::-1]

@@ -14,9 +14,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from querypulse.alerting import incidents
-from querypulse.alerting.lifecycle import course, flap_guard, grouping, inhibition, lifecycle
-from querypulse.alerting.lifecycle.health import Health
-from querypulse.alerting.outbox import outbox, pace
+from querypulse.alerting.lifecycle import active_alert, flap_guard, grouping, inhibition, lifecycle
+from querypulse.alerting.lifecycle.health import DriverHealth
+from querypulse.alerting.outbox import outbox, send_schedule
 from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     monitoring_degraded,
@@ -30,8 +30,8 @@ from querypulse.listener import fold, identity, probing, query, reader, state, t
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.snapshot import Snapshot
-from querypulse.sidecar.process_end import End
-from querypulse.sidecar.watch.roll import Roll
+from querypulse.sidecar.process_end import ProcessEnd
+from querypulse.sidecar.watch.target_tracker import TargetTracker
 
 from . import driver
 from .mutating import Mutation, only
@@ -44,17 +44,17 @@ from .scenarios import plan_of
 EVALUATION = import_module("querypulse.alerting.evaluate")
 _gather = incidents.gather
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
-_look, _look_at_known = state.State.look, state.State._look_at_known
-_succeed, _told, _failed = identity.succeed, grouping._told, outbox.Outbox.failed
+_poll, _poll_at_known = state.State.apply_probe, state.State._apply_known
+_succeed, _told, _failed = identity.succeed, grouping._reported, outbox.Outbox.failed
 
 
 def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
     return identity.Newcomer(event.query_id, event.run_id, at)
 
 
-def _look_at_living_only(self: state.State, run: Any, report: Any) -> None:
+def _poll_at_living_only(self: state.State, run: Any, report: Any) -> None:
     if run.active:
-        _look_at_known(self, run, report)
+        _poll_at_known(self, run, report)
 
 
 def _counts_anew(old: Any, query_id: str, run_id: str, at: float) -> Any:
@@ -86,12 +86,12 @@ def _gone_is_for_ever(self: Any, sent: Any, error: Any, *others: Any) -> Any:
     return _failed(self, sent, error, *others)
 
 
-def _resolve_at_once(self: Health, label: str, calm: Any, seconds: float) -> bool:
-    return bool(self.lasted(calm) >= seconds / 10.0)
+def _resolve_at_once(self: DriverHealth, label: str, recovery: Any, seconds: float) -> bool:
+    return bool(self.lasted(recovery) >= seconds / 10.0)
 
 
-def _look_and_miss_nothing(self: state.State, report: Any) -> None:
-    _look(self, report)
+def _poll_and_miss_nothing(self: state.State, report: Any) -> None:
+    _poll(self, report)
     for key, known in self._queries.items():
         self._queries[key] = replace(known, vanished_at=None)
 
@@ -120,7 +120,7 @@ HUNGRY = only(
 UNHEARD = only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,))
 OF_NOTIFYING = (
     Mutation("every end of a driver is a planned one", "P1",
-             driver, "end_of", lambda *_: End.CLOSED,
+             driver, "end_of", lambda *_: ProcessEnd.CLOSED,
              only(around=("context_dies",), around_share=1.0), 60, finding="A1"),
     Mutation("what the whole driver has suppresses a failure", "P4",
              inhibition, "FACTS", frozenset(), finding="A5", plan=plan_of("A5", 1)),
@@ -135,13 +135,13 @@ OF_NOTIFYING = (
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
                                                          steps=(8,))),
     Mutation("what the probe says of ended runs is ignored", "P1",
-             state.State, "_look_at_known", _look_at_living_only, only("die unheard")),
+             state.State, "_apply_known", _poll_at_living_only, only("die unheard")),
     Mutation("a run that the probe misses has not vanished", "P1",
-             state.State, "look", _look_and_miss_nothing, only("die unseen")),
+             state.State, "apply_probe", _poll_and_miss_nothing, only("die unseen")),
     Mutation("an event that comes twice is read twice", "P8",
              reader.EventReader, "_is_known", lambda *_: False, only("repeat"), finding="L17"),
     Mutation("an incident ends at the first sign of health", "P3",
-             Health, "is_proven", _resolve_at_once, only("die and restart")),
+             DriverHealth, "has_recovered", _resolve_at_once, only("die and restart")),
     Mutation("events that a full mailbox drops are not counted", "P8",
              Mailbox, "drops", property(lambda _: {}), only("repeat", mailboxes=(1,))),
     Mutation("idleness is no sign of life", "P2",
@@ -150,7 +150,7 @@ OF_NOTIFYING = (
              Snapshot, "watched", lambda _, since, now: max(0.0, now - since),
              only(around=("pause",), around_share=1.0, every=(20.0,), takes=(8.0,)), 150),
     Mutation("a failure waits for thirty evaluations", "P1",
-             course.Course, "is_ripe", property(lambda one: not one.begun and one.looks >= 30),
+             active_alert.ActiveAlert, "is_ripe", property(lambda one: not one.begun and one.polls >= 30),
              only("die")),
     Mutation("each run counts from zero", "P6",
              identity, "succeed", _counts_anew, only("restart")),
@@ -161,19 +161,19 @@ OF_NOTIFYING = (
              outbox.Outbox, "failed", _doubt_is_success,
              only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",))),
     Mutation("what fires is told again twice a minute", "P5",
-             grouping, "_told", _reminds_always, only("die", "stop")),
+             grouping, "_reported", _reminds_always, only("die", "stop")),
     Mutation("any alert of a query holds back all others", "P1",
              lifecycle, "suppressor",
              lambda new, others, *_: next(
                  (one for one in others if one.begun and one.query == new.query), None),
              only("crawl", "die", "hang", steps=(6,)), 60),
     Mutation("after a failed attempt there is no other for an hour", "P1",
-             pace, "_pause", _never_again, only("die in outage", steps=(1,), minutes=(8.0,))),
+             send_schedule, "_pause", _never_again, only("die in outage", steps=(1,), minutes=(8.0,))),
     Mutation("what an earlier driver left open is forgotten", "P3|P5",
-             lifecycle.Lifecycle, "inherit", lambda *_: None,
+             lifecycle.Lifecycle, "restore", lambda *_: None,
              only("die", around=("kill",), steps=(4,)), 40),
     Mutation("watch takes every silence for rest", "P1",
-             Roll, "is_gone", lambda *_: False, only(around=("kill",), around_share=1.0), 40),
+             TargetTracker, "is_gone", lambda *_: False, only(around=("kill",), around_share=1.0), 40),
     Mutation("silences are not heeded", "P2",
              grouping, "_muted", lambda page, *_: page, only("die in silence")),
     Mutation("what a silence has muted stays so after it", "P1",
@@ -193,7 +193,7 @@ OF_NOTIFYING = (
              trends, "_thinned", lambda rise: (*rise[:-1:2], rise[-1]),
              only("lag", every=(1.0, 2.0), minutes=(12.0,), steps=(3,))),
     Mutation("offsets that stand are reported to nobody", "P1",
-             offsets_stalled, "_standing", lambda *_: {}, only("stall", minutes=(8.0,))),
+             offsets_stalled, "_stuck", lambda *_: {}, only("stall", minutes=(8.0,))),
     Mutation("offsets that went back are reported to nobody", "P1",
              offsets_rewound, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
     Mutation("one batch with more than is allowed is a lag", "P2",
@@ -203,10 +203,10 @@ OF_NOTIFYING = (
     Mutation("rows of batches that only the probe has seen do not count", "P2",
              streaming_input_missing, "_may_have_rows", lambda _: False, UNHEARD, 60),
     Mutation("jobs of a thread pool are nobody's", "P2",
-             probing.Work, "moved_since", lambda now, before: now.own != before.own,
+             probing.JobActivity, "moved_since", lambda now, before: now.own != before.own,
              only("fan_out"), finding="L5"),
     Mutation("jobs of a thread pool are everybody's", "P1",
-             probing.Work, "moved_since", lambda now, before: now != before,
+             probing.JobActivity, "moved_since", lambda now, before: now != before,
              only("fan_out", "hang", queries=(3,), minutes=(8.0,), steps=(9,)), 60, finding="L5"),
     Mutation("expect_stop is not heard", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),

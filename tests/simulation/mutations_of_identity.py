@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from querypulse.alerting import incidents
-from querypulse.alerting.lifecycle.health import Calm, Health
+from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
 from querypulse.listener import ending, forgetting, identity, past_queries, state
 from querypulse.listener.events import Started
 from querypulse.listener.query import Totals
@@ -63,18 +63,22 @@ def _remains_without_counters(query: Any) -> Any:
     return replace(_remains(query), totals=Totals())
 
 
-def _starting_is_calm(self: Health, label: str, severity: str, before: Calm | None) -> Any:
+def _starting_is_calm(
+    self: DriverHealth, label: str, severity: str, before: RecoveryWindow | None
+) -> Any:
     if self._is_sick(label, severity):
         return None
     known = self.queries.get(label)
-    return before or Calm(self.now, known.totals.commits if known is not None else 0)
+    return before or RecoveryWindow(self.now, known.totals.commits if known is not None else 0)
 
 
-def _calm_while_one_starts(self: Health, severity: str, before: Calm | None) -> Calm | None:
+def _calm_while_one_starts(
+    self: DriverHealth, severity: str, before: RecoveryWindow | None
+) -> RecoveryWindow | None:
     own = [label for label in self.queries if self.is_unnamed(label)]
     if any(label not in self._reported and self._is_sick(label, severity) for label in own):
         return None
-    return before or Calm(self.now, 0)
+    return before or RecoveryWindow(self.now, 0)
 
 
 def _forget_expected(queries: Any, now: float, _: Any) -> Any:
@@ -113,7 +117,7 @@ IDENTITY = (
              incidents, "_of_unnamed", lambda found, _: list(found),
              only("crash_loop", named=0.0, kept=0.0), finding="A20"),
     Mutation("the time in which a query starts counts as health", "P3",
-             Health, "calm", _starting_is_calm,
+             DriverHealth, "recovery", _starting_is_calm,
              finding="N1", plan=plan_of("N1")),
     Mutation("expect_stop excuses a namesake that has ended before", "P1|P4",
              state.State, "expect_stop", _any_called,
@@ -122,6 +126,6 @@ IDENTITY = (
              identity, "_is_older", _by_its_own_time,
              finding="seed 31132", plan=plan_of("seed 31132")),
     Mutation("the alert of queries without a name resolves while one is starting", "P3",
-             Health, "_calm_of_unnamed", _calm_while_one_starts,
+             DriverHealth, "_recovery_of_unnamed", _calm_while_one_starts,
              finding="seed 869342679", plan=plan_of("seed 869342679")),
 )  # fmt: skip

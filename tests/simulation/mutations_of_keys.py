@@ -10,16 +10,16 @@ from msgspec.structs import replace
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.lifecycle import reconciliation
 from querypulse.alerting.lifecycle.grouping import Grouping
-from querypulse.alerting.outbox import closings, outbox, pace
-from querypulse.alerting.outbox.closings import Closings
-from querypulse.alerting.outbox.row import Told, Want, Why
-from querypulse.sidecar.watch import judge
-from querypulse.sidecar.watch.memory import Subject
+from querypulse.alerting.outbox import outbox, send_schedule, stale_resolves
+from querypulse.alerting.outbox.entry import DeliveryState, PendingSend, SendReason
+from querypulse.alerting.outbox.stale_resolves import StaleResolves
+from querypulse.sidecar.watch import driver_alerts
+from querypulse.sidecar.watch.memory import WatchedDriver
 
 from .mutating import Mutation, only
 from .scenarios import plan_of
 
-_begin = Closings.__init__
+_begin = StaleResolves.__init__
 _wants = outbox.Outbox._wants
 _place, _offered = Grouping._place, outbox.offered
 
@@ -39,18 +39,18 @@ def _join_the_group(self: Grouping, kind: Any, alerts: Any) -> None:
 
 def _known_is_known(one: Any, incident: Any, wall: float) -> Any:
     found = _offered(one, incident, wall)
-    if found.unended is None:
+    if found.earlier_end is None:
         return found
-    return replace(found, told=Told.FIRING, told_at=one.told_at, unended=None)
+    return replace(found, told=DeliveryState.FIRING, sent_at=one.sent_at, earlier_end=None)
 
 
-def _asks_nobody(self: Closings, *, asks: bool) -> None:
+def _asks_nobody(self: StaleResolves, *, asks: bool) -> None:
     _begin(self, asks=False)
 
 
-def _stale_first(self: outbox.Outbox, wall: float) -> list[Want]:
-    stale = self.closings.first_due
-    return _wants(self, wall) if stale is None else [Want(stale, Why.CLOSING)]
+def _stale_first(self: outbox.Outbox, wall: float) -> list[PendingSend]:
+    stale = self.stale_resolves.first_due
+    return _wants(self, wall) if stale is None else [PendingSend(stale, SendReason.CLOSING)]
 
 
 KEYS = (
@@ -63,20 +63,20 @@ KEYS = (
     Mutation("a generic name is trusted: another driver's page is resolved", "P3|P4",
              reconciliation, "is_generic", lambda _: False, finding="A8", plan=plan_of("A8")),
     Mutation("what another driver posts again and again is resolved at Alertmanager", "P3|P4",
-             closings, "HELD_SECONDS", 0.0, finding="A8", plan=plan_of("A8", 1)),
+             stale_resolves, "HELD_SECONDS", 0.0, finding="A8", plan=plan_of("A8", 1)),
     Mutation("watch takes two drivers of one app for one", "P1",
-             Subject, "full_name", Subject.name, finding="A8", plan=plan_of("A8", 2)),
+             WatchedDriver, "full_name", WatchedDriver.name, finding="A8", plan=plan_of("A8", 2)),
     Mutation("what may have been left open is resolved all at once", "P5",
-             pace, "CLOSING_SECONDS", 0.0, finding="B1", plan=plan_of("B1")),
+             send_schedule, "CLOSING_SECONDS", 0.0, finding="B1", plan=plan_of("B1")),
     Mutation("what may have been left open is resolved again and again", "P5",
-             Closings, "settle", lambda *_: None, finding="B1", plan=plan_of("B1")),
+             StaleResolves, "settle", lambda *_: None, finding="B1", plan=plan_of("B1")),
     Mutation("Alertmanager is not asked what is open", "P5",
-             Closings, "__init__", _asks_nobody,
+             StaleResolves, "__init__", _asks_nobody,
              finding="B1", plan=plan_of("B1", 1)),
     Mutation("watch does not ask Alertmanager what is open", "P5",
-             Closings, "__init__", _asks_nobody, finding="N2", plan=plan_of("N2")),
+             StaleResolves, "__init__", _asks_nobody, finding="N2", plan=plan_of("N2")),
     Mutation("watch resolves what it saw to be over some seconds ago", "P1",
-             judge, "FRESH_SECONDS", math.inf, finding="N2", plan=plan_of("N2", 1)),
+             driver_alerts, "FRESH_SECONDS", math.inf, finding="N2", plan=plan_of("N2", 1)),
     Mutation("what may have been left open is resolved before anybody is paged", "P1",
              outbox.Outbox, "_wants", _stale_first, finding="B1", plan=plan_of("B1", 2)),
     Mutation("a resolve that is refused is not sent again", "P3",

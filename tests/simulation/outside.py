@@ -10,10 +10,10 @@ from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.rules import driver_down
 from querypulse.listener.guard import Guard
-from querypulse.sidecar.watch import story
-from querypulse.sidecar.watch.judge import Judge, Terms
-from querypulse.sidecar.watch.look import Look, Place, Said
-from querypulse.sidecar.watch.roll import Roll
+from querypulse.sidecar.watch import reasons
+from querypulse.sidecar.watch.driver_alerts import DriverAlerts, DriverAlertSettings
+from querypulse.sidecar.watch.poll import Endpoint, Poll, Said
+from querypulse.sidecar.watch.target_tracker import TargetTracker
 
 from .clock import Time
 from .courier import Courier
@@ -22,10 +22,10 @@ from .messages import Named
 from .queries import SimQuery
 from .receivers import SimReceiver
 
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 GONE_AFTER_SECONDS = 15.0
 """The command's defaults."""
-JUDGE_SECONDS = 1.0
+EVALUATE_SECONDS = 1.0
 """The command takes half of that."""
 
 
@@ -43,14 +43,14 @@ class SimWatch:
         self._time = time
         self._drivers = drivers
         self._queries = queries
-        self._places: dict[str, Place] = {}
-        self._roll = Roll(GONE_AFTER_SECONDS, LOOK_SECONDS)
-        terms = Terms(
+        self._endpoints: dict[str, Endpoint] = {}
+        self._tracker = TargetTracker(GONE_AFTER_SECONDS, POLL_SECONDS)
+        terms = DriverAlertSettings(
             resolve_after_seconds=30.0,
             repeat_interval_seconds=4 * 3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         )
-        self._judge = Judge(self._roll, terms)
+        self._evaluate = DriverAlerts(self._tracker, terms)
         self.couriers = [
             Courier(one, guard, time=time, driver="watch", about=self._about,
                     is_alive=lambda: True)
@@ -61,44 +61,49 @@ class SimWatch:
     def begin(self) -> None:
         """Look again and again."""
         for name in self._drivers():
-            self._places[name] = Place(f"http://{name}:9719", loopback=True)
-        self._roll.listed(self._places.values())
-        self._look()
-        self._judge_all()
+            self._endpoints[name] = Endpoint(f"http://{name}:9719", loopback=True)
+        self._tracker.listed(self._endpoints.values())
+        self._poll()
+        self._evaluate_all()
 
-    def _look(self) -> None:
-        for name, place in self._places.items():
+    def _poll(self) -> None:
+        for name, endpoint in self._endpoints.items():
             driver = self._drivers()[name]
             if driver.announced is not None:
-                self._roll.closes(place, self._time.now, driver.announced)
+                self._tracker.closes(endpoint, self._time.now, driver.announced)
                 driver.announced = None
-            self._roll.looked(place, self._see(driver))
-        self._time.after(LOOK_SECONDS, self._look)
+            self._tracker.polled(endpoint, self._see(driver))
+        self._time.after(POLL_SECONDS, self._poll)
 
-    def _judge_all(self) -> None:
+    def _evaluate_all(self) -> None:
         """More often than anybody looks."""
-        told = self._judge.update(self._time.now, self._time.wall())
-        self._dispatch.offer(told.incidents, told.closings)
+        told = self._evaluate.update(self._time.now, self._time.wall())
+        self._dispatch.offer(told.incidents, told.stale_resolves)
         for courier in self.couriers:
             courier.pump()
-        self._time.after(JUDGE_SECONDS, self._judge_all)
+        self._time.after(EVALUATE_SECONDS, self._evaluate_all)
 
-    def _see(self, driver: SimDriver) -> Look:
+    def _see(self, driver: SimDriver) -> Poll:
         now = self._time.now
         if not driver.attached:
-            return Look(began_at=now, at=now, said=Said.REFUSED, detail="refused")
+            return Poll(began_at=now, at=now, said=Said.REFUSED, detail="refused")
         if not driver.awake:
-            return Look(began_at=now, at=now, said=Said.SILENT, detail="no answer")
+            return Poll(began_at=now, at=now, said=Said.SILENT, detail="no answer")
         beat = driver.worker.beat_at + self._time.wall() - now
         gone = any(one.labels["alertname"] == driver_down.NAME for one in driver.lifecycle.alerts)
-        return Look(
-            began_at=now, at=now, said=Said.WELL, app=driver.app, heartbeat=beat, reports_gone=gone
+        return Poll(
+            began_at=now,
+            at=now,
+            said=Said.HEALTHY,
+            app=driver.app,
+            heartbeat=beat,
+            reports_gone=gone,
         )
 
     def _about(self, alert: Alert) -> Named:
         """The queries of the driver that an alert names, by its URL."""
-        place = alert.annotations.get(story.ADDRESS, "")
-        driver = urlsplit(place).hostname
+        endpoint = alert.annotations.get(reasons.ADDRESS, "")
+        driver = urlsplit(endpoint).hostname
         name = driver_down.NAME
         keys = (query.key for query in self._queries if query.spec.driver == driver)
         return frozenset({("*", name), *((key, name) for key in keys)})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from querypulse.listener.commit_log import LogReport
 from querypulse.listener.ended_runs import EndedRuns
-from querypulse.listener.job_counts import JobCounts, Slots
+from querypulse.listener.job_counts import JobCounts, SlotUse
 from querypulse.listener.probing import (
     Context,
+    JobActivity,
     ListenerHealth,
     ProbedRun,
     ProbeReport,
     RunFacts,
-    Work,
     parse_trigger,
 )
 
@@ -102,14 +102,14 @@ class SimProbe:
         )
         return probed
 
-    def _work(self, run: Run) -> Work | None:
+    def _work(self, run: Run) -> JobActivity | None:
         before = self._seen.get(run.run_id)
         if not run.busy or self._time.now - run.busy_since < CLOSER_AFTER_SECONDS:
             return before.work if before is not None else None
         own = JobCounts(run.jobs, 0 if run.fans_out else 1, run.tasks, run.tasks_active)
         pool = self._spark.pool_tasks
-        slots = Slots(4, 4, "of another query", 4) if run.waits_for_slots else Slots(4)
-        return Work(own=own, unowned=JobCounts(pool, 1, pool), counted=True, slots=slots)
+        slots = SlotUse(4, 4, "of another query", 4) if run.waits_for_slots else SlotUse(4)
+        return JobActivity(own=own, unowned=JobCounts(pool, 1, pool), counted=True, slots=slots)
 
     def _last_words(self, run: Run) -> ProbedRun:
         return ProbedRun(

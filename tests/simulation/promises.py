@@ -7,8 +7,8 @@ from querypulse.alerting.window import batch_window
 
 from .driver import SimDriver
 from .queries import SimQuery
+from .stage import TICK_SECONDS, Stage
 from .truth import OF_SOURCE, Episode, Health
-from .verdicts import TICK_SECONDS, Stage
 
 DEATH_SECONDS = 14.0
 GONE_SECONDS = 60.0 + 16.0
@@ -56,7 +56,7 @@ def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) 
     most = max(floor, WINDOW_FACTOR * max(query.spec.every, query.spec.takes))
     shown = [
         one.window_seconds or most
-        for label, one in driver.worker.judged.judgement.verdicts.items()
+        for label, one in driver.worker.evaluated.evaluation.health.items()
         if driver.owners.get(label) == query.key
     ]
     episode.window = max(episode.window, max(shown, default=most))
@@ -90,7 +90,7 @@ def _batch_window(driver: SimDriver, query: SimQuery, episode: Episode) -> float
     """The window of its batch in flight, as far as the monitor knows the query."""
     windows = [
         batch_window(one, Limits()).seconds
-        for label, one in driver.worker.judged.snapshot.labels().items()
+        for label, one in driver.worker.evaluated.snapshot.labels().items()
         if driver.owners.get(label) == query.key
     ]
     known = max(windows, default=START_GRACE_SECONDS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.outbox.pace import CLOSING_SECONDS
+from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import (
     batch_slow,
@@ -19,7 +19,7 @@ from querypulse.alerting.rules import (
     streaming_input_missing,
 )
 from querypulse.listener.probing import Context
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .looping import POISON, WORDS
@@ -28,8 +28,8 @@ from .queries import SimQuery
 from .receivers import SimReceiver
 from .run import NOTABLE_SECONDS
 from .silencing import UNDER_WAY_SECONDS
+from .stage import TICK_SECONDS, Stage, Violation, is_end_unheard, is_of_unnamed
 from .truth import CALM, Health
-from .verdicts import TICK_SECONDS, Stage, Violation, is_end_unheard, is_of_unnamed
 
 BEFORE_SECONDS = 75.0
 """What was bad so long before a notification explains it."""
@@ -65,7 +65,7 @@ class Quiet:
         self._aways = 0
         """How often a driver has gone away, for whatever reason."""
 
-    def judged(self, driver: SimDriver, judged: Judged) -> None:
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing changes by an evaluation."""
 
     def tick(self) -> None:
@@ -139,7 +139,7 @@ class Quiet:
         silences = self._stage.silences
         if all(
             silences.covers(
-                query.spec, name, since=UNDER_WAY_SECONDS, before=query.truth.well_since
+                query.spec, name, since=UNDER_WAY_SECONDS, before=query.truth.healthy_since
             )
             if query
             else silences.covers(None, name, since=UNDER_WAY_SECONDS)

@@ -5,21 +5,20 @@ from __future__ import annotations
 from math import inf
 
 from querypulse.alerting.generic_apps import is_generic
-from querypulse.alerting.outbox.closings import HELD_SECONDS
+from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
 from querypulse.alerting.rules import driver_down, query_flapping
 from querypulse.listener.probing import Context
-from querypulse.sidecar.process_end import End
-from querypulse.sidecar.watch.roll import TERMINATED_AFTER_SECONDS
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.process_end import ProcessEnd
+from querypulse.sidecar.watch.target_tracker import TERMINATED_AFTER_SECONDS
+from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Open
-from .outside import GONE_AFTER_SECONDS, LOOK_SECONDS
+from .outside import GONE_AFTER_SECONDS, POLL_SECONDS
 from .promises import DEATH_SECONDS, GONE_SECONDS, is_told, promised_seconds
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .truth import OF_SOURCE, WARNINGS, Episode, Health
-from .verdicts import (
+from .stage import (
     RESOLVE_SECONDS,
     SAYS,
     SEEN_SECONDS,
@@ -31,10 +30,11 @@ from .verdicts import (
     is_up,
     recovery_seconds,
 )
+from .truth import OF_SOURCE, WARNINGS, Episode, Health
 
 BECOMES_CRITICAL = frozenset({Health.STUCK, Health.SLOW, Health.DELAYED})
 """A warning is not enough for ever."""
-DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * LOOK_SECONDS + 5.0
+DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * POLL_SECONDS + 5.0
 
 
 class Reaching:
@@ -44,7 +44,7 @@ class Reaching:
         self._stage = stage
         self._down: dict[str, float] = {}
 
-    def judged(self, driver: SimDriver, judged: Judged) -> None:
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing changes by an evaluation."""
 
     def tick(self) -> None:
@@ -170,7 +170,7 @@ class Reaching:
             return 0.0
         if is_generic(driver.app):
             return inf
-        asked = any(one.habits.can_be_asked and held in one.open.values()
+        asked = any(one.capabilities.can_be_asked and held in one.open.values()
                     for one in self._stage.receivers)  # fmt: skip
         return HELD_SECONDS + 10.0 if asked else 0.0
 
@@ -299,4 +299,4 @@ class Reaching:
 
 def _down_seconds(driver: SimDriver) -> float:
     """Within which it is known that a driver is down; one that a signal has ended may come back."""
-    return DOWN_SECONDS + (TERMINATED_AFTER_SECONDS if driver.end is End.TERMINATED else 0.0)
+    return DOWN_SECONDS + (TERMINATED_AFTER_SECONDS if driver.end is ProcessEnd.TERMINATED else 0.0)

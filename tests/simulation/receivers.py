@@ -11,7 +11,7 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.headline import headline_of, summary_of
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.alertmanager_alerts import Shown, api_alerts, still_open
-from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS, Answer
+from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS, DeliveryOutcome
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.pagerduty_event import resolve_event, trigger_event
 from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
@@ -23,9 +23,9 @@ from .messages import About, Closed, Named, Notification, Open, Rejected
 
 KEY = "0" * 32
 HABITS = {
-    "pagerduty": PagerDuty.habits,
-    "alertmanager": Alertmanager.habits,
-    "webhook": Webhook.habits,
+    "pagerduty": PagerDuty.capabilities,
+    "alertmanager": Alertmanager.capabilities,
+    "webhook": Webhook.capabilities,
 }
 PER_MINUTE = 120
 PENALTIES = {"wrong token": 320.0, "slow": 60.0, "gone": 5.0, "poison": math.inf}
@@ -41,7 +41,7 @@ class SimReceiver:
     def __init__(self, name: str, kind: str, time: Time, rng: Random) -> None:
         self.name = name
         self.kind = kind
-        self.habits = HABITS[kind]
+        self.capabilities = HABITS[kind]
         self.mode = "up"
         self.until = 0.0
         self.trouble_ended_at = float("-inf")
@@ -94,15 +94,15 @@ class SimReceiver:
     def refusal(self) -> DeliveryError | None:
         """What a request that leaves now will be answered with, None for acceptance."""
         known = {
-            "down": DeliveryError("down", Answer.TRANSIENT),
-            "busy": DeliveryError("answered 429", Answer.TRANSIENT, retry_after=5.0),
-            "cut": DeliveryError("cut", Answer.TRANSIENT, may_have_arrived=True),
-            "cut before": DeliveryError("cut", Answer.TRANSIENT, may_have_arrived=True),
-            "wrong token": DeliveryError("answered 401", Answer.MISCONFIGURED),
+            "down": DeliveryError("down", DeliveryOutcome.TRANSIENT),
+            "busy": DeliveryError("answered 429", DeliveryOutcome.TRANSIENT, retry_after=5.0),
+            "cut": DeliveryError("cut", DeliveryOutcome.TRANSIENT, may_have_arrived=True),
+            "cut before": DeliveryError("cut", DeliveryOutcome.TRANSIENT, may_have_arrived=True),
+            "wrong token": DeliveryError("answered 401", DeliveryOutcome.MISCONFIGURED),
             "gone": DeliveryError(
-                "answered 410", Answer.MISCONFIGURED, retry_after=GONE_WAIT_SECONDS
+                "answered 410", DeliveryOutcome.MISCONFIGURED, retry_after=GONE_WAIT_SECONDS
             ),
-            "poison": DeliveryError("answered 400", Answer.REJECTED),
+            "poison": DeliveryError("answered 400", DeliveryOutcome.REJECTED),
         }
         if self.present_mode == "up" and self.kind == "pagerduty":
             self._recent = [at for at in self._recent if self._time.now - at < 60.0]
@@ -122,7 +122,7 @@ class SimReceiver:
             Rejected(self._time.now, driver, incident.key, incident.revision, over, named)
         )
         self.trouble_ended_at = self._time.now
-        return DeliveryError("answered 400", Answer.REJECTED)
+        return DeliveryError("answered 400", DeliveryOutcome.REJECTED)
 
     @property
     def takes(self) -> bool:
@@ -139,13 +139,13 @@ class SimReceiver:
         take = self._page if self.kind == "pagerduty" else self._post
         take(incident, driver, named, doubted=doubted)
 
-    def left_open(self, closings: tuple[Incident, ...]) -> tuple[LeftOpen, ...]:
+    def left_open(self, stale_resolves: tuple[Incident, ...]) -> tuple[LeftOpen, ...]:
         """What an Alertmanager says that it has open of it."""
         alerts = [
             Shown(json.loads(key), _utc(one.starts_at), _utc(self._posted_at[key]))
             for key, one in self.open.items()
         ]
-        return still_open(closings, alerts)
+        return still_open(stale_resolves, alerts)
 
     def acknowledge(self) -> None:
         """Somebody takes on everything that is open."""

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
-from querypulse.alerting.outbox.closings import HELD_SECONDS
-from querypulse.alerting.outbox.pace import CLOSING_SECONDS, MISCONFIGURED_RETRY_SECONDS
+from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS, MISCONFIGURED_RETRY_SECONDS
+from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
 from querypulse.alerting.rules import (
     driver_down,
     query_flapping,
     query_missing,
     streaming_input_missing,
 )
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Closed, Open
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .truth import OF_SOURCE, WARNINGS, Episode, Health
-from .verdicts import (
+from .stage import (
     RESOLVE_SECONDS,
     TICK_SECONDS,
     Stage,
@@ -30,6 +29,7 @@ from .verdicts import (
     is_up,
     recovery_seconds,
 )
+from .truth import OF_SOURCE, WARNINGS, Episode, Health
 
 FLAPPING_SECONDS = 600.0 + 15 * 60.0
 """The restart window, and the calm that is asked of what comes again and again."""
@@ -59,7 +59,7 @@ class Resolving:
         self._early: list[tuple[SimReceiver, Closed, Violation]] = []
         """Ends that were too early, unless they are opened again at once."""
 
-    def judged(self, driver: SimDriver, judged: Judged) -> None:
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing changes by an evaluation."""
 
     def tick(self) -> None:
@@ -86,7 +86,7 @@ class Resolving:
         )
         if any(self._cannot_be_known(key) for key in keys) or self._is_of_others(one):
             return
-        if down or not keys or not all(self._is_well(key, expected=absent) for key in keys):
+        if down or not keys or not all(self._is_healthy(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
             return
         if not is_up(receiver, one.opened_at) or not all(self._is_seen(key) for key in keys):
@@ -251,7 +251,7 @@ class Resolving:
         same = [one for one in self._stage.queries.values() if name and one.spec.name == name]
         return "P4" if len(same) > 1 else "P3"
 
-    def _is_well(self, key: str, *, expected: bool) -> bool:
+    def _is_healthy(self, key: str, *, expected: bool) -> bool:
         query = self._stage.queries.get(key)
         if query is None or query.truth.health is Health.STARTING:
             return False
@@ -260,7 +260,7 @@ class Resolving:
         if unseen or (expected and query.started_at < driver.attached_at):
             # Nothing shows that it is well: what an earlier driver left open waits for a day.
             return False
-        return query.truth.well_since is not None
+        return query.truth.healthy_since is not None
 
     def _is_seen(self, key: str) -> bool:
         query = self._stage.queries[key]
@@ -276,7 +276,7 @@ class Resolving:
             return False
         # Only what can be asked, or takes a resolve of what it does not know, can be told; and under
         # a generic name the incident may be another driver's, which lives (A8).
-        return not receiver.habits.reconciles or is_generic(driver.app)
+        return not receiver.capabilities.reconciles or is_generic(driver.app)
 
     def _of_group(self, one: Open) -> list[str]:
         """Whose health ends a group that an earlier process has left open: that of all."""

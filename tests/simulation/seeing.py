@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from querypulse.alerting.rules import monitoring_degraded
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .verdicts import TICK_SECONDS, Stage, Violation
+from .stage import TICK_SECONDS, Stage, Violation
 
 UNREAD_SECONDS = 120.0 + 24.0
 """The start grace, which is longer than the stall floor."""
@@ -19,7 +19,7 @@ class Seeing:
         self._stage = stage
         self._unread: dict[tuple[int, str], float] = {}
 
-    def judged(self, driver: SimDriver, judged: Judged) -> None:
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing changes by an evaluation."""
 
     def tick(self) -> None:

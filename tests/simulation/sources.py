@@ -86,7 +86,7 @@ class SimSource:
         return Health.LAGGING if self.now.latest - self.now.end > LAG_ALLOWED else Health.HEALTHY
 
     @property
-    def told(self) -> dict[str, object]:
+    def state(self) -> dict[str, object]:
         """As Spark tells of it in a progress."""
         return {
             "description": "KafkaV2[Subscribe[t]]",

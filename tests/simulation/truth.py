@@ -75,7 +75,7 @@ class Truth:
         self.since = 0.0
         self.timeline: list[tuple[float, Health]] = [(0.0, Health.ABSENT)]
         self.episodes: list[Episode] = []
-        self.well_since: float | None = None
+        self.healthy_since: float | None = None
         """Since when it has been healthy, completed, stopped as planned, or started again."""
 
     @property
@@ -95,9 +95,9 @@ class Truth:
         if health.is_bad:
             self._begin(health, at, first_batch=first_batch)
         if health.is_bad or health is Health.DOWN:
-            self.well_since = None
-        elif health is not Health.STARTING and self.well_since is None:
-            self.well_since = at
+            self.healthy_since = None
+        elif health is not Health.STARTING and self.healthy_since is None:
+            self.healthy_since = at
 
     def _begin(self, health: Health, at: float, *, first_batch: bool) -> None:
         ended = [one.ended_at for one in self.episodes if one.ended_at is not None]

@@ -8,7 +8,7 @@ from random import Random
 import msgspec
 
 from querypulse.listener import forgetting
-from querypulse.sidecar.worker import Judged
+from querypulse.sidecar.worker import Evaluated
 
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
@@ -26,8 +26,8 @@ from .resolving import Resolving
 from .seeing import Seeing
 from .signals import Faults
 from .silencing import Silences
+from .stage import TICK_SECONDS, Property, Violation
 from .steps import take
-from .verdicts import TICK_SECONDS, Property, Violation
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -108,7 +108,7 @@ class World:
             setup=self.plan.setup if first else msgspec.structs.replace(
                 self.plan.setup, attach_at=0.0),
             silences=self.silences.given,
-            on_judged=self._judged,
+            on_evaluated=self._evaluated,
         )  # fmt: skip
         for query in mine:
             if query.wanted:
@@ -131,9 +131,9 @@ class World:
             one.tick()
         self.time.after(TICK_SECONDS, self._tick)
 
-    def _judged(self, driver: SimDriver, judged: Judged) -> None:
+    def _evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         for one in self._properties:
-            one.judged(driver, judged)
+            one.evaluated(driver, evaluated)
 
     def _rng(self, what: str) -> Random:
         """A source of chance of its own: what the shrinker drops changes no other's."""

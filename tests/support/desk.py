@@ -8,9 +8,9 @@ from support.clock import Clock
 from support.story import progress
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.evaluate import Judgement
+from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.listener.events import Event, Started, Terminated
@@ -18,7 +18,7 @@ from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import ProbedRun, ProbeReport
 from querypulse.listener.reader import Arrived, Marker
 from querypulse.sidecar.remembering import Remembering
-from querypulse.sidecar.worker import TICK_SECONDS, Judged, Worker
+from querypulse.sidecar.worker import TICK_SECONDS, Evaluated, Worker
 
 WALL = 1_700_000_000.0
 """Unix seconds when the clock shows 0."""
@@ -32,21 +32,21 @@ class Desk:
         self.wall = WALL
         self.inbox: Mailbox[Arrived | Marker] = Mailbox(100)
         self.report: ProbeReport | None = None
-        self.published: list[Judged] = []
+        self.published: list[Evaluated] = []
         self.offers: list[tuple[Incident, ...]] = []
-        self.closings: list[tuple[Incident, ...]] = []
+        self.stale_resolves: list[tuple[Incident, ...]] = []
         self.silences: list[Silence] = []
         self.errors: list[tuple[str, Exception]] = []
         self.main_thread_is = ""
         self.asked_for_main_thread = 0
-        self.redactor: Callable[[Judgement], Judgement] | None = None
+        self.redactor: Callable[[Evaluation], Evaluation] | None = None
         self.worker = Worker(
             self.inbox,
             Policy(defaults=Limits(**limits)),
             Lifecycle(
                 "etl",
                 Guidance("https://runbooks.example/{alertname}.md"),
-                Terms(resolve_after_seconds=10.0),
+                LifecycleSettings(resolve_after_seconds=10.0),
             ),
             self,
             latest_report=lambda: self.report,
@@ -55,24 +55,24 @@ class Desk:
             remembering=remembering,
             redact=self.redact,
             on_error=lambda where, error: self.errors.append((where, error)),
-            on_judged=self.on_judged,
+            on_evaluated=self.on_evaluated,
             clock=self.clock,
             wall=lambda: self.wall + self.clock.now,
         )
 
-    def on_judged(self, judged: Judged) -> None:
-        self.published.append(judged)
+    def on_evaluated(self, evaluated: Evaluated) -> None:
+        self.published.append(evaluated)
 
     def main_thread(self) -> str:
         self.asked_for_main_thread += 1
         return self.main_thread_is
 
-    def redact(self, judgement: Judgement) -> Judgement:
-        return judgement if self.redactor is None else self.redactor(judgement)
+    def redact(self, evaluation: Evaluation) -> Evaluation:
+        return evaluation if self.redactor is None else self.redactor(evaluation)
 
-    def offer(self, incidents: tuple[Incident, ...], closings: tuple[Incident, ...]) -> None:
+    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
         self.offers.append(incidents)
-        self.closings.append(closings)
+        self.stale_resolves.append(stale_resolves)
 
     def hear(self, event: Event) -> Desk:
         lifecycle = isinstance(event, (Started, Terminated))
@@ -88,7 +88,7 @@ class Desk:
     def ended(self, query: str = "a", exception: str | None = None) -> Desk:
         return self.hear(Terminated(f"id-{query}", f"{query}-1", exception, None))
 
-    def look(self, *runs: ProbedRun, began_at: float | None = None) -> Desk:
+    def poll(self, *runs: ProbedRun, began_at: float | None = None) -> Desk:
         """The probe has a new report; it began just now unless said otherwise."""
         began = self.clock() if began_at is None else began_at
         self.report = ProbeReport(began_at=began, at=began, runs=runs)

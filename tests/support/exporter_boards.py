@@ -6,9 +6,9 @@ from support.story import CONFLICT, Story, processing, progress
 
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
-from querypulse.exporter.board import Board, Monitor
 from querypulse.exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
-from querypulse.listener.events import Source
+from querypulse.exporter.published_state import Monitor, PublishedState
+from querypulse.listener.events import SourceProgress
 
 WALL = 1_700_000_000.0
 """The Unix time of every board's snapshot."""
@@ -45,17 +45,17 @@ def board(
     app="shop",
     overrides=(),
     by_partition=True,
-) -> Board:
+) -> PublishedState:
     story = story or Story()
-    judgement = story.judge(now, expected=expected, overrides=overrides)
-    return Board(
+    evaluation = story.evaluate(now, expected=expected, overrides=overrides)
+    return PublishedState(
         app=app,
         spark_version="4.0.0",
         snapshot=story.state.snapshot(now),
-        verdicts=judgement.verdicts,
+        health=evaluation.health,
         alerts=tuple(
             alert_of(finding, app, Guidance("https://runbooks.example/{alertname}.md"), WALL)
-            for finding in judgement.findings
+            for finding in evaluation.findings
         ),
         monitor=monitor,
         wall=WALL,
@@ -81,12 +81,12 @@ def full_story() -> Story:
         state_memory_bytes=4096,
         late_rows=3,
         sources=(
-            Source("KafkaV2[Subscribe[orders]]", 30.0),
-            Source("DeltaSource[/in]", None, backlog_files=8.0, backlog_bytes=3456.0),
-            Source("KafkaV2[Subscribe[orders]]", 12.0),
+            SourceProgress("KafkaV2[Subscribe[orders]]", 30.0),
+            SourceProgress("DeltaSource[/in]", None, backlog_files=8.0, backlog_bytes=3456.0),
+            SourceProgress("KafkaV2[Subscribe[orders]]", 12.0),
         ),
     )
-    story.state.hear(batch, 70)
+    story.state.apply_event(batch, 70)
     story.probe(
         processing("busy", batch=8, trigger="ProcessingTimeTrigger(10000)", async_progress=True),
         processing("dead", batch=0),
@@ -98,7 +98,7 @@ def full_story() -> Story:
     return story.ended("dead", at=90, exception=CONFLICT)
 
 
-def full_board(**changes) -> Board:
+def full_board(**changes) -> PublishedState:
     """``full_story``, and ``absent``, which is expected and nobody has seen."""
     overrides = (("busy", {"expected_input_seconds": 3600.0}),)
     return board(

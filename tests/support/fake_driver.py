@@ -181,7 +181,7 @@ def python_jvm(wrapper: Callable[[Any], Any] = JavaListener) -> Any:
 
 
 class FakeDriver:
-    """A ``SparkSession``, its context and its JVM; ``refusals`` are what each of its parts raises.
+    """A ``SparkSession``, its context and its JVM; ``java_errors`` are what each of its parts raises.
 
     Parts: ``janino``, ``bus`` (at the listener), ``listener_bus`` (at the bus itself), ``sessions``,
     ``metrics``.
@@ -189,8 +189,8 @@ class FakeDriver:
 
     version = "4.0.0"
 
-    def __init__(self, **refusals: Exception) -> None:
-        self.refusals: dict[str, Exception] = refusals
+    def __init__(self, **java_errors: Exception) -> None:
+        self.java_errors: dict[str, Exception] = java_errors
         self.manager = Manager()
         self.bus = Bus(self)
         self.queues: list[JavaQueue] = []
@@ -210,8 +210,8 @@ class FakeDriver:
 
     def require(self, part: str) -> None:
         """Raise what the test wants this part to raise."""
-        if part in self.refusals:
-            raise self.refusals[part]
+        if part in self.java_errors:
+            raise self.java_errors[part]
 
     @property
     def queue(self) -> JavaQueue:

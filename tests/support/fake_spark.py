@@ -173,7 +173,7 @@ class FakeSpark:
         jvm = MagicMock()
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         compiler = loader.loadClass("any").newInstance()
-        compiled = self.java(tell=self.answer)
+        compiled = self.java(ask=self.answer)
         compiler.getClassLoader().loadClass("any").newInstance.side_effect = lambda: compiled
         self.cook = compiler.cook
         classes = {
@@ -207,5 +207,5 @@ def fake_probe(spark, channel=None):
 
 def poll(probe, at=0.0):
     """The runs of one look, by their names."""
-    report = probe.look(lambda: at)
+    report = probe.poll(lambda: at)
     return {run.facts.name or run.facts.query_id: run for run in report.runs}

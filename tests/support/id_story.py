@@ -12,7 +12,7 @@ class IdStory(Story):
     """A story whose queries may share a name: ids, runs, names and sessions are given freely."""
 
     def start(self, query_id, run_id, name="q", *, at, session="", timestamp=None, trigger=""):
-        self.state.hear(
+        self.state.apply_event(
             Started(query_id, run_id, name, session=session, trigger=trigger, timestamp=timestamp),
             at,
         )
@@ -20,15 +20,15 @@ class IdStory(Story):
 
     def commits(self, query_id, run_id, name="q", *, at, batch):
         event = replace(progress(batch=batch), query_id=query_id, run_id=run_id, name=name)
-        self.state.hear(event, at)
+        self.state.apply_event(event, at)
         return self
 
     def idles(self, query_id, run_id, *, at):
-        self.state.hear(Idle(query_id, run_id), at)
+        self.state.apply_event(Idle(query_id, run_id), at)
         return self
 
     def ends(self, query_id, run_id, *, at, exception=None):
-        self.state.hear(Terminated(query_id, run_id, exception, None), at)
+        self.state.apply_event(Terminated(query_id, run_id, exception, None), at)
         return self
 
     def fails(self, query_id, run_id, *, at):
@@ -47,7 +47,7 @@ class IdStory(Story):
 
     def found(self, now, **settings):
         """What is found, as (alert name, query)."""
-        return [(one.alertname, one.query) for one in self.judge(now, **settings).findings]
+        return [(one.alertname, one.query) for one in self.evaluate(now, **settings).findings]
 
 
 def polled(query_id, run_id, name="q", *, session="", active=True, exception=None, **fields):

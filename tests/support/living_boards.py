@@ -8,9 +8,9 @@ import msgspec
 from support.exporter_boards import MONITOR, board
 from support.story import Story, processing, run, source
 
-from querypulse.alerting.evaluate import Verdict
-from querypulse.alerting.finding import State
-from querypulse.exporter.board import Board, Monitor
+from querypulse.alerting.evaluate import QueryHealth
+from querypulse.alerting.finding import QueryState
+from querypulse.exporter.published_state import Monitor, PublishedState
 
 BEGAN = 1000.0
 """What the story's clock shows when the driver is made."""
@@ -24,7 +24,7 @@ QUIET_MONITOR = msgspec.structs.replace(
 class LivingBoard:
     """Gives a newer board of ``story`` at every call, judged by the real rules.
 
-    ``verdicts`` (label -> state, reason) and ``alerts`` stand in for the rules' where given.
+    ``health`` (label -> state, reason) and ``alerts`` stand in for the rules' where given.
     ``frozen`` makes it give the same board for ever, as where the worker stands still.
     """
 
@@ -32,10 +32,10 @@ class LivingBoard:
         self.story = story or Story()
         self.expected = tuple(expected)
         self.monitor: Monitor = monitor
-        self.verdicts: dict[str, tuple[str, str]] = {}
+        self.health: dict[str, tuple[str, str]] = {}
         self.ignored: tuple[str, ...] = ()
         self.change = lambda shown: shown
-        self.frozen: Board | None = None
+        self.frozen: PublishedState | None = None
         self._made_at = time.monotonic()
 
     @property
@@ -43,37 +43,37 @@ class LivingBoard:
         """The story's clock."""
         return BEGAN + time.monotonic() - self._made_at
 
-    def __call__(self) -> Board:
+    def __call__(self) -> PublishedState:
         return self.frozen or self.change(self._board())
 
     def freeze(self) -> None:
         self.frozen = self()
 
-    def _board(self) -> Board:
+    def _board(self) -> PublishedState:
         wall = time.time()
         shown = board(self.story, now=self.now, expected=self.expected, app="telemetry")
-        verdicts = {label: self._verdict(label, one) for label, one in shown.verdicts.items()}
+        health = {label: self._health(label, one) for label, one in shown.health.items()}
         return msgspec.structs.replace(
             shown,
             wall=wall,
-            verdicts=verdicts,
+            health=health,
             alerts=tuple(msgspec.structs.replace(one, starts_at=wall - 3) for one in shown.alerts),
             monitor=msgspec.structs.replace(self.monitor, heartbeat_timestamp=wall),
         )
 
-    def _verdict(self, label: str, judged: Verdict) -> Verdict:
+    def _health(self, label: str, evaluated: QueryHealth) -> QueryHealth:
         if label in self.ignored:
-            return msgspec.structs.replace(judged, ignored=True)
-        if label not in self.verdicts:
-            return judged
-        state, reason = self.verdicts[label]
-        return Verdict(State(state), reason, judged.window_seconds)
+            return msgspec.structs.replace(evaluated, ignored=True)
+        if label not in self.health:
+            return evaluated
+        state, reason = self.health[label]
+        return QueryHealth(QueryState(state), reason, evaluated.window_seconds)
 
 
 def at_work(*names: str, kind: type[LivingBoard] = LivingBoard) -> LivingBoard:
     """A driver whose queries stay at work, however slow the machine is."""
     living = kind(fleet(*names))
-    living.verdicts = dict.fromkeys(names, ("running", ""))
+    living.health = dict.fromkeys(names, ("running", ""))
     return living
 
 
@@ -95,8 +95,8 @@ def fleet(*names: str) -> Story:
     story = Story()
     for index, name in enumerate(names):
         working(story, name, ago=2.0 + index % 3, rows=12.5 * (index + 1))
-    looks = [run(name, trigger="ProcessingTimeTrigger(5000)", batch=12) for name in names]
-    return story.probe(*looks, at=BEGAN - 0.5)
+    polls = [run(name, trigger="ProcessingTimeTrigger(5000)", batch=12) for name in names]
+    return story.probe(*polls, at=BEGAN - 0.5)
 
 
 def in_flight(story: Story, name: str, *others: str, at: float):

@@ -6,80 +6,88 @@ import msgspec
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.exporter.farewell import Notice
+from querypulse.exporter.shutdown_notice import Notice
 from querypulse.sidecar.watch.blindness import APP
-from querypulse.sidecar.watch.judge import Judge, Terms, Told
-from querypulse.sidecar.watch.look import Look, Place, Said
-from querypulse.sidecar.watch.roll import Roll
+from querypulse.sidecar.watch.driver_alerts import (
+    DriverAlerts,
+    DriverAlertSettings,
+    DriverIncidents,
+)
+from querypulse.sidecar.watch.poll import Endpoint, Poll, Said
+from querypulse.sidecar.watch.target_tracker import TargetTracker
 
 WALL = 1_700_000_000.0
 """Unix seconds when the clock shows 0."""
 BEAT = 1_600_000_000.0
-A = Place("http://a:9719")
-B = Place("http://b:9719")
-HERE = Place("http://127.0.0.1:9719", loopback=True)
-BAD = (Said.REFUSED, Said.SILENT, Said.STANDING, Said.BROKEN, Said.REPLACED)
+A = Endpoint("http://a:9719")
+B = Endpoint("http://b:9719")
+HERE = Endpoint("http://127.0.0.1:9719", loopback=True)
+BAD = (Said.REFUSED, Said.SILENT, Said.STUCK, Said.BROKEN, Said.REPLACED)
 
-TERMS = Terms(
+TERMS = DriverAlertSettings(
     resolve_after_seconds=0.0,
     repeat_interval_seconds=3600.0,
     guidance=Guidance("https://runbooks.example/{alertname}.md"),
 )
 
 
-def pod(number: int) -> Place:
+def pod(number: int) -> Endpoint:
     """An address that the name ``drivers`` may have."""
-    return Place("http://drivers:9719", f"10.0.0.{number}", "http://drivers:9719")
+    return Endpoint("http://drivers:9719", f"10.0.0.{number}", "http://drivers:9719")
 
 
 class Lookout:
     """``told`` is what is open after the newest look; every look is followed by a judgement."""
 
-    def __init__(self, *places: Place, gone_after=15.0, interval=5.0, resolve_after=0.0) -> None:
+    def __init__(
+        self, *endpoints: Endpoint, gone_after=15.0, interval=5.0, resolve_after=0.0
+    ) -> None:
         self.now = 1000.0
         self.muted = ""
-        self.roll = Roll(gone_after, interval)
+        self.tracker = TargetTracker(gone_after, interval)
         terms = msgspec.structs.replace(TERMS, resolve_after_seconds=resolve_after)
-        self.judge = Judge(self.roll, terms)
-        self.roll.listed(places or (A,))
-        self.all: list[Told] = []
+        self.evaluate = DriverAlerts(self.tracker, terms)
+        self.tracker.listed(endpoints or (A,))
+        self.all: list[DriverIncidents] = []
 
-    def look(self, place=A, said=Said.WELL, *, app="etl", after=1.0, took=0.0, **fields) -> Lookout:
+    def poll(
+        self, endpoint=A, said=Said.HEALTHY, *, app="etl", after=1.0, took=0.0, **fields
+    ) -> Lookout:
         """The look begins ``after`` seconds and takes ``took``; a heart beats unless told."""
         self.now += after
         began = self.now
         self.now += took
-        if said is Said.WELL:
+        if said is Said.HEALTHY:
             fields = {"heartbeat": BEAT + self.now, **fields}
         else:
             app = ""
-        seen = Look(began_at=began, at=self.now, said=said, detail=said.value, app=app, **fields)
-        self.roll.looked(place, seen)
+        seen = Poll(began_at=began, at=self.now, said=said, detail=said.value, app=app, **fields)
+        self.tracker.polled(endpoint, seen)
         return self.update()
 
-    def looks(self, said, seconds, place=A, every=1.0, **fields) -> Lookout:
+    def polls(self, said, seconds, endpoint=A, every=1.0, **fields) -> Lookout:
         """Looks of one kind, one ``every`` second, for so long."""
         for _ in range(round(seconds / every)):
-            self.look(place, said, after=every, **fields)
+            self.poll(endpoint, said, after=every, **fields)
         return self
 
-    def stopped(self, place=A, after=0.0, notice=Notice.STOPPED) -> Lookout:
+    def stopped(self, endpoint=A, after=0.0, notice=Notice.STOPPED) -> Lookout:
         self.now += after
-        self.roll.closes(place, self.now, notice)
+        self.tracker.closes(endpoint, self.now, notice)
         return self.update()
 
     def proved(self, after=0.0) -> Lookout:
         self.now += after
-        self.roll.proved(self.now)
+        self.tracker.proved(self.now)
         return self.update()
 
-    def listed(self, *places) -> Lookout:
-        self.roll.listed(places)
+    def listed(self, *endpoints) -> Lookout:
+        self.tracker.listed(endpoints)
         return self.update()
 
     def update(self, after=0.0) -> Lookout:
         self.now += after
-        self.all.append(self.judge.update(self.now, WALL + self.now, lambda _: self.muted))
+        self.all.append(self.evaluate.update(self.now, WALL + self.now, lambda _: self.muted))
         return self
 
     @property
@@ -119,9 +127,9 @@ class Lookout:
         return [line for told in self.all for line in told.news]
 
     @property
-    def closings(self) -> list[str]:
+    def stale_resolves(self) -> list[str]:
         """Each once."""
-        found = [one.alerts[0].labels["app"] for told in self.all for one in told.closings]
+        found = [one.alerts[0].labels["app"] for told in self.all for one in told.stale_resolves]
         return list(dict.fromkeys(found))
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from support.story import Story, processing, run, source
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.finding import Finding, Severity, State
+from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.alerting.headline import recovered
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
@@ -17,7 +17,7 @@ from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
 from querypulse.alerting.receivers.pagerduty_event import trigger_event
 from querypulse.alerting.receivers.slack_message import slack_message
 from querypulse.listener.job_counts import JobCounts
-from querypulse.listener.probing import Context, Work
+from querypulse.listener.probing import Context, JobActivity
 from querypulse.sidecar.runbooks import next_steps
 
 APP = "orders"
@@ -66,7 +66,7 @@ def stalled() -> Incident:
     story = Story().started("billing", at=0)
     kafka = source({"t": {"0": 5}}, {"t": {"0": 5}}, description="KafkaV2[Subscribe[orders]]")
     story.commit("billing", batch=9, at=100, sources=(kafka,))
-    work = Work(
+    work = JobActivity(
         own=JobCounts(4, 0, 40, 0),
         unowned=JobCounts(),
         counted=True,
@@ -143,7 +143,7 @@ def driver_killed() -> Incident:
         alertname="StreamingDriverDown",
         query="*",
         severity=Severity.CRITICAL,
-        state=State.MISSING,
+        state=QueryState.MISSING,
         reason=f"driver {how}",
         summary=f"driver {how}",
         evidence={"address": "driver-1:9719", "last_seen": "2026-11-21T09:01:58.119Z, 10 s ago"},
@@ -175,7 +175,7 @@ CASES: dict[str, Callable[[], Incident]] = {
 
 
 def findings(story: Story, now: float) -> list[Finding]:
-    return list(story.judge(now).findings)
+    return list(story.evaluate(now).findings)
 
 
 def incident(story: Story, now: float) -> Incident:

@@ -27,7 +27,7 @@ from support.zoo_sick import (
 )
 
 APP = "observed"
-WELL, IDLE, SLOW, HUNG, DEAD = "well", "idle", "slow", "hung", "dead"
+HEALTHY, IDLE, SLOW, HUNG, DEAD = "well", "idle", "slow", "hung", "dead"
 SICK = {
     ("StreamingQueryFailed", DEAD),
     ("StreamingQueryStopped", "stopped_and_not_back"),
@@ -65,10 +65,10 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         webhook_url="http://127.0.0.1:9/",
         # It is not reported: while it hangs, its batch may have rows.
         queries={HUNG: {"expected_input_seconds": 60}},
-        **{**SETTINGS, "expected_queries": ["never_started", WELL]},
+        **{**SETTINGS, "expected_queries": ["never_started", HEALTHY]},
     )
     say(sidecar.url)
-    cage.start(cage.rate(), WELL, trigger=BRISK)
+    cage.start(cage.rate(), HEALTHY, trigger=BRISK)
     start_idle(cage)
     blows = {SLOW: busy(cage), HUNG: Blow(cage), DEAD: Blow(cage, die)}
     for name in (SLOW, DEAD):

@@ -31,9 +31,9 @@ class Process(Story):
         self.past.add(kept, now=at, wall=self.wall + at, began_at=0.0)
         return self
 
-    def judge(self, now, **settings):
+    def evaluate(self, now, **settings):
         self.state.restore(self.past)
-        return super().judge(now, **settings)
+        return super().evaluate(now, **settings)
 
     def kept(self, at, **settings):
         """What is on the disk when it ends at ``at``."""

@@ -15,14 +15,14 @@ from support.exporter_boards import full_board
 from support.rules_table import CASES
 from support.story import Story, policy, processing
 
-from querypulse.alerting.evaluate import case_of
+from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.evidence import evidence
 from querypulse.alerting.finding import Finding
 from querypulse.alerting.rules import driver_down
 from querypulse.exporter.query_collector import QueryCollector
-from querypulse.listener.events import Source
+from querypulse.listener.events import SourceProgress
 from querypulse.listener.job_counts import JobCounts
-from querypulse.listener.probing import Work
+from querypulse.listener.probing import JobActivity
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"
@@ -62,7 +62,7 @@ def fenced(text: str, language: str) -> list[str]:
 def own_findings() -> tuple[Finding, ...]:
     """What the rules find in the stories of the rules table."""
     return tuple(
-        finding for case in CASES for finding in case[1].judge(case[2], **case[3]).findings
+        finding for case in CASES for finding in case[1].evaluate(case[2], **case[3]).findings
     )
 
 
@@ -81,9 +81,9 @@ def evidence_of(alertname: str) -> set[str]:
 @lru_cache
 def evidence_of_a_query() -> set[str]:
     """The names of all that can be known of one query; few stories know all of it."""
-    source = Source("KafkaV2[Subscribe[orders]]", 30.0, backlog_files=8.0)
+    source = SourceProgress("KafkaV2[Subscribe[orders]]", 30.0, backlog_files=8.0)
     story = Story().commit(batch=0, at=1, sources=(source,))
-    work = Work(
+    work = JobActivity(
         unowned=JobCounts(jobs_started=1),
         jvm_stack=("at a line",),
         python_line="/job.py:1 in write",
@@ -91,7 +91,7 @@ def evidence_of_a_query() -> set[str]:
     probed = processing(batch=1, committed_offsets="{}")
     story.probe(replace(probed, work=work), at=2)
     snapshot = story.state.snapshot(3)
-    case = case_of("a", snapshot.queries[0], snapshot, 3, policy())
+    case = rule_context("a", snapshot.queries[0], snapshot, 3, policy())
     return {*evidence(case), "commit_log"}
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from support.story import CONFLICT, Story, processing, progress, run, source
 
-from querypulse.listener.job_counts import JobCounts, Slots
+from querypulse.listener.job_counts import JobCounts, SlotUse
 from querypulse.listener.probing import Context
 
 USUALLY = {"StreamingQueryStalled": "critical", "StreamingBatchSlow": "warning"}
@@ -35,9 +35,9 @@ def steady(story=None, *, until=100, every=10):
     return story
 
 
-def watched(story, *looks):
+def watched(story, *polls):
     """The probe looks again and again: (from, to, run) every 5 s."""
-    for begin, end, seen in looks:
+    for begin, end, seen in polls:
         for at in range(begin, end + 1, 5):
             story.probe(seen, at=at)
     return story
@@ -75,12 +75,12 @@ def one_task(*, since=101, until, story=None, running=1, active=1, slots=None, *
 
 def no_slot(*, until, total=4, taken=4, story=None, **fields):
     """The job of batch 10 has no running task; query b runs three, and others run the rest."""
-    slots = Slots(total, taken, "id-b", min(taken, 3))
+    slots = SlotUse(total, taken, "id-b", min(taken, 3))
     return one_task(until=until, story=story, running=0, slots=slots, **fields)
 
 
 def no_executor(*, until, **fields):
-    return one_task(until=until, running=0, slots=Slots(0), **fields)
+    return one_task(until=until, running=0, slots=SlotUse(0), **fields)
 
 
 def in_a_pool(*, until, running, active=1):
@@ -156,7 +156,7 @@ def lagging(*lags, every=60, rows=10, first=10, story=None):
 
 
 def at_broker(
-    latest, committed, *, seconds=420, every=60, look_every=15, asked_until=9999, spark_says=0
+    latest, committed, *, seconds=420, every=60, poll_every=15, asked_until=9999, spark_says=0
 ):
     """Query a commits every minute; its broker is asked more often.
 
@@ -165,13 +165,13 @@ def at_broker(
     """
     story = Story().started(at=0)
     commits = [(float(at), "commit") for at in range(10, seconds, every)]
-    looks = [
+    polls = [
         (at, "look")
         for n in range(seconds)
-        if (at := 11 + n * look_every) < min(seconds, asked_until)
+        if (at := 11 + n * poll_every) < min(seconds, asked_until)
     ]
     done = None
-    for number, (at, what) in enumerate(sorted(commits + looks)):
+    for number, (at, what) in enumerate(sorted(commits + polls)):
         if what == "look":
             if done is not None:
                 story.ask(at=at, committed=done, latest=int(latest(at)))
@@ -258,10 +258,10 @@ def asynchronous_and_slow(*, until):
     return story
 
 
-def idle_with(end, latest, **looks):
+def idle_with(end, latest, **polls):
     """The probe sees a query that waits, and what its source has."""
     waiting = progress(batch=10, committed=False, sources=(source(end, latest),))
-    return watched(steady(), (101, 300, run(batch=10, idle_progress=waiting)), **looks)
+    return watched(steady(), (101, 300, run(batch=10, idle_progress=waiting)), **polls)
 
 
 def asked(story, begin, until, *, every=15, **says):
@@ -338,18 +338,18 @@ def on_table(*ends, reads, newest, every=10, first=10, batch=0, trigger=None):
         at = first + number * every
         if trigger is not None:
             story.probe(run(trigger=trigger, batch=batch + number), at=at - 6)
-        for look in (at - 5, at):
+        for poll in (at - 5, at):
             here, there = (
                 value[number] if isinstance(value, list) else value for value in (reads, newest)
             )
-            story.table(at=look, read=here, end=there)
+            story.table(at=poll, read=here, end=there)
         story.commit(batch=batch + number, at=at, sources=(source(end, rows=0),), input_rows=5)
     return story
 
 
-def looked_at(story, *looks):
+def polled_at(story, *polls):
     """The Delta table of query a at moments: (at, read, end)."""
-    for at, read, end in looks:
+    for at, read, end in polls:
         story.table(at=at, read=read, end=end)
     return story
 
@@ -637,14 +637,14 @@ CASES = [
     ("the first version after long quietness", on_table(*[delta(4)] * 10, reads=4, newest=[4] * 9 + [5]), 105, {}, None, "running"),
     # -- StreamingOffsetsRewound ------------------------------------------------------------------------
     ("its Delta table was replaced by a shorter one: it idles for ever (seen on Delta 4.4.0)",
-     looked_at(steady().idle(at=300), (110, 5, 5), (125, 5, 2), (190, 5, 2), (200, 5, 3)), 301, {}, "StreamingOffsetsRewound", "rewound"),
-    ("its Delta table ends before it, but not for the window yet", looked_at(steady().idle(at=300), (240, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
-    ("its Delta table ended before it at the only look (nobody can ask since)", looked_at(steady().idle(at=300), (125, 5, 2)), 301, {}, None, "idle"),
+     polled_at(steady().idle(at=300), (110, 5, 5), (125, 5, 2), (190, 5, 2), (200, 5, 3)), 301, {}, "StreamingOffsetsRewound", "rewound"),
+    ("its Delta table ends before it, but not for the window yet", polled_at(steady().idle(at=300), (240, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
+    ("its Delta table ended before it at the only look (nobody can ask since)", polled_at(steady().idle(at=300), (125, 5, 2)), 301, {}, None, "idle"),
     ("its Delta table ended before it at one look, then no more (a listing that was late)",
-     looked_at(steady().idle(at=300), (110, 5, 2), (125, 5, 5), (290, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
-    ("its Delta table ends where it was read up to", looked_at(steady().idle(at=300), (110, 5, 5), (300, 5, 5)), 301, {}, None, "idle"),
+     polled_at(steady().idle(at=300), (110, 5, 2), (125, 5, 5), (290, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
+    ("its Delta table ends where it was read up to", polled_at(steady().idle(at=300), (110, 5, 5), (300, 5, 5)), 301, {}, None, "idle"),
     ("started again on the table that replaced its own",
-     looked_at(looked_at(steady().idle(at=200), (110, 5, 2), (190, 5, 2)).ended(at=200).started(run=2, at=201).idle(run=2, at=300)), 301, {}, None, "idle"),
+     polled_at(polled_at(steady().idle(at=200), (110, 5, 2), (190, 5, 2)).ended(at=200).started(run=2, at=201).idle(run=2, at=300)), 301, {}, None, "idle"),
     ("an end offset went down and stays down (Burrow rule 2; a topic made anew)",
      kafka(topic(900), *(topic(n) for n in range(10)), latest=None), 105, {}, "StreamingOffsetsRewound", "rewound"),
     ("a Delta table was restored to an older version, and stays there",
@@ -682,9 +682,9 @@ CASES = [
     ("more comes than is worked off, seen at the broker between commits", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t), 422, {}, "StreamingQueryLagging", "lagging"),
     ("the same while Spark reports none, its window shorter by pattern", at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240), 242, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "StreamingQueryLagging", "lagging"),
     ("every batch takes all there is; between commits as much comes again", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30)), 422, {}, None, "running"),
-    ("looks drift against the batches: what came since the commit only seems to rise", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), look_every=15.2), 422, {}, None, "running"),
+    ("looks drift against the batches: what came since the commit only seems to rise", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=15.2), 422, {}, None, "running"),
     ("the lag at the broker rose once, when batches found their pace, and stands", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - min(t / 5, 30))), 422, {}, None, "running"),
-    ("looks that come once per batch drift just so", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), look_every=60.5), 422, {}, None, "running"),
+    ("looks that come once per batch drift just so", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=60.5), 422, {}, None, "running"),
     ("batches get longer by no more than what comes between two looks", at_broker(lambda t: 100 * t, lambda t: 97 * t - 2000), 422, {}, None, "running"),
     ("the lag at the broker is huge and falls: catching up", at_broker(lambda t: 900_000 + 100 * t, lambda t: 300 * t), 422, {}, None, "running"),
     ("the lag at the broker rises, but is small", at_broker(lambda t: 100 + t, lambda t: 0.5 * t), 422, {}, None, "running"),

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.outbox.row import Row, Told, queued
+from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry, queued
 from querypulse.alerting.outbox.spool import Spool
 from querypulse.listener.guard import Guard
 
@@ -21,7 +21,7 @@ WALL = 1_700_000_000.0
 PATIENCE_SECONDS = 20.0
 
 
-def row(number: int, told: Told = Told.NOTHING, size: int = 100) -> Row:
+def entry(number: int, told: DeliveryState = DeliveryState.NOTHING, size: int = 100) -> OutboxEntry:
     labels = {
         "alertname": "StreamingQueryFailed",
         "app": "etl",
@@ -30,8 +30,13 @@ def row(number: int, told: Told = Told.NOTHING, size: int = 100) -> Row:
     }
     incident = Incident((Alert(labels, {"summary": "x" * size}, WALL),))
     fresh = queued(incident, WALL)
-    return Row(
-        incident, told, 0, None if told is Told.NOTHING else WALL, fresh.queued_at, dead=False
+    return OutboxEntry(
+        incident,
+        told,
+        0,
+        None if told is DeliveryState.NOTHING else WALL,
+        fresh.queued_at,
+        dead=False,
     )
 
 
@@ -53,7 +58,7 @@ def main(folder: Path, mode: str) -> None:
     if mode == "busy writer":
         write_for_ever(spool)
     size = 200_000 if mode == "full" else 100
-    spool.offer("pager", (row(1, size=size), row(2, Told.FIRING)))
+    spool.offer("pager", (entry(1, size=size), entry(2, DeliveryState.FIRING)))
     if mode == "full":
         wait_for_trouble(spool)
     flushed = spool.flush(PATIENCE_SECONDS if mode == "holds" else 1.0)
@@ -80,9 +85,9 @@ def write_for_ever(spool: Spool) -> None:
     number = 0
     while True:
         number += 1
-        told = Told.FIRING if number % 2 else Told.NOTHING
-        spool.offer("pager", tuple(row(one, told, size=3000) for one in range(20)))
-        spool.offer("chat", tuple(row(one, told, size=3000) for one in range(20)))
+        told = DeliveryState.FIRING if number % 2 else DeliveryState.NOTHING
+        spool.offer("pager", tuple(entry(one, told, size=3000) for one in range(20)))
+        spool.offer("chat", tuple(entry(one, told, size=3000) for one in range(20)))
         time.sleep(0.001)
 
 

@@ -76,7 +76,7 @@ def until_live(page: Page) -> None:
 
 def kill(server) -> None:
     """The server is gone at once, without a farewell, as with its process."""
-    server._farewell.say = lambda *_: False
+    server._shutdown_notice.say = lambda *_: False
     connections = list(server._server._serving)
     server.close()
     for connection in connections:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from querypulse.alerting.evaluate import Judgement, evaluate
+from querypulse.alerting.evaluate import Evaluation, evaluate
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.listener.commit_log import LoggedBatches, LogReport
-from querypulse.listener.events import Idle, Progress, Source, Started, Terminated
+from querypulse.listener.events import Idle, Progress, SourceProgress, Started, Terminated
 from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
 from querypulse.listener.probing import (
     Context,
+    JobActivity,
     ListenerHealth,
     ProbedRun,
     ProbeReport,
     RunFacts,
-    Work,
     parse_trigger,
 )
 from querypulse.listener.query import Query
-from querypulse.listener.sources.report import SourceLook, SourceReport
+from querypulse.listener.sources.report import SourcePoll, SourceReport
 from querypulse.listener.starting_point import StartingPoint, Written
 from querypulse.listener.state import State
 
@@ -46,10 +46,10 @@ def progress(query="a", run=1, *, batch, seconds=1.0, committed=True, **fields) 
     )  # fmt: skip
 
 
-def source(end, latest=None, *, rows=10, description="Kafka") -> Source:
+def source(end, latest=None, *, rows=10, description="Kafka") -> SourceProgress:
     """One source of a batch, with offsets as Spark's JSON has them."""
     ended, newest = parse_offsets(end), parse_offsets(latest)
-    return Source(description, lag_between(ended, newest), ended, newest, rows)
+    return SourceProgress(description, lag_between(ended, newest), ended, newest, rows)
 
 
 def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
@@ -61,7 +61,7 @@ def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True,
         log_interval_seconds=log_interval,
     )  # fmt: skip
     tracked = JobCounts(jobs_started=2, jobs_active=1, tasks_completed=tasks or 0)
-    looked = Work(
+    polled = JobActivity(
         own=own or tracked,
         unowned=unowned or JobCounts(),
         counted=own is not None,
@@ -70,7 +70,7 @@ def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True,
     )
     return ProbedRun(
         facts=facts, active=active, message=message, trigger_active=busy, data_available=data,
-        batch_id=batch, work=None if tasks is None and own is None else looked, **fields,
+        batch_id=batch, work=None if tasks is None and own is None else polled, **fields,
     )  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
     )
 
 
-def look(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=None, keeps=None, sized=False) -> SourceLook:  # fmt: skip
+def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=None, keeps=None, sized=False) -> SourcePoll:  # fmt: skip
     """What the broker says of topic ``t``: numbers are of its only partition.
 
     ``since``: when the first waiting record was written, on the story's clock; ``keeps``: the
@@ -97,7 +97,7 @@ def look(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=No
         name: value if isinstance(value, dict) else {} if value is None else {"t/0": value}
         for name, value in known.items()
     }
-    return SourceLook(
+    return SourcePoll(
         "Kafka",
         **by_partition,
         retention_seconds={} if keeps is None else {"t": keeps},
@@ -114,26 +114,26 @@ class Story:
         self.state = State(0.0)
 
     def started(self, query="a", run=1, *, at):
-        self.state.hear(Started(f"id-{query}", f"{query}-{run}", query), at)
+        self.state.apply_event(Started(f"id-{query}", f"{query}-{run}", query), at)
         return self
 
     def started_anew(self, query="a", *, at):
         """The same name under a new id: its checkpoint was deleted."""
-        self.state.hear(Started(f"id-new-{query}", f"new-{query}", query), at)
+        self.state.apply_event(Started(f"id-new-{query}", f"new-{query}", query), at)
         return self
 
     def commit(self, query="a", run=1, *, batch, at, seconds=1.0, **fields):
-        self.state.hear(progress(query, run, batch=batch, seconds=seconds, **fields), at)
+        self.state.apply_event(progress(query, run, batch=batch, seconds=seconds, **fields), at)
         return self
 
     def idle(self, query="a", run=1, *, at):
-        self.state.hear(Idle(f"id-{query}", f"{query}-{run}"), at)
+        self.state.apply_event(Idle(f"id-{query}", f"{query}-{run}"), at)
         return self
 
     def ended(
         self, query="a", run=1, *, at, exception=None, error_class=None, context=Context.RUNNING
     ):
-        self.state.hear(
+        self.state.apply_event(
             Terminated(f"id-{query}", f"{query}-{run}", exception, error_class), at, context
         )
         return self
@@ -147,16 +147,16 @@ class Story:
         """A look that gives these; what was given before was not asked this time."""
         listener = ListenerHealth(registered=True, dropped_events=dropped)
         report = ProbeReport(began_at=at, at=at, runs=runs, context=context, listener=listener)
-        self.state.look(report)
+        self.state.apply_probe(report)
         return self
 
     def log(self, query="a", run=1, *, at, planned=None, committed=None, unreadable=None):
         """A look into the checkpoint of a run."""
         run_id = f"{query}-{run}"
         if unreadable is not None:
-            self.state.read(LogReport(at, unreadable={run_id: unreadable}))
+            self.state.apply_commit_log(LogReport(at, unreadable={run_id: unreadable}))
         else:
-            self.state.read(LogReport(at, {run_id: LoggedBatches(planned, committed)}))
+            self.state.apply_commit_log(LogReport(at, {run_id: LoggedBatches(planned, committed)}))
         return self
 
     def began(self, query="a", run=1, *, at, unfinished=None, committed=None, usual=None):
@@ -166,19 +166,19 @@ class Story:
             unfinished=Written(*unfinished) if unfinished else None,
             usual_seconds=usual,
         )
-        self.state.read(LogReport(at, starts={f"{query}-{run}": point}))
+        self.state.apply_commit_log(LogReport(at, starts={f"{query}-{run}": point}))
         return self
 
     def ask(self, query="a", run=1, *, at, **source):
         """A look at the only source of a run: what its broker says."""
-        looks = {f"{query}-{run}": {0: look(at=at, **source)}}
-        self.state.ask(SourceReport(at, looks))
+        polls = {f"{query}-{run}": {0: poll(at=at, **source)}}
+        self.state.apply_sources(SourceReport(at, polls))
         return self
 
     def table(self, query="a", run=1, *, at, read, end):
         """A look at the Delta table that a run reads from: how far it was read, and where it ends."""
-        look = SourceLook("DeltaSource[/t]", {WHOLE: read}, {}, {WHOLE: end}, at=at, wall=at)
-        self.state.ask(SourceReport(at, {f"{query}-{run}": {0: look}}))
+        poll = SourcePoll("DeltaSource[/t]", {WHOLE: read}, {}, {WHOLE: end}, at=at, wall=at)
+        self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
         return self
 
     def expect_stop(self, query="a"):
@@ -192,7 +192,7 @@ class Story:
     def query(self, name="a") -> Query:
         return self.state.snapshot(0.0).labels()[name]
 
-    def judge(self, now, **settings) -> Judgement:
+    def evaluate(self, now, **settings) -> Evaluation:
         return evaluate(self.state.snapshot(now), now, policy(**settings))
 
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.evaluate import Judgement, Verdict
-from querypulse.alerting.finding import WHOLE_DRIVER, Finding, Severity, State
+from querypulse.alerting.evaluate import Evaluation, QueryHealth
+from querypulse.alerting.finding import WHOLE_DRIVER, Finding, QueryState, Severity
 from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, Terms
+from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.probing import RunFacts, parse_trigger
 from querypulse.listener.query import Ended, Outcome, Query
@@ -29,32 +29,32 @@ WALL = 1_700_000_000.0
 COMMIT_EVERY_SECONDS = 5
 
 STATES = {
-    "StreamingQueryFailed": State.FAILED,
-    "StreamingQueryStopped": State.STOPPED_UNEXPECTEDLY,
-    "StreamingQueryMissing": State.MISSING,
-    "StreamingQueryStalled": State.STALLED,
-    "StreamingOffsetsStalled": State.STALLED,
-    "StreamingQueryFlapping": State.FLAPPING,
-    "StreamingOffsetsRewound": State.REWOUND,
-    "StreamingBatchSlow": State.SLOW,
-    "StreamingDataLossRisk": State.LAGGING,
-    "StreamingQueryLagging": State.LAGGING,
-    "StreamingWatermarkStuck": State.WATERMARK_STUCK,
-    "QuerypulseEventsMissing": State.RUNNING,
-    "QuerypulseMonitoringDegraded": State.RUNNING,
+    "StreamingQueryFailed": QueryState.FAILED,
+    "StreamingQueryStopped": QueryState.STOPPED_UNEXPECTEDLY,
+    "StreamingQueryMissing": QueryState.MISSING,
+    "StreamingQueryStalled": QueryState.STALLED,
+    "StreamingOffsetsStalled": QueryState.STALLED,
+    "StreamingQueryFlapping": QueryState.FLAPPING,
+    "StreamingOffsetsRewound": QueryState.REWOUND,
+    "StreamingBatchSlow": QueryState.SLOW,
+    "StreamingDataLossRisk": QueryState.LAGGING,
+    "StreamingQueryLagging": QueryState.LAGGING,
+    "StreamingWatermarkStuck": QueryState.WATERMARK_STUCK,
+    "QuerypulseEventsMissing": QueryState.RUNNING,
+    "QuerypulseMonitoringDegraded": QueryState.RUNNING,
 }
 WARNINGS = frozenset({
     "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging", "StreamingWatermarkStuck",
     "QuerypulseEventsMissing", "QuerypulseMonitoringDegraded",
 })  # fmt: skip
 CALM_STATES = {
-    "commits": State.RUNNING,
-    "idle": State.IDLE,
-    "starts": State.STARTING,
-    "ends": State.STOPPED,
-    "stopped": State.STOPPED,
-    "completed": State.COMPLETED,
-    "expected": State.STARTING,
+    "commits": QueryState.RUNNING,
+    "idle": QueryState.IDLE,
+    "starts": QueryState.STARTING,
+    "ends": QueryState.STOPPED,
+    "stopped": QueryState.STOPPED,
+    "completed": QueryState.COMPLETED,
+    "expected": QueryState.STARTING,
 }
 FACTS = RunFacts("id", "run", "name", parse_trigger("ProcessingTimeTrigger(0)"), "noop", "/cp")
 
@@ -67,7 +67,7 @@ class Ward:
 
     def __init__(self, app: str = "etl", **terms: float) -> None:
         self.lifecycle = Lifecycle(
-            app, Guidance("https://runbooks.example/{alertname}.md"), Terms(**terms)
+            app, Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings(**terms)
         )
         self.now = 0.0
         self.told: list[str] = []
@@ -105,13 +105,13 @@ class Ward:
         """Judge once, at ``now``."""
         for label, query in self._queries.items():
             self._queries[label] = self._live(query, self._conditions[label])
-        judgement = Judgement(tuple(self._findings()), self._verdicts())
+        evaluation = Evaluation(tuple(self._findings()), self._verdicts())
         snapshot = Snapshot(self.now, 0.0, tuple(self._queries.values()), pauses=self.pauses)
         wall = WALL + self.now + self.wall_jump
-        self.incidents = self.lifecycle.update(judgement, snapshot, self.now, wall, self.silences)
+        self.incidents = self.lifecycle.update(evaluation, snapshot, self.now, wall, self.silences)
         self._tell()
         known = {closed.partition(" ")[2] for closed in self.closed}
-        keys = [one.key for one in self.lifecycle.closings]
+        keys = [one.key for one in self.lifecycle.stale_resolves]
         self.closed += [f"{self.now:g} {key}" for key in keys if key not in known]
         return self.incidents
 
@@ -155,9 +155,9 @@ class Ward:
             if name.rstrip("!") in STATES
         ]
 
-    def _verdicts(self) -> dict[str, Verdict]:
+    def _verdicts(self) -> dict[str, QueryHealth]:
         return {
-            query: Verdict(CALM_STATES.get(what) or STATES[what.split("+")[0].rstrip("!")])
+            query: QueryHealth(CALM_STATES.get(what) or STATES[what.split("+")[0].rstrip("!")])
             for query, what in self._conditions.items()
             if query != WHOLE_DRIVER
         }

@@ -17,12 +17,12 @@ from support.exporter_http import serving as serving_board
 
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.receivers.secret import Secret
-from querypulse.exporter.board import Board, Monitor
+from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.guard import Guard
 from querypulse.listener.snapshot import Snapshot
 from querypulse.sidecar.watch.client import Access
-from querypulse.sidecar.watch.judge import Judge, Terms
-from querypulse.sidecar.watch.roll import Roll
+from querypulse.sidecar.watch.driver_alerts import DriverAlerts, DriverAlertSettings
+from querypulse.sidecar.watch.target_tracker import TargetTracker
 from querypulse.sidecar.watch.targets import Targets
 from querypulse.sidecar.watch.watcher import Watcher
 
@@ -45,16 +45,16 @@ server.close()
 
 def driver_board(app="etl", heartbeat=None, **states):
     """What a driver shows whose queries are in these states; its worker beats unless told."""
-    verdicts = {
+    health = {
         query: SimpleNamespace(state=state, reason="told", window_seconds=60.0, ignored=False)
         for query, state in states.items()
     }
     beat = time.time() if heartbeat is None else heartbeat
-    return Board(
+    return PublishedState(
         app=app,
         spark_version="4.0.0",
         snapshot=Snapshot(at=100.0, began_at=0.0),
-        verdicts=verdicts,
+        health=health,
         alerts=(),
         monitor=Monitor(heartbeat_timestamp=beat),
         wall=time.time(),
@@ -110,17 +110,17 @@ class Told:
         self.firing: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         self.pages: dict[str, dict[str, str]] = {}
-        self.closings: list[str] = []
+        self.stale_resolves: list[str] = []
         self._changed = threading.Condition()
 
-    def offer(self, incidents, closings) -> None:
+    def offer(self, incidents, stale_resolves) -> None:
         now = time.monotonic()
         with self._changed:
             for alert in (alert for one in incidents for alert in one.alerts):
                 app = alert.labels["app"]
                 (self.firing if alert.ends_at is None else self.ended).setdefault(app, now)
                 self.pages.setdefault(app, alert.annotations)
-            self.closings += [one.alerts[0].labels["app"] for one in closings]
+            self.stale_resolves += [one.alerts[0].labels["app"] for one in stale_resolves]
             self._changed.notify_all()
 
     def wait_for(self, app, timeout=20.0) -> float:
@@ -138,10 +138,10 @@ class Told:
 @contextmanager
 def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(), token=None):
     """A running watcher with a ``Told``; ``seen`` waits until it knows a driver."""
-    told, roll = Told(), Roll(gone_after, interval)
+    told, tracker = Told(), TargetTracker(gone_after, interval)
     watcher = Watcher(
         targets=Targets(urls, file, names),
-        judge=Judge(roll, Terms(
+        evaluate=DriverAlerts(tracker, DriverAlertSettings(
             resolve_after_seconds=0.0, repeat_interval_seconds=3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         )),
@@ -151,7 +151,7 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
         teller=told,
         guard=Guard(),
     )  # fmt: skip
-    told.roll = roll
+    told.tracker = tracker
     watcher.start()
     try:
         yield told
@@ -161,4 +161,4 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
 
 def is_seen(told, app) -> bool:
     """Whether the watcher has seen that driver, and waits for its farewell."""
-    return any(subject.app == app and subject.seen for subject in told.roll.subjects.values())
+    return any(driver.app == app and driver.seen for driver in told.tracker.drivers.values())

@@ -38,7 +38,7 @@ def stat(
     **defaults: Any,
 ) -> Json:
     """Large numbers, coloured by ``steps``; ``empty`` is said where there is nothing to show."""
-    look = {"thresholds": steps or thresholds(GREY), "color": {"mode": "thresholds"}}
+    poll = {"thresholds": steps or thresholds(GREY), "color": {"mode": "thresholds"}}
     options = {
         "reduceOptions": {"values": False, "calcs": ["lastNotNull"], "fields": ""},
         "colorMode": "background_solid" if steps or "mappings" in defaults else "none",
@@ -47,8 +47,8 @@ def stat(
         "orientation": "auto",
         "textMode": "auto",
     }
-    fields = {"unit": unit, "noValue": empty, **look, **defaults}
-    return _panel("stat", title, description, targets, size) | _look(options, fields)
+    fields = {"unit": unit, "noValue": empty, **poll, **defaults}
+    return _panel("stat", title, description, targets, size) | _poll(options, fields)
 
 
 def graph(
@@ -91,7 +91,7 @@ def graph(
         "tooltip": {"mode": "multi", "sort": "desc"},
     }
     fields = {"unit": unit, "noValue": empty, "color": paint, "custom": custom, **defaults}
-    return _panel("timeseries", title, description, targets, size) | _look(
+    return _panel("timeseries", title, description, targets, size) | _poll(
         options, fields, overrides
     )
 
@@ -117,7 +117,7 @@ def timeline(
         "custom": {"fillOpacity": 85, "lineWidth": 0, "spanNulls": False},
         **defaults,
     }
-    return _panel("state-timeline", title, description, targets, size) | _look(options, fields)
+    return _panel("state-timeline", title, description, targets, size) | _poll(options, fields)
 
 
 def table(
@@ -151,7 +151,7 @@ def table(
         "color": {"mode": "thresholds"},
         "custom": {"align": "auto", "cellOptions": {"type": "auto"}, "filterable": False},
     }
-    panel = _panel("table", title, description, targets, size) | _look(
+    panel = _panel("table", title, description, targets, size) | _poll(
         options, fields, [every_column(noValue="-"), *overrides]
     )
     return {**panel, "transformations": _one_table(columns, unseen)}
@@ -191,6 +191,6 @@ def _panel(
     }
 
 
-def _look(options: Json, defaults: Json, overrides: Sequence[Json] = ()) -> Json:
+def _poll(options: Json, defaults: Json, overrides: Sequence[Json] = ()) -> Json:
     fields = {"defaults": defaults, "overrides": list(overrides)}
     return {"options": options, "fieldConfig": fields}

@@ -109,10 +109,10 @@ def silent_apps() -> str:
 
     That is the alert ``StreamingDriverDown`` without its patience.
     """
-    heard = each(driver("heartbeat_timestamp_seconds"), by="app")
+    received = each(driver("heartbeat_timestamp_seconds"), by="app")
     last = each(f"last_over_time({driver('heartbeat_timestamp_seconds')}[1d])", by="app")
     needed = each(f"last_over_time({driver('expected_timestamp_seconds')}[1d])", by="app")
-    return f"({needed} >= {last} unless time() - {heard} < 60)"
+    return f"({needed} >= {last} unless time() - {received} < 60)"
 
 
 def open_for(alerts: str) -> str:

@@ -21,7 +21,7 @@ MAX_BYTES = 200_000
 DEMO = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
 ADDRESS = re.compile(r"status page: (\S+)")
 INCIDENT = "text=7 of 8 queries are well; alert_resolution has failed."
-TOLD = "#receivers td:text-is('1')"
+REPORTED = "#receivers td:text-is('1')"
 WINDOWS: dict[str, dict[str, Any]] = {
     "status-page-light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
     "status-page-dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
@@ -35,7 +35,7 @@ def take(folder: Path) -> None:
         pages = {name: _open(browser, address, options) for name, options in WINDOWS.items()}
         for name, page in pages.items():
             page.wait_for_selector(INCIDENT)
-            page.wait_for_selector(TOLD)
+            page.wait_for_selector(REPORTED)
             path = folder / f"{name}.png"
             page.screenshot(path=path, full_page="phone" not in name, animations="disabled")
             _check_size(path)

@@ -18,7 +18,7 @@ GETS_ON = f"""\
   <= on (app, query) {WINDOW}
 )"""
 CONTINUOUS = 'max by (app, query) (spark_streaming_query_info{trigger=~"Continuous.*"})'
-HEART_STANDS = f"""\
+HEARTBEAT_STUCK = f"""\
 unless on (app) (
   max by (app) ({BEAT})
   == max by (app) ({BEAT} offset 5m)
@@ -52,23 +52,23 @@ def _scraped_at(series: str) -> str:
     return f"last_over_time(timestamp({series})[5m:5s])"
 
 
-def told_by_querypulse(name: str, by: str = BY_QUERY) -> str:
+def reported_by_querypulse(name: str, by: str = BY_QUERY) -> str:
     """Where only its judging can tell."""
-    return f"{own(name, by)}\n{HEART_STANDS}"
+    return f"{own(name, by)}\n{HEARTBEAT_STUCK}"
 
 
 def measured(name: str, what: str, by: str = BY_QUERY) -> str:
     """Where ``what`` was measured is enough to tell, or querypulse says so."""
-    return f"(\n{indented(what, 4)}\n  or\n{indented(own(name, by), 4)}\n)\n{HEART_STANDS}"
+    return f"(\n{indented(what, 4)}\n  or\n{indented(own(name, by), 4)}\n)\n{HEARTBEAT_STUCK}"
 
 
-def measured_unless_told(name: str, what: str, severity: str) -> str:
+def measured_unless_reported(name: str, what: str, severity: str) -> str:
     """What was measured has this severity; where querypulse reports the alert, its own counts."""
     reported = f'spark_streaming_query_alert{{alertname="{name}", severity!="{severity}"}}'
     mine = f"{what}\n# querypulse knows more about it\nunless on (app, query) {reported}"
     labelled = f'label_replace(\n{indented(mine, 2)},\n  "severity", "{severity}", "", ""\n)'
     theirs = own(name, BY_SEVERITY)
-    return f"(\n{indented(labelled, 4)}\n  or\n{indented(theirs, 4)}\n)\n{HEART_STANDS}"
+    return f"(\n{indented(labelled, 4)}\n  or\n{indented(theirs, 4)}\n)\n{HEARTBEAT_STUCK}"
 
 
 def indented(text: str, spaces: int) -> str:

@@ -11,10 +11,10 @@ from tools.rules.expressions import (
     WATCHED,
     WINDOW,
     measured,
-    measured_unless_told,
-    told_by_querypulse,
+    measured_unless_reported,
+    reported_by_querypulse,
 )
-from tools.rules.rule import AS_TOLD, Rule
+from tools.rules.rule import AS_REPORTED, Rule
 
 SAYS_SO = "{{ else }}querypulse says so{{ end }}"
 OFFSETS = "Offsets are not in the metrics, only their distance from the latest ones."
@@ -101,7 +101,7 @@ QUERIES = (
         severity="critical",
         wait="1m",
         comment="Whether a stop was announced, and what the grace is, only querypulse knows.",
-        expr=told_by_querypulse("StreamingQueryStopped"),
+        expr=reported_by_querypulse("StreamingQueryStopped"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has ended "
         "and is not back",
         description="{{ $labels.query }} has ended without an exception, though its trigger has "
@@ -113,18 +113,18 @@ QUERIES = (
         severity="critical",
         wait="1m",
         comment="The roster and the grace only querypulse knows.",
-        expr=told_by_querypulse("StreamingQueryMissing"),
+        expr=reported_by_querypulse("StreamingQueryMissing"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} is not there",
         description="{{ $labels.query }} is on the roster expected_queries and was not seen "
         "within start_grace_seconds, or it was started and has shown no sign of life since.",
     ),
     Rule(
         name="StreamingQueryStalled",
-        severity=AS_TOLD,
+        severity=AS_REPORTED,
         wait="1m",
         comment="Why a batch makes no progress only querypulse knows: its warning is no critical "
         "alert here.",
-        expr=measured_unless_told("StreamingQueryStalled", STALLED, "critical"),
+        expr=measured_unless_reported("StreamingQueryStalled", STALLED, "critical"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has stopped committing",
         description="{{ $labels.query }} is alive, and has neither committed a batch nor been "
         "known to be idle for longer than its window (spark_streaming_query_stall_window_seconds). "
@@ -137,7 +137,7 @@ QUERIES = (
         severity="critical",
         wait="2m",
         comment=OFFSETS,
-        expr=told_by_querypulse("StreamingOffsetsStalled"),
+        expr=reported_by_querypulse("StreamingOffsetsStalled"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} commits, "
         "but its offsets do not move",
         description="Batches of {{ $labels.query }} come and go, and some partition has ended "
@@ -156,11 +156,11 @@ QUERIES = (
     ),
     Rule(
         name="StreamingDataLossRisk",
-        severity=AS_TOLD,
+        severity=AS_REPORTED,
         wait="1m",
         comment="Whether the query outruns what is deleted only querypulse knows; a warning that "
         "becomes critical is another alert here.",
-        expr=told_by_querypulse("StreamingDataLossRisk", BY_SEVERITY),
+        expr=reported_by_querypulse("StreamingDataLossRisk", BY_SEVERITY),
         summary="What streaming query {{ $labels.query }} of {{ $labels.app }} has not read "
         "is about to be deleted",
         description="A source of {{ $labels.query }} soon deletes what has not been read yet, or "
@@ -172,17 +172,17 @@ QUERIES = (
         severity="warning",
         wait="2m",
         comment=OFFSETS,
-        expr=told_by_querypulse("StreamingOffsetsRewound"),
+        expr=reported_by_querypulse("StreamingOffsetsRewound"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has gone back",
         description="A source of {{ $labels.query }} ends below where it once was, and stays "
         "there: rows come twice, or others never.",
     ),
     Rule(
         name="StreamingBatchSlow",
-        severity=AS_TOLD,
+        severity=AS_REPORTED,
         wait="2m",
         comment="When a slow batch is critical only querypulse knows.",
-        expr=measured_unless_told("StreamingBatchSlow", SLOW, "warning"),
+        expr=measured_unless_reported("StreamingBatchSlow", SLOW, "warning"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} is slow",
         description="The batch of {{ $labels.query }} in flight takes longer than its window "
         "(spark_streaming_query_stall_window_seconds). Its tasks still finish.",
@@ -191,11 +191,11 @@ QUERIES = (
     ),
     Rule(
         name="StreamingQueryLagging",
-        severity=AS_TOLD,
+        severity=AS_REPORTED,
         wait="1m",
         comment="Ten minutes are twice the default of trend_window_seconds. What lag in seconds "
         "is certain, and when it is critical, only querypulse knows (lag_allowed_seconds).",
-        expr=measured_unless_told("StreamingQueryLagging", LAGGING, "warning"),
+        expr=measured_unless_reported("StreamingQueryLagging", LAGGING, "warning"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} falls behind",
         description="The lag of {{ $labels.query }} has been above what is allowed for minutes "
         "and does not fall, though batches come: more arrives than is worked off.",
@@ -208,7 +208,7 @@ QUERIES = (
         wait="2m",
         comment="Whether each source brings rows, or a join waits rightly for its other side, "
         "is not in the metrics.",
-        expr=told_by_querypulse("StreamingWatermarkStuck"),
+        expr=reported_by_querypulse("StreamingWatermarkStuck"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} "
         "makes no event-time progress",
         description="Rows arrive from every source of {{ $labels.query }}, and its watermark has "
@@ -220,7 +220,7 @@ QUERIES = (
         wait="1m",
         comment="Whether a batch in flight has rows, and whether another alert explains why none "
         "come, only querypulse knows.",
-        expr=told_by_querypulse("StreamingInputMissing"),
+        expr=reported_by_querypulse("StreamingInputMissing"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} gets no data",
         description="{{ $labels.query }} runs, and has read no rows for longer than "
         "expected_input_seconds, though its settings say that data must come.",

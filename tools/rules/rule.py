@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-AS_TOLD = "{{ $labels.severity }}"
+AS_REPORTED = "{{ $labels.severity }}"
 
 
 class Rule(NamedTuple):
     """One alert. ``severity`` is critical, warning or none, or what ``expr`` says of each
-    series (``AS_TOLD``); times are Prometheus' durations.
+    series (``AS_REPORTED``); times are Prometheus' durations.
 
     ``expr`` is PromQL whose series carry ``app``, and ``query`` unless that is fixed here.
     ``comment`` is for whoever reads the rules, the three texts are for who is told.

@@ -131,19 +131,19 @@ def drivers() -> Json:
 def _heartbeat() -> str:
     """Of those that are heard, and of those that should be."""
     by = "job, instance, app"
-    heard = driver("heartbeat_timestamp_seconds")
-    last = each(f"last_over_time({heard}[1d])", by=by)
-    return f"time() - ({each(heard, by=by)} or {last} and on (app) {silent_apps()})"
+    received = driver("heartbeat_timestamp_seconds")
+    last = each(f"last_over_time({received}[1d])", by=by)
+    return f"time() - ({each(received, by=by)} or {last} and on (app) {silent_apps()})"
 
 
 def events() -> Json:
     """What the monitors hear."""
-    heard = per_second(monitor("events_total"), by="event")
+    received = per_second(monitor("events_total"), by="event")
     return graph(
         "Events heard",
         "What Spark tells its listeners, by kind. Good: progress as often as batches end. None "
         f"while batches run: {runbook('QuerypulseEventsMissing')}.",
-        [drawn(heard, "{{event}}")],
+        [drawn(received, "{{event}}")],
         (8, 8),
         unit="eps",
         overrides=[column(kind, color=fixed(color)) for kind, color in EVENTS.items()],

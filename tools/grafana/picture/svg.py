@@ -60,8 +60,8 @@ def line(
     """An open line through ``points``."""
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    look = f'fill="none" stroke="{stroke}" stroke-width="{width:g}"{dashed}'
-    return f'<polyline points="{path}" {look}/>'
+    poll = f'fill="none" stroke="{stroke}" stroke-width="{width:g}"{dashed}'
+    return f'<polyline points="{path}" {poll}/>'
 
 
 def area(points: Iterable[tuple[float, float]], fill: str, *, opacity: float) -> str:

@@ -1,0 +1,52 @@
+"""What of a sidecar can be made, and found wrong, before there is a Spark."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...alerting.lifecycle.guidance import Guidance
+from ...alerting.policy import Policy
+from ...alerting.receivers.heartbeat import Heartbeat
+from ...alerting.receivers.receiver import Receiver
+from ...listener.guard import Guard
+from ..silencing import Silencing
+from . import receivers_from_settings, wiring
+from .links import guidance
+from .redacting import Redacting
+from .settings import Settings
+
+
+class Components(msgspec.Struct, frozen=True):
+    """What is allowed, whom to tell, of what not, without which words, and who may read.
+
+    Nothing runs yet.
+    """
+
+    guidance: Guidance
+    policy: Policy
+    receivers: list[Receiver]
+    heartbeat: Heartbeat | None
+    query_heartbeats: dict[str, Heartbeat]
+    """By name pattern of queries."""
+    access: wiring.HttpAccess
+    redacting: Redacting
+    silencing: Silencing
+
+
+def outfit(settings: Settings, guard: Guard) -> Components:
+    """Make all of it.
+
+    Raises:
+        SettingsError: a limit, receiver, link, key, certificate or pattern cannot be used as set.
+
+    """
+    return Components(
+        guidance=guidance(settings),
+        policy=wiring.policy(settings, probe_expected=True),
+        receivers=receivers_from_settings.receivers(settings),
+        heartbeat=receivers_from_settings.heartbeat(settings, guard),
+        query_heartbeats=receivers_from_settings.query_heartbeats(settings, guard),
+        access=wiring.http_access(settings),
+        redacting=Redacting(settings),
+        silencing=Silencing(settings.silences, settings.silence_file, guard),
+    )

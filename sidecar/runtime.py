@@ -1,0 +1,250 @@
+"""The running parts of a sidecar: threads, server, telling, around one SparkContext."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from ..alerting.alert import Incident
+from ..alerting.lifecycle.lifecycle import Lifecycle
+from ..exporter.published_state import PublishedState
+from ..exporter.server import HttpServer
+from ..listener.event_path import EventPath
+from ..listener.guard import Guard
+from ..listener.health_listener import HealthListener
+from ..listener.loop import Loop
+from ..listener.mailbox import Mailbox
+from ..listener.python_frames import main_thread
+from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
+from .checkpoint_warnings import CheckpointWarnings
+from .configuration import wiring
+from .configuration.components import Components
+from .configuration.links import external_url
+from .configuration.settings import Settings
+from .deadline import Deadline
+from .file_readers import FileReaders
+from .monitor import MonitorFacts
+from .notifier import Notifier
+from .observers import Observers
+from .posted_silence import post_silence
+from .process_end import ProcessEnd, end_of, uncaught_exception
+from .query_heartbeats import QueryHeartbeats
+from .runbooks import runbook
+from .serving import serves
+from .session import app_name, spark_ui_url, warn_of_app_name
+from .start_lines import log_start
+from .worker import Evaluated, Worker
+
+log = logging.getLogger("querypulse")
+
+MAILBOX_CAPACITY = 2000
+ALIVE_SECONDS = 5.0
+FLUSH_SHARE = 0.7
+"""How much of the time to close may go into notifying; the rest is for stopping."""
+
+
+class Runtime:
+    """Everything that runs, from ``start`` to ``stop``; data flows one way through it.
+
+    the path's queue -> reader -> ``arrived`` -> worker -> board and telling;
+    probe, commit-log reader and source reader -> their newest report -> worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        spark: Any,
+        path: EventPath,
+        listener: HealthListener,
+        outfit: Components,
+        guard: Guard,
+        on_evaluated: Callable[[], None],
+    ) -> None:
+        self._settings = settings
+        self.path = path
+        self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
+        self._outfit = outfit
+        self._guard = guard
+        self._on_evaluated = on_evaluated
+        self._checkpoint_warnings = CheckpointWarnings()
+        self._observers = Observers(
+            settings,
+            spark,
+            path,
+            self._arrived,
+            guard,
+            latest_snapshot=lambda: self.evaluated.snapshot,
+        )
+        app = app_name(settings, spark)
+        warn_of_app_name(app)
+        guidance = replace(outfit.guidance, spark_ui_url=spark_ui_url(spark))
+        lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
+        self._notifier = self._make_notifier(app, lifecycle)
+        self._worker = self._make_worker(lifecycle)
+        self._facts = MonitorFacts(
+            app=app,
+            spark_version=spark.version,
+            lag_by_partition=settings.lag_by_partition,
+            path=path,
+            listener=listener,
+            reader=self._observers.reader,
+            prober=self._observers.prober,
+            worker=self._worker,
+            guard=guard,
+            notifier=self._notifier,
+        )
+        self._loops = [*self._observers.loops(), Loop("worker", self._worker.step, guard)]
+        self.evaluated: Evaluated = self._worker.evaluated
+        self.board: PublishedState = self._facts.board(self.evaluated)
+        self._server = self._make_server(outfit.access)
+        self._files = FileReaders(outfit, self._server, guard)
+
+    @property
+    def url(self) -> str | None:
+        """Where the HTTP server listens; None when it is off."""
+        return self._server.url if self._server is not None else None
+
+    def start(self) -> None:
+        """Take the port, if there is one to take, and start every thread."""
+        if self._server is not None and not self._listens(self._server):
+            self._server = None
+        self._files.start()
+        self._notifier.start()
+        for loop in self._loops:
+            loop.start()
+        page = external_url(self._settings) or self.url
+        log_start(self.board.app, self._notifier.names, page if self.url else None)
+
+    def expect_stop(self, name: str) -> None:
+        """Let the worker know before it hears of the end itself."""
+        self._arrived.put(ExpectStop(name), lifecycle=True)
+
+    def forget(self, name: str) -> None:
+        """Let the worker drop a query that will not come back."""
+        self._arrived.put(Forget(name), lifecycle=True)
+
+    def flush(self, deadline: Deadline) -> bool:
+        """Look, judge and deliver once more; False when something was not done in time.
+
+        No step may use up the time of those after it: a JVM that does not answer, or a
+        receiver that hangs, must not keep a page from the others.
+        """
+        polled = self._observers.prober.poll_now(deadline.left / 4)
+        evaluated = self._evaluate(deadline)
+        reported = self._notifier.flush(deadline)
+        return polled and evaluated and reported
+
+    def end(self, timeout: float) -> None:
+        """Flush and stop within about ``timeout`` seconds."""
+        deadline = Deadline(timeout)
+        self._guard.attempt("close", lambda: self._last_flush(Deadline(timeout * FLUSH_SHARE)))
+        self.stop(deadline, self._end)
+
+    @property
+    def _end(self) -> ProcessEnd:
+        return end_of(self.evaluated.snapshot.context, uncaught_exception())
+
+    def _last_flush(self, deadline: Deadline) -> None:
+        """What waits for a grace would never be reported."""
+        self._observers.prober.poll_now(deadline.left / 4)
+        self._evaluate(deadline)
+        self._arrived.put(Ending(self._end is ProcessEnd.CRASHED), lifecycle=True)
+        # What may be a glitch is reported once it was found twice.
+        self._evaluate(deadline)
+        self._evaluate(deadline)
+        self._notifier.flush(deadline)
+
+    def _evaluate(self, deadline: Deadline) -> bool:
+        """Evaluate all that was received so far; False when that took too long."""
+        marker = Marker()
+        self._observers.mark(marker)
+        return marker.passed.wait(deadline.left / 3)
+
+    def stop(self, deadline: Deadline, end: ProcessEnd = ProcessEnd.CLOSED) -> None:
+        """Stop every thread and give the port back."""
+        for loop in self._loops:
+            loop.stop()
+        self._arrived.wake()
+        self._observers.hasten_end()
+        self._notifier.close(deadline)
+        if self._server is not None:
+            self._server.close(deadline.left, notice=end.notice)
+        for loop in self._loops:
+            loop.join(deadline.left)
+        self._files.stop()
+
+    def _make_notifier(self, app: str, lifecycle: Lifecycle) -> Notifier:
+        def restore(incidents: Iterable[Incident]) -> None:
+            lifecycle.restore(incidents, time.monotonic())
+
+        notifier = Notifier(
+            self._settings,
+            app,
+            self._guard,
+            receivers=self._outfit.receivers,
+            heartbeat=self._outfit.heartbeat,
+            query_heartbeats=QueryHeartbeats(self._outfit.query_heartbeats),
+            restore=restore,
+            redact=self._outfit.redacting.text,
+        )
+        restore(notifier.restored)
+        return notifier
+
+    def _make_worker(self, lifecycle: Lifecycle) -> Worker:
+        return Worker(
+            self._arrived,
+            self._outfit.policy,
+            lifecycle,
+            self._notifier,
+            latest_report=lambda: self._observers.prober.latest,
+            latest_log=lambda: self._observers.logs.latest,
+            latest_sources=lambda: self._observers.sources.latest,
+            ownership=lambda: self.path.ownership,
+            silences=self._outfit.silencing,
+            main_thread=main_thread,
+            remembering=self._notifier.remembering,
+            redact=self._outfit.redacting,
+            on_error=self._guard.report,
+            on_evaluated=self._publish,
+        )
+
+    def _make_server(self, access: wiring.HttpAccess) -> HttpServer | None:
+        refused = wiring.refused_address(self._settings)
+        if refused:
+            log.error("querypulse: no HTTP server: %s", refused)
+        if self._settings.http_port < 0 or refused:
+            return None
+        token = access.token
+        return HttpServer(
+            self._settings.http_host,
+            self._settings.http_port,
+            lambda: self.board,
+            lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
+            self._guard,
+            runbook=runbook,
+            token=lambda: token.known if token is not None else None,
+            tls=access.tls,
+            external_name=urlsplit(external_url(self._settings)).hostname,
+            silence=self._silence,
+        )
+
+    def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
+        known = {*self.evaluated.snapshot.labels(), *self.board.expected}
+        return post_silence(body, self._outfit.silencing, known)
+
+    def _listens(self, server: HttpServer) -> bool:
+        where = f"{self._settings.http_host}:{self._settings.http_port}"
+        return serves(server, where, is_alone=self.path.ownership.is_alone)
+
+    def _publish(self, evaluated: Evaluated) -> None:
+        self.evaluated = evaluated
+        self.board = self._facts.board(evaluated)
+        self._checkpoint_warnings.poll(evaluated.snapshot)
+        self._notifier.query_heartbeats.update(evaluated)
+        self._on_evaluated()

@@ -1,0 +1,81 @@
+"""What is told of a driver that is gone. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from ...alerting.alert import Alert
+from ...alerting.finding import WHOLE_DRIVER, Finding, QueryState, Severity
+from ...alerting.lifecycle.guidance import Guidance
+from ...alerting.lifecycle.wording import alert_of
+from ...alerting.receivers.encoding import rfc3339
+from ...alerting.rules import driver_down
+from .memory import WatchedDriver
+from .poll import Poll, Said
+
+MAX_UNWELL = 10
+ADDRESS = "address"
+"""The annotation that says where the driver was looked for."""
+
+HOW = {
+    Said.STUCK: "stands still: its server answers, its worker does not beat",
+    Said.SILENT: "is frozen: connections are taken and not answered",
+    Said.REFUSED: "was killed, or has crashed: nobody listens at its address",
+    Said.BROKEN: "breaks off every connection",
+    Said.UNREACHABLE: "cannot be reached, while the network works",
+    Said.REPLACED: "has vanished: another driver is at its address",
+}
+TERMINATED = "was ended by a signal, and has not come back"
+NEVER = "has never answered since watching began"
+
+
+def gone(driver: WatchedDriver, name: str, now: float, wall: float, guidance: Guidance) -> Alert:
+    """The alert of driver ``name``, not found; ``now`` is monotonic, ``wall`` Unix seconds."""
+    how = HOW.get(driver.last.said, "") if driver.last is not None else ""
+    if driver.terminated:
+        how = TERMINATED
+    elif not driver.seen:
+        how = NEVER
+    detail = driver.last.detail if driver.last is not None else ""
+    finding = replace(_finding(f"{how} ({detail})"), evidence=_evidence(driver, now, wall))
+    since = now if driver.bad_since is None else driver.bad_since
+    return alert_of(finding, name, guidance, wall - (now - since))
+
+
+def closing(name: str, wall: float, guidance: Guidance) -> Alert:
+    """The alert of driver ``name``, ended: an earlier watcher may have left it open."""
+    alert = alert_of(_finding("answers"), name, guidance, wall)
+    return alert.ended(wall, outcome="driver answers")
+
+
+def _finding(how: str) -> Finding:
+    """What is said of a driver, without evidence; only its words reach an alert."""
+    return Finding(
+        alertname=driver_down.NAME,
+        query=WHOLE_DRIVER,
+        severity=Severity.CRITICAL,
+        state=QueryState.MISSING,
+        reason=f"driver {how}",
+        summary=f"driver {how}",
+        evidence={},
+    )
+
+
+def _evidence(driver: WatchedDriver, now: float, wall: float) -> dict[str, str]:
+    """What the connection says now, and what was known when the driver was last seen."""
+    last, seen = driver.last, driver.last_seen
+    facts = {ADDRESS: driver.endpoint.shown, "connection": last.detail if last else ""}
+    if seen is None:
+        return facts | {"last_seen": "never by this watcher"}
+    beat = seen.heartbeat
+    return facts | {
+        "last_seen": f"{rfc3339(wall - (now - seen.at))}, {now - seen.at:.0f} s ago",
+        "last_heartbeat": "not told" if beat is None else f"{rfc3339(beat)} by the driver's clock",
+        "not_well_then": _unwell(seen),
+    }
+
+
+def _unwell(poll: Poll) -> str:
+    shown = ", ".join(poll.unwell[:MAX_UNWELL])
+    more = len(poll.unwell) - MAX_UNWELL
+    return f"{shown} and {more} more" if more > 0 else shown or "none: every query was well"

@@ -1,0 +1,116 @@
+"""What a property says when it does not hold, and what all properties look at."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Protocol
+
+from querypulse.alerting.rules import (
+    batch_slow,
+    driver_down,
+    offsets_rewound,
+    offsets_stalled,
+    query_failed,
+    query_flapping,
+    query_lagging,
+    query_missing,
+    query_stalled,
+    query_stopped,
+)
+from querypulse.listener.identity import UNNAMED
+from querypulse.sidecar.worker import Evaluated
+
+from .clock import Time
+from .driver import SimDriver
+from .plan import Plan
+from .queries import SimQuery
+from .receivers import SimReceiver
+from .silencing import Silences
+from .truth import Health
+
+TICK_SECONDS = 2.0
+"""How often what lasts is checked."""
+SEEN_SECONDS = 8.0
+"""A poll of the probe is fresh for so long."""
+RESOLVE_SECONDS = 30.0
+DRIVER = frozenset({driver_down.NAME, query_stopped.NAME})
+SAYS = {
+    Health.DEAD: frozenset({query_failed.NAME, query_flapping.NAME, *DRIVER}),
+    Health.GONE: frozenset({query_failed.NAME, query_flapping.NAME, *DRIVER}),
+    Health.STUCK: frozenset(
+        {query_stalled.NAME, batch_slow.NAME, offsets_stalled.NAME, query_missing.NAME, *DRIVER}
+    ),
+    Health.DELAYED: frozenset({query_stalled.NAME, batch_slow.NAME, query_missing.NAME, *DRIVER}),
+    Health.STALE: frozenset({offsets_stalled.NAME, *DRIVER}),
+    Health.REWOUND: frozenset({offsets_rewound.NAME, *DRIVER}),
+    Health.LAGGING: frozenset({query_lagging.NAME, *DRIVER}),
+    Health.SLOW: frozenset({query_stalled.NAME, batch_slow.NAME, *DRIVER}),
+}
+"""What speaks of which trouble."""
+
+
+class Violation(Exception):
+    """A property did not hold at a moment of a history."""
+
+    def __init__(self, name: str, text: str) -> None:
+        super().__init__(f"{name}: {text}")
+        self.name = name
+        self.text = text
+
+
+class Stage(Protocol):
+    """What the properties may look at."""
+
+    plan: Plan
+    time: Time
+    queries: dict[str, SimQuery]
+    drivers: dict[str, SimDriver]
+    receivers: list[SimReceiver]
+    silences: Silences
+    boots: list[tuple[float, str]]
+    longest_delay: float
+
+
+class Property(Protocol):
+    """One promise; it raises ``Violation`` when it is broken."""
+
+    def tick(self) -> None:
+        """``TICK_SECONDS`` have passed."""
+
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
+        """A driver has evaluated."""
+
+
+def recovery_seconds(query: SimQuery) -> float:
+    """How long after its first sign of life an alert of this query may stay open."""
+    spec = query.spec
+    return RESOLVE_SECONDS + max(2 * (spec.every + spec.takes), 12.0 + spec.every) + 20.0
+
+
+def is_seen(driver: SimDriver, key: str) -> bool:
+    """Whether the monitor runs, and the probe shows this query as it is."""
+    now = driver.time.now
+    if not driver.attached or not driver.awake or now - driver.awake_since < SEEN_SECONDS:
+        return False
+    if now - driver.attached_at < SEEN_SECONDS:
+        return False
+    return now - driver.probe.answered.get(key, float("-inf")) <= SEEN_SECONDS
+
+
+def is_end_unheard(stage: Stage, query: SimQuery) -> bool:
+    """Whether its last run, which ends by itself, may have completed without a word of it."""
+    bus = stage.drivers[query.spec.driver].bus
+    return query.spec.is_finite and bus.lost_until.get(query.key, -inf) >= query.started_at
+
+
+def is_of_unnamed(key: str) -> bool:
+    """Whether it is the key of an alert that queries without a name share, at any receiver."""
+    return f"/{UNNAMED}/" in key or f'"query": "{UNNAMED}"' in key
+
+
+def is_up(receiver: SimReceiver, since: float = inf) -> bool:
+    """Whether the receiver works, and its breaker has had time to find out.
+
+    What was to be told since before it answered 410 may wait for an hour.
+    """
+    return receiver.is_up_from < receiver.now and since > receiver.gone_until

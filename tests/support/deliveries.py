@@ -1,0 +1,102 @@
+"""Incidents made by hand, errors of every kind, and a receiver that does as it is told."""
+
+from __future__ import annotations
+
+import threading
+
+from msgspec.structs import replace
+
+from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS, DeliveryOutcome
+from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
+
+WALL = 1_700_000_000.0
+PATIENCE_SECONDS = 10.0
+
+
+def alert(query="a", *, severity="critical", starts_at=WALL, ends_at=None, summary="") -> Alert:
+    labels = {
+        "alertname": "StreamingQueryFailed",
+        "app": "etl",
+        "query": query,
+        "severity": severity,
+    }
+    return Alert(labels, {"summary": summary or f"{query} failed"}, starts_at, ends_at)
+
+
+def incident(*queries, revision=0, muted="", **alert_options) -> Incident:
+    """An incident of these queries, of ``a`` by default."""
+    alerts = tuple(alert(query, **alert_options) for query in queries or ("a",))
+    return Incident(alerts, revision, muted)
+
+
+def over(one: Incident, ends_at: float) -> Incident:
+    """The incident when all its alerts have ended."""
+    return replace(one, alerts=tuple(replace(alert, ends_at=ends_at) for alert in one.alerts))
+
+
+def outage(retry_after=None) -> DeliveryError:
+    return DeliveryError("down", DeliveryOutcome.TRANSIENT, retry_after=retry_after)
+
+
+def lost_answer() -> DeliveryError:
+    return DeliveryError("no answer", DeliveryOutcome.TRANSIENT, may_have_arrived=True)
+
+
+def wrong_token(text="answered 401") -> DeliveryError:
+    return DeliveryError(text, DeliveryOutcome.MISCONFIGURED)
+
+
+def poison() -> DeliveryError:
+    return DeliveryError("answered 400", DeliveryOutcome.REJECTED)
+
+
+def gone() -> DeliveryError:
+    return DeliveryError(
+        "answered 410", DeliveryOutcome.MISCONFIGURED, retry_after=GONE_WAIT_SECONDS
+    )
+
+
+def said(one: Incident) -> tuple[str, str]:
+    """What a receiver is told: the queries, and whether they fire."""
+    queries = "+".join(alert.labels["query"] for alert in one.alerts)
+    return queries, "firing" if one.ends_at is None else "resolved"
+
+
+class Recorder:
+    """A receiver that writes down what it is told, and fails as told, by query."""
+
+    def __init__(self, name="recorder", capabilities=None, **failures: list[Exception]) -> None:
+        self.name = name
+        self.capabilities = capabilities if capabilities is not None else ReceiverCapabilities()
+        self.incidents: list[Incident] = []
+        self.failures = failures
+        self.always: Exception | None = None
+        self.closed = 0
+        self.free = threading.Event()
+        self.free.set()
+        self._changed = threading.Condition()
+
+    @property
+    def sent(self) -> list[tuple[str, str]]:
+        return [said(one) for one in self.incidents]
+
+    def send(self, one: Incident, wall: float) -> None:
+        with self._changed:
+            self.incidents.append(one)
+            self._changed.notify_all()
+        self.free.wait(PATIENCE_SECONDS)
+        query = one.alerts[0].labels["query"]
+        if self.always is not None:
+            raise self.always
+        if self.failures.get(query):
+            raise self.failures[query].pop(0)
+
+    def close(self) -> None:
+        self.closed += 1
+        self.free.set()
+
+    def wait_for(self, count: int) -> list[tuple[str, str]]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.incidents) >= count, PATIENCE_SECONDS)
+        return self.sent[:count]
