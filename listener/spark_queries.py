@@ -65,7 +65,9 @@ class SparkQueries:
             self._contain(query_id, self._meet_if_new, query_id, about)
         work = self._work.poll([run.facts.run_id for run in self._living.values()])
         for query_id in list(self._living):
-            self._contain(query_id, self._poll_at, query_id, reported.runs.get(query_id), now, work)
+            self._contain(
+                query_id, self._poll_run, query_id, reported.runs.get(query_id), now, work
+            )
         return None if self._ended.has_news else reported.context_stopped
 
     def report(self) -> tuple[ProbedRun, ...]:
@@ -103,7 +105,7 @@ class SparkQueries:
         self._living[query_id] = SparkRun(execution, facts, self._details)
         self._details.ask("session", lambda: self._channel.cover(java), None)
 
-    def _poll_at(
+    def _poll_run(
         self, query_id: str, about: LivingRun | UnreadRun | None, now: float, work: PolledWork
     ) -> None:
         run = self._living[query_id]

@@ -104,7 +104,7 @@ def isolated(script, folder):
     return done.stdout.split()
 
 
-def test_there_is_something_to_poll_at():
+def test_there_are_files_to_check():
     assert {name.partition("/")[0] for name in FILES} == set(FOLDERS)
 
 

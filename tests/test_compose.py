@@ -95,7 +95,7 @@ def test_the_command_of_the_driver_is_one_that_the_demo_takes(monkeypatch):
     assert ("driver", asked.http_port) in listening()
 
 
-def test_the_driver_stays_long_enough_to_poll_at_what_befell_it(monkeypatch):
+def test_the_driver_stays_long_enough_to_show_what_happened_to_it(monkeypatch):
     asked = script(monkeypatch)
 
     assert asked.duration - asked.after >= 10 * 60

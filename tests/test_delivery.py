@@ -215,7 +215,7 @@ def test_closings_follow_the_route_too(deliver):
     assert recorder.wait_for(1) == [("a", "resolved")]
 
 
-def test_closings_that_are_the_very_same_are_polled_at_once(deliver, monkeypatch):
+def test_closings_that_are_the_very_same_are_compared_once(deliver, monkeypatch):
     polled = []
     monkeypatch.setattr(Route, "takes", lambda _, one: polled.append(one) or True)
     delivery = deliver(Recorder(capabilities=ReceiverCapabilities(reconciles=True)))

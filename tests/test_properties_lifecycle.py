@@ -100,7 +100,7 @@ class Watch:
         assert len(incidents) == len(self.ward.incidents), "a key is one incident's"
         assert self.open.keys() <= incidents.keys(), "none goes without its end"
         for key, incident in incidents.items():
-            self.poll_at(incident, self.open.get(key))
+            self.check_sent(incident, self.open.get(key))
         self.open = {key: one for key, one in incidents.items() if one.ends_at is None}
         members = [alert for one in self.open.values() for alert in one.alerts]
         firing = [alert.key for alert in members if alert.ends_at is None]
@@ -108,7 +108,7 @@ class Watch:
         labels = {tuple(alert.labels.values()) for alert in members}
         assert len(labels) == len(members), "one place for each"
 
-    def poll_at(self, incident, before) -> None:
+    def check_sent(self, incident, before) -> None:
         found = self.found()
         over = [alert for alert in incident.alerts if alert.ends_at is not None]
         ended = {alert.key for alert in over} - ended_before(before)

@@ -10,22 +10,18 @@ from ..receivers.answer import DeliveryOutcome
 from ..receivers.receiver import DeliveryError, ReceiverCapabilities
 from .bounded_store import MAX_BYTES, MAX_ENTRIES, BoundedStore
 from .entry import (
-    NO_NEWS,
     DeliveryState,
     OutboxEntry,
-    PendingSend,
-    SendReason,
     accepted,
     begun,
-    delayed,
     ended,
     is_expired,
     is_obsolete,
     is_settled,
-    next_send,
     offered,
     queued,
 )
+from .pending_send import NO_NEWS, PendingSend, SendReason, delayed, next_send
 from .refused import buried, leaves_open, refused
 from .send_schedule import SendSchedule
 from .stale_resolves import StaleResolves

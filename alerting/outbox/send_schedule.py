@@ -11,7 +11,7 @@ from ..finding import Severity
 from ..receivers.answer import DeliveryOutcome
 from ..receivers.receiver import DeliveryError
 from .breaker import Breaker
-from .entry import NO_NEWS, PendingSend, SendReason
+from .pending_send import NO_NEWS, PendingSend, SendReason
 from .rate import TokenBucket
 
 FIRST_RETRY_SECONDS = 1.0

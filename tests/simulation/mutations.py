@@ -44,7 +44,7 @@ from .scenarios import plan_of
 EVALUATION = import_module("querypulse.alerting.evaluate")
 _gather = incidents.gather
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
-_poll, _poll_at_known = state.State.apply_probe, state.State._apply_known
+_poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _told, _failed = identity.succeed, grouping._reported, outbox.Outbox.failed
 
 
@@ -52,9 +52,9 @@ def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
     return identity.Newcomer(event.query_id, event.run_id, at)
 
 
-def _poll_at_living_only(self: state.State, run: Any, report: Any) -> None:
+def _poll_living_only(self: state.State, run: Any, report: Any) -> None:
     if run.active:
-        _poll_at_known(self, run, report)
+        _poll_known(self, run, report)
 
 
 def _counts_anew(old: Any, query_id: str, run_id: str, at: float) -> Any:
@@ -135,7 +135,7 @@ OF_NOTIFYING = (
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
                                                          steps=(8,))),
     Mutation("what the probe says of ended runs is ignored", "P1",
-             state.State, "_apply_known", _poll_at_living_only, only("die unheard")),
+             state.State, "_apply_known", _poll_living_only, only("die unheard")),
     Mutation("a run that the probe misses has not vanished", "P1",
              state.State, "apply_probe", _poll_and_miss_nothing, only("die unseen")),
     Mutation("an event that comes twice is read twice", "P8",

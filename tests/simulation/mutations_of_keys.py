@@ -11,7 +11,8 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.lifecycle import reconciliation
 from querypulse.alerting.lifecycle.grouping import Grouping
 from querypulse.alerting.outbox import outbox, send_schedule, stale_resolves
-from querypulse.alerting.outbox.entry import DeliveryState, PendingSend, SendReason
+from querypulse.alerting.outbox.entry import DeliveryState
+from querypulse.alerting.outbox.pending_send import PendingSend, SendReason
 from querypulse.alerting.outbox.stale_resolves import StaleResolves
 from querypulse.sidecar.watch import driver_alerts
 from querypulse.sidecar.watch.memory import WatchedDriver
