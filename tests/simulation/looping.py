@@ -117,8 +117,8 @@ class Looping:
         """A query that has spent it within the restart window: nobody is notified again."""
         window = Limits().restart_window_seconds
         # Of a failure whose event was lost or is late, nobody may know.
-        told = [one.at for one in query.failures if one.state]
-        lately = [at for at in told if told[-1] - at <= window]
+        known = [one.at for one in query.failures if one.known]
+        lately = [at for at in known if known[-1] - at <= window]
         if not self._is_spent(lately, query):
             return
         self._says(receiver, query, "failures within ", EARLIER)
@@ -175,4 +175,4 @@ def _in_its_batch(query: SimQuery) -> list[float]:
     """
     checkpoint = query.checkpoint
     same = takewhile(lambda one: one.batch == checkpoint.batch, reversed(query.failures))
-    return [one.at for one in same if one.state and one.at > checkpoint.planned_at][::-1]
+    return [one.at for one in same if one.known and one.at > checkpoint.planned_at][::-1]

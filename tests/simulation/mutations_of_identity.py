@@ -66,7 +66,7 @@ def _remains_without_counters(query: Any) -> Any:
 def _starting_is_calm(
     self: DriverHealth, label: str, severity: str, before: RecoveryWindow | None
 ) -> Any:
-    if self._is_sick(label, severity):
+    if self._is_unhealthy(label, severity):
         return None
     known = self.queries.get(label)
     return before or RecoveryWindow(self.now, known.totals.commits if known is not None else 0)
@@ -76,7 +76,7 @@ def _calm_while_one_starts(
     self: DriverHealth, severity: str, before: RecoveryWindow | None
 ) -> RecoveryWindow | None:
     own = [label for label in self.queries if self.is_unnamed(label)]
-    if any(label not in self._reported and self._is_sick(label, severity) for label in own):
+    if any(label not in self._reported and self._is_unhealthy(label, severity) for label in own):
         return None
     return before or RecoveryWindow(self.now, 0)
 

@@ -42,7 +42,7 @@ def _known_is_known(one: Any, incident: Any, wall: float) -> Any:
     found = _offered(one, incident, wall)
     if found.earlier_end is None:
         return found
-    return replace(found, told=DeliveryState.FIRING, sent_at=one.sent_at, earlier_end=None)
+    return replace(found, state=DeliveryState.FIRING, sent_at=one.sent_at, earlier_end=None)
 
 
 def _asks_nobody(self: StaleResolves, *, asks: bool) -> None:

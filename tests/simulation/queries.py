@@ -34,7 +34,7 @@ class Failed(msgspec.Struct, frozen=True):
 
     at: float
     batch: int
-    told: bool
+    known: bool
 
 
 class SimQuery:

@@ -86,8 +86,8 @@ class SimSource:
         return Health.LAGGING if self.now.latest - self.now.end > LAG_ALLOWED else Health.HEALTHY
 
     @property
-    def state(self) -> dict[str, object]:
-        """As Spark tells of it in a progress."""
+    def progress(self) -> dict[str, object]:
+        """As Spark reports it in a progress event."""
         return {
             "description": "KafkaV2[Subscribe[t]]",
             "endOffset": {"t": {"0": self.now.end}},

@@ -178,7 +178,7 @@ def _progress(run: Run, seconds: float) -> str:
         "batchId": run.committed,
         "batchDuration": millis,
         "numInputRows": 10,
-        "sources": [run.query.source.state],
+        "sources": [run.query.source.progress],
         "durationMs": {"addBatch": millis, "triggerExecution": millis},
     }
     return _encode({"progress": progress}).decode()
