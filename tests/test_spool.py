@@ -14,6 +14,7 @@ import time
 from itertools import count
 from pathlib import Path
 
+import msgspec
 import pytest
 from support import spooling
 from support.deliveries import PATIENCE_SECONDS, WALL, Recorder, incident, outage
@@ -22,7 +23,7 @@ from support.spooling import entry
 
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.dispatch import Dispatch
-from querypulse.alerting.outbox.entry import DeliveryState
+from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry
 from querypulse.alerting.outbox.spool import Spool
 from querypulse.alerting.outbox.spool_lock import SpoolLock
 from querypulse.alerting.outbox.spool_trial import try_folder
@@ -108,6 +109,13 @@ def test_what_is_offered_is_there_for_the_next_process(spool):
     written(spool(), **entries).close(PATIENCE_SECONDS)
 
     assert spool().load(PATIENCE_SECONDS) == entries
+
+
+def test_an_entry_keeps_the_names_of_version_1_in_the_file():
+    stored = msgspec.to_builtins(entry(1, DeliveryState.FIRING))
+
+    assert {"told", "told_revision", "told_at", "queued_at", "dead", "unended"} <= stored.keys()
+    assert msgspec.convert(stored, OutboxEntry) == entry(1, DeliveryState.FIRING)
 
 
 def test_entries_are_taken_once(spool):

@@ -25,7 +25,16 @@ class DeliveryState(str, Enum):
     RESOLVED = "resolved"
 
 
-class OutboxEntry(msgspec.Struct, frozen=True):
+# The names in a spool's file, of version 1.
+STORED = {
+    "state": "told",
+    "sent_revision": "told_revision",
+    "sent_at": "told_at",
+    "earlier_end": "unended",
+}
+
+
+class OutboxEntry(msgspec.Struct, frozen=True, rename=STORED):
     """One incident as one receiver should know it, and what it was told; times in Unix seconds.
 
     ``incident`` is over when its ``ends_at`` is set. ``sent_revision`` is the newest revision

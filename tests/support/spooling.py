@@ -21,7 +21,7 @@ WALL = 1_700_000_000.0
 PATIENCE_SECONDS = 20.0
 
 
-def entry(number: int, told: DeliveryState = DeliveryState.NOTHING, size: int = 100) -> OutboxEntry:
+def entry(number: int, state: DeliveryState = DeliveryState.NOTHING, size: int = 100) -> OutboxEntry:
     labels = {
         "alertname": "StreamingQueryFailed",
         "app": "etl",
@@ -32,7 +32,7 @@ def entry(number: int, told: DeliveryState = DeliveryState.NOTHING, size: int = 
     fresh = queued(incident, WALL)
     return OutboxEntry(
         incident,
-        told,
+        state,
         0,
         None if told is DeliveryState.NOTHING else WALL,
         fresh.queued_at,
