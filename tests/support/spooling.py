@@ -34,7 +34,7 @@ def entry(number: int, state: DeliveryState = DeliveryState.NOTHING, size: int =
         incident,
         state,
         0,
-        None if told is DeliveryState.NOTHING else WALL,
+        None if state is DeliveryState.NOTHING else WALL,
         fresh.queued_at,
         dead=False,
     )
