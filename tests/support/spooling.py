@@ -21,7 +21,9 @@ WALL = 1_700_000_000.0
 PATIENCE_SECONDS = 20.0
 
 
-def entry(number: int, state: DeliveryState = DeliveryState.NOTHING, size: int = 100) -> OutboxEntry:
+def entry(
+    number: int, state: DeliveryState = DeliveryState.NOTHING, size: int = 100
+) -> OutboxEntry:
     labels = {
         "alertname": "StreamingQueryFailed",
         "app": "etl",
