@@ -30,10 +30,10 @@ class Checkpoint:
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A run failed, in which batch, and whether an event told of it at once."""
+    """A run failed, in which batch (None: before any), and whether an event showed it at once."""
 
     at: float
-    batch: int
+    batch: int | None
     known: bool
 
 

@@ -75,7 +75,7 @@ class Run:
         self._spark.post_started(self)
         if self.query.fails_at_once:
             self.query.fails_at_once = False
-            self._spark.later(self, 0.005, lambda: self.fail("Cannot find the checkpoint"))
+            self._spark.later(self, 0.005, self._fail_before_any_batch)
         else:
             self._spark.later(self, 0.2, self.trigger)
 
@@ -108,9 +108,12 @@ class Run:
             self._suffer(max(query.skew_until, query.starve_until) - now, Health.DELAYED)
             self._suffer(max(query.crawl_until, query.fan_until) - now, Health.SLOW)
 
-    def fail(self, text: str) -> None:
-        """The run ends with an exception."""
-        batch = self.batch_id
+    def _fail_before_any_batch(self) -> None:
+        self.fail("Cannot find the checkpoint", in_batch=False)
+
+    def fail(self, text: str, *, in_batch: bool = True) -> None:
+        """The run ends with an exception, in its batch or before it had one."""
+        batch = self.batch_id if in_batch else None
         java = "io.delta.exceptions.ConcurrentAppendException"
         self._end(f"{java}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
         told = self._spark.tells(self.spec.key)
