@@ -8,10 +8,14 @@ import sys
 from collections import Counter
 
 import pytest
-import tomli
 from support.repository import ROOT
 
 from querypulse.sidecar.configuration.settings import Settings, check_value
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 PAGE = ROOT / "docs" / "settings.md"
 ROWS = re.findall(r"^\| `(\w+)` \|.*\| `(.+)` \|$", PAGE.read_text(), re.MULTILINE)
@@ -23,7 +27,7 @@ def test_every_setting_is_on_the_page_once():
 
 @pytest.mark.parametrize(("name", "example"), ROWS)
 def test_the_example_of_a_setting_is_allowed(name, example):
-    value = tomli.loads(f"value = {example}")["value"]
+    value = tomllib.loads(f"value = {example}")["value"]
 
     assert check_value(name, value, "the page") is not None
 

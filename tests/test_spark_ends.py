@@ -129,12 +129,12 @@ def signal_it(driver, end):
 
 
 def seen_from_outside(told) -> str:
-    (subject,) = told.roll.subjects.values()
+    (driver,) = told.tracker.drivers.values()
     if told.firing:
         return "gone"
-    if subject.terminated:
+    if driver.terminated:
         return "terminated"
-    return "closed" if subject.stopped else "there"
+    return "closed" if driver.stopped else "there"
 
 
 def url_of(driver):

@@ -202,7 +202,7 @@ while fails.isActive:
     time.sleep(0.05)
 sidecar.flush()
 monitor = sidecar.snapshot().monitor
-health = sidecar._parts.judged.snapshot.probe.listener
+health = sidecar._parts.evaluated.snapshot.probe.listener
 say(json.dumps({{"tasks": tasks, "dropped": monitor.events_dropped, "by spark": health.dropped_events}}))
 say("done")
 """

@@ -63,7 +63,7 @@ def test_a_driver_that_ends_in_good_order_is_not_told(tmp_path, end):
         until(lambda: is_seen(told, "driver"), "the driver is seen")
         time.sleep(1.0)
         go.touch()
-        stopped = lambda: all(one.stopped for one in told.roll.subjects.values())
+        stopped = lambda: all(one.stopped for one in told.tracker.drivers.values())
         until(stopped, "the farewell is heard", timeout=30)
         time.sleep(3 * GONE_AFTER)
         assert told.firing == {}
