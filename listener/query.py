@@ -238,5 +238,5 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def base_name(self) -> str:
-        """The text that name patterns match: the full name, else the first 8 characters of the id."""
+        """The text for name patterns: the full name, else the first 8 characters of the id."""
         return self.name or self.query_id[:8]

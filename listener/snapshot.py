@@ -11,7 +11,7 @@ from .query import Query
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """This process was paused for ``seconds`` until ``at``."""
+    """A pause of this process: ``seconds`` long, until ``at``."""
 
     at: float
     seconds: float
