@@ -91,7 +91,7 @@ public class LivingRuns {
     return ((Map) call(progress, "durationMs")).containsKey("addBatch");
   }
 
-  /** The identity hash of the session that the batches run in; empty where Spark has none. */
+  /** The identity hash of the session that the batches run in; empty where Spark refuses it. */
   private String sessionOf(Object execution) {
     try {
       return String.valueOf(System.identityHashCode(call(execution, "sparkSessionForStream")));

@@ -32,7 +32,7 @@ class StatusTracker:
         return self._integers(self._java.getJobIdsForGroup(group))
 
     def counts(self, known: Collection[int], active: Collection[int]) -> JobCounts:
-        """Count the tasks of active jobs; the highest known id stands in for jobs started."""
+        """Count the tasks of active jobs; the highest known id counts the started ones."""
         completed = running = 0
         for job in active:
             info = self._java.getJobInfo(job)

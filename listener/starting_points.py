@@ -63,7 +63,7 @@ class StartingPoints:
     def _point(self, facts: RunFacts, now: float) -> StartingPoint:
         try:
             checkpoint = self._open(facts.checkpoint, facts.query_id)
-            # Offsets first: a batch planned in between is not seen at all, see CheckpointLogs.
+            # Offsets first: a batch planned in between never seems unfinished, see CheckpointLogs.
             offsets, commits = checkpoint.times(OFFSETS), checkpoint.times(COMMITS)
         except StorageError as error:
             name = base_label(facts.name, facts.query_id)

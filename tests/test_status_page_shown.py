@@ -142,10 +142,7 @@ def test_an_idle_query_has_no_window_to_fill(windows):
         assert (
             nightly.locator(".fill").evaluate("e => e.style.getPropertyValue('--used')") == "0.00"
         )
-        assert (
-            nightly.locator(".reason").inner_text()
-            == "its sources have no new data"
-        )
+        assert nightly.locator(".reason").inner_text() == "its sources have no new data"
         assert "nothing to commit since" in nightly.get_by_role("meter").get_attribute(
             "aria-valuetext"
         )
