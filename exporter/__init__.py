@@ -1,4 +1,4 @@
-"""querypulse shows: the board -> Prometheus metrics, the status and an HTTP server."""
+"""Serves the published state as Prometheus metrics, as status and over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The alerts that are open -> their metric families. Pure."""
+"""Metric families of the open alerts. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LABELS = ("app", "query", "alertname", "severity")
 
 
 def alert_families(alerts: Sequence[ShownAlert]) -> Iterator[Family]:
-    """Each open alert as a series of value 1, and how many there are of each kind."""
+    """Each open alert as a series of value 1, and the number of alerts of each kind."""
     yield _open(alerts)
     yield _firing(alerts)
 

@@ -1,7 +1,8 @@
-"""What waits in a source, in files and bytes, as the source itself tells after each batch.
+"""The unread backlog of a source in files and bytes, as the source reports it after each batch.
 
-Databricks' sources do (Delta and ``cloudFiles``: ``numFilesOutstanding``, ``numBytesOutstanding``);
-open Delta, Iceberg and files tell nothing (seen on Delta 4.4.0, Iceberg 1.12.0, Spark 4.3.0).
+Databricks' sources report it (Delta and ``cloudFiles``: ``numFilesOutstanding``,
+``numBytesOutstanding``); open-source Delta, Iceberg and file sources do not (seen on Delta 4.4.0,
+Iceberg 1.12.0, Spark 4.3.0).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .row import QueryRow
 def _by_source(
     read: Callable[[SourceProgress], float | None],
 ) -> Callable[[QueryRow], Mapping[str, float]]:
-    """A figure of each source, by its index."""
+    """A figure of each source by its index."""
 
     def figures(row: QueryRow) -> Mapping[str, float]:
         sources = row.progress.sources if row.progress is not None else ()
@@ -30,13 +31,13 @@ BACKLOG = (
     Split(
         "spark_streaming_source_backlog_files",
         "source",
-        "Files that wait in each source, by its index; only where the source tells.",
+        "Unread files in each source, by its index; only if the source reports them.",
         _by_source(lambda source: source.backlog_files),
     ),
     Split(
         "spark_streaming_source_backlog_bytes",
         "source",
-        "Bytes that wait in each source, by its index; only where the source tells.",
+        "Unread bytes in each source, by its index; only if the source reports them.",
         _by_source(lambda source: source.backlog_bytes),
     ),
 )

@@ -1,4 +1,4 @@
-"""A histogram as a value: adding samples gives a new one."""
+"""An immutable histogram: adding samples returns a new one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import msgspec
 class Buckets(msgspec.Struct, frozen=True):
     """Samples counted by size.
 
-    ``bounds`` are inclusive upper limits, ascending; ``counts`` has one slot for each and
-    one more for everything above, not cumulative; ``sum`` adds up all samples.
+    ``bounds`` are inclusive upper limits, ascending; ``counts`` has one count for each and one
+    more for everything above, not cumulative; ``sum`` is the sum of all samples.
     """
 
     bounds: tuple[float, ...]
@@ -22,7 +22,7 @@ class Buckets(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, *bounds: float) -> Buckets:
-        """Begin with no sample at all."""
+        """A histogram without samples."""
         return cls(bounds, (0,) * (len(bounds) + 1))
 
     def add(self, samples: Iterable[float]) -> Buckets:
@@ -35,11 +35,11 @@ class Buckets(msgspec.Struct, frozen=True):
 
     @property
     def count(self) -> int:
-        """How many samples there are."""
+        """The number of samples."""
         return sum(self.counts)
 
     def bound_of(self, share: float) -> float | None:
-        """The smallest bound that at least ``share`` (0 to 1) of the samples do not exceed.
+        """The smallest bound that at least ``share`` (0 to 1) of the samples stay within.
 
         None without samples, or when the largest bound is too small.
         """
@@ -52,7 +52,7 @@ class Buckets(msgspec.Struct, frozen=True):
 
 
 CALLBACK_BUCKETS = Buckets.of(0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0)
-"""For seconds in a listener callback: an append takes microseconds."""
+"""Bounds for the seconds in a listener callback: an append takes microseconds."""
 
 PROBE_BUCKETS = Buckets.of(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""For seconds of one look at Spark."""
+"""Bounds for the seconds of one probe of Spark."""

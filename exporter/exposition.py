@@ -1,7 +1,7 @@
-"""Families -> the text that Prometheus reads, byte for byte as ``prometheus_client`` writes it.
+"""Writes families in Prometheus' text formats, byte for byte as ``prometheus_client`` does.
 
-That one checks the names of every sample again, for OpenMetrics letter by letter: three quarters
-of a scrape. Our names are constants, and tests check them.
+``prometheus_client`` checks the names of every sample again, for OpenMetrics letter by letter,
+which takes three quarters of a scrape. Our names are constants, and tests check them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8; escap
 _large_figure: Callable[[float], str] = floatToGoString
 MILLION = 1e6
 KEPT_LABELS = 4096
-"""Many figures share their labels, and the next scrape has them again; 1 MB at most."""
+"""Cached label texts: many samples share their labels, also in the next scrape; at most 1 MB."""
 _SUFFIXES = {"counter": "_total", "info": "_info"}
-"""What OpenMetrics leaves out of the names of families."""
+"""The suffixes that OpenMetrics omits from family names."""
 
 
 def as_text(families: Iterable[Family]) -> bytes:
-    """Counters, gauges, histograms and infos, without timestamps, as ``TEXT``."""
+    """The families (counters, gauges, histograms, infos) as ``TEXT``, without timestamps."""
     lines: list[str] = []
     for family in families:
         kind = "gauge" if family.kind == "info" else family.kind
@@ -35,7 +35,7 @@ def as_text(families: Iterable[Family]) -> bytes:
 
 
 def as_openmetrics(families: Iterable[Family]) -> bytes:
-    """The same as ``OPENMETRICS``."""
+    """The families as ``OPENMETRICS``."""
     lines: list[str] = []
     for family in families:
         lines += _head(base_name(family), _escaped(family.documentation), family.kind)
@@ -54,7 +54,7 @@ def _head(name: str, help_text: str, kind: str) -> tuple[str, str]:
 
 def _samples(family: Family) -> Iterator[str]:
     for name, names, values, figure in family.samples:
-        # Python's own way to write a figure is the same and costs a fifth, without an exponent.
+        # For figures without an exponent, repr writes the same text at a fifth of the cost.
         shown = repr(float(figure)) if 0 <= figure < MILLION else _large_figure(figure)
         yield f"{name}{_labels(names, values)} {shown}\n"
 

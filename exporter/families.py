@@ -1,7 +1,7 @@
-"""Metric families that never hold an unknown figure. Pure.
+"""Metric families without unknown figures. Pure.
 
-They are lists of tuples: ``prometheus_client``'s own make a dictionary of labels for each sample,
-which cost most of a scrape. ``QueryCollector`` turns them into those for other registries.
+Samples are tuples, because the dictionary of labels per sample in ``prometheus_client`` took most
+of a scrape. ``QueryCollector`` converts families for other registries.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ from .buckets import Buckets
 
 Labels = tuple[str, ...]
 Sample = tuple[str, Labels, Labels, float]
-"""Its name, the names of its labels, their values, and the figure."""
+"""The sample's name, its label names, their values, and the figure."""
 
 
 class Family:
-    """One family, being filled: a counter, gauge, info or histogram.
+    """One family to add samples to: a counter, gauge, info or histogram.
 
-    ``name`` is that of its samples: ``_total`` at its end makes it a counter, ``_info`` an info.
+    ``name`` is the name of its samples: a name that ends in ``_total`` makes it a counter, one
+    that ends in ``_info`` an info.
     """
 
     def __init__(self, name: str, documentation: str, labels: Labels = (), kind: str = "") -> None:
@@ -39,7 +40,7 @@ class Family:
         self.samples.append((self.name, names, values, 1))
 
     def add_buckets(self, labels: Labels, buckets: Buckets) -> None:
-        """Add one histogram; Prometheus wants its counts cumulative."""
+        """Add one histogram, with the cumulative counts that Prometheus requires."""
         seen, names = 0, (*self.labels, "le")
         bounds = (*map(str, buckets.bounds), "+Inf")
         for bound, count in zip(bounds, buckets.counts, strict=True):
@@ -50,12 +51,12 @@ class Family:
 
 
 def histogram(name: str, documentation: str, labels: Labels = ()) -> Family:
-    """Begin a family for ``add_buckets``."""
+    """An empty family for ``add_buckets``."""
     return Family(name, documentation, labels, kind="histogram")
 
 
 def printable(text: str) -> str:
-    """Text that can be encoded: half a surrogate pair would break the whole exposition."""
+    """The text without lone surrogates, which would break the whole exposition."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

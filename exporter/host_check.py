@@ -1,7 +1,7 @@
-"""Which names a server on loopback answers to. Pure.
+"""Which Host names a server on loopback accepts. Pure.
 
-A page in somebody's browser can point a name of its own at 127.0.0.1 and read what is there
-(DNS rebinding). The Host header then still holds that name.
+A page in a user's browser can point its own host name at 127.0.0.1 and read from there (DNS
+rebinding). The Host header then still holds that name.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 LOCAL_NAMES = ("localhost", "internal")
-"""Names that no stranger can register: RFC 6761; ``.internal`` is reserved by ICANN."""
+"""Names that nobody can register: RFC 6761; ``.internal`` is reserved by ICANN."""
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an IP address is of this machine only."""
+    """Whether an IP address belongs to this machine only."""
     return ip_address(address).is_loopback
 
 
 def is_own_name(host: str, own: str) -> bool:
-    """Whether the Host header ``host`` names this machine, or ``own``, as the server is set.
+    """Whether the Host header ``host`` names this machine or ``own``, the configured name.
 
-    An IP address passes: rebinding needs a name.
+    IP addresses are accepted, because rebinding needs a name.
     """
     try:
         name = (urlsplit(f"//{host.strip()}").hostname or "").rstrip(".")

@@ -1,7 +1,7 @@
-"""Rows -> how far behind each source, topic and, on request, partition is. Pure.
+"""The lag of each source, topic and, on request, partition. Pure.
 
-The broker's figure counts for a dead query too. A look that is old, because nobody answers any
-more, tells nothing of the present: then there is no figure, rather than Spark's frozen one.
+The broker's figure also counts for a failed query. An old poll of a broker that no longer answers
+does not describe the present: then there is no figure, instead of Spark's frozen one.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ LAG = (
     Split(
         "spark_streaming_source_lag_offsets",
         "source",
-        "Offsets that each source is ahead, by its index: as the broker has it where it can be "
-        "asked, else as Spark reports it.",
+        "Lag in offsets of each source, by its index: from the broker if it can be polled, else "
+        "as Spark reports it.",
         lambda row: row.lag_by_source,
     ),
     Split(
         "spark_streaming_source_lag_reported_offsets",
         "source",
-        "Offsets that each source was ahead when Spark planned the last batch: 0 by construction "
-        "where nothing limits a batch.",
+        "Lag in offsets of each source when Spark planned the last batch: always 0 if batches have "
+        "no size limit.",
         lambda row: row.reported_lag_by_source,
     ),
     Split(
         "spark_streaming_source_lag_seconds",
         "source",
-        "How long the first record that waits has waited, by its own time; 0 where nothing waits, "
-        "absent where it is not known.",
+        "Age of the first unread record of each source, by its timestamp; 0 if nothing is unread, "
+        "absent if unknown.",
         lambda row: row.lag_seconds_by_source,
     ),
     Split(
@@ -45,11 +45,11 @@ LAG = (
 
 
 def lag_families(app: str, rows: Sequence[QueryRow], *, by_partition: bool) -> Iterator[Family]:
-    """What is finer than a source; those by partition are empty unless asked for."""
+    """The lag by topic and by partition; partitions are empty unless requested."""
     yield from _topic_families(app, rows)
     partitions = Family(
         "spark_streaming_partition_lag_offsets",
-        "Offsets that wait in each partition, with the setting lag_by_partition.",
+        "Lag in offsets of each partition, with the setting lag_by_partition.",
         (*LABELS, "topic", "partition"),
     )
     for row in rows if by_partition else ():
@@ -64,12 +64,12 @@ def lag_families(app: str, rows: Sequence[QueryRow], *, by_partition: bool) -> I
 def _topic_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
     offsets = Family(
         "spark_streaming_topic_lag_offsets",
-        "Offsets that wait in each topic, as the broker has it.",
+        "Lag in offsets of each topic, from the broker.",
         (*LABELS, "topic"),
     )
     seconds = Family(
         "spark_streaming_topic_lag_seconds",
-        "How long the first record that waits in each topic has waited, by its own time.",
+        "Age of the first unread record of each topic, by its timestamp.",
         (*LABELS, "topic"),
     )
     for row in rows:

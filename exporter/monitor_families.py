@@ -1,4 +1,4 @@
-"""The monitor's own facts -> the metric families ``querypulse_*``. Pure."""
+"""The metric families ``querypulse_*`` about the monitor itself. Pure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Count(NamedTuple):
 
 
 def _known(names: Iterable[str], values: Mapping[str, int]) -> dict[tuple[str, ...], float | None]:
-    """Counts by one label; those of known names exist at 0 before their first event."""
+    """Counts by one label; known names start at 0 before their first event."""
     return {(name,): count for name, count in {**dict.fromkeys(names, 0), **values}.items()}
 
 
 def _by_receiver(
     monitor: Monitor, known: Iterable[str], values: Mapping[tuple[str, str], int]
 ) -> dict[tuple[str, ...], float | None]:
-    """Counts by receiver and one known thing more."""
+    """Counts by receiver and one more label of known values."""
     pairs = [*product(monitor.receivers, known), *values]
     return {pair: values.get(pair, 0) for pair in pairs}
 
@@ -39,13 +39,13 @@ COUNTS = (
     Count(
         "querypulse_heartbeat_timestamp_seconds",
         (),
-        "When the monitor last judged.",
+        "When the monitor last evaluated the queries.",
         lambda monitor: {(): monitor.heartbeat_timestamp},
     ),
     Count(
         "querypulse_mailbox_depth",
         (),
-        "Events received and not read yet.",
+        "Events received but not read yet.",
         lambda monitor: {(): monitor.mailbox_depth},
     ),
     Count(
@@ -57,37 +57,37 @@ COUNTS = (
     Count(
         "querypulse_events_dropped_total",
         ("reason",),
-        "Events heard and lost, by why.",
+        "Events received and then lost, by reason.",
         lambda monitor: _known(DROP_REASONS, monitor.events_dropped),
     ),
     Count(
         "querypulse_internal_errors_total",
         ("component",),
-        "Errors of the monitor itself, contained, by where.",
+        "Contained errors of the monitor itself, by component.",
         lambda monitor: _known((), monitor.internal_errors),
     ),
     Count(
         "querypulse_deliveries_total",
         ("receiver", "outcome"),
-        "Attempts to tell an alert.",
+        "Attempts to deliver an alert.",
         lambda monitor: _by_receiver(monitor, DELIVERY_OUTCOMES, monitor.deliveries),
     ),
     Count(
         "querypulse_alerts_lost_total",
         ("receiver", "reason"),
-        "Alerts given up without having been told, by why.",
+        "Alerts dropped without delivery, by reason.",
         lambda monitor: _by_receiver(monitor, LOSS_REASONS, monitor.alerts_lost),
     ),
     Count(
         "querypulse_receiver_circuit_open",
         ("receiver",),
-        "Whether the receiver is tried with one alert at a time only, after failures.",
+        "Whether the receiver, after failures, is tried with only one alert at a time.",
         lambda monitor: _known(monitor.receivers, monitor.circuits_open),
     ),
     Count(
         "querypulse_outbox_pending",
         ("receiver",),
-        "Alerts not told yet.",
+        "Alerts not delivered yet.",
         lambda monitor: _known(monitor.receivers, monitor.outbox_pending),
     ),
 )
@@ -102,19 +102,19 @@ def monitor_families(monitor: Monitor) -> Iterator[Family]:
         yield family
     yield _timing(
         "querypulse_callback_duration_seconds",
-        "Time taken from Spark's listener thread by each event.",
+        "Time that each event takes on Spark's listener thread.",
         monitor.callback_duration_seconds,
     )
     yield _timing(
         "querypulse_probe_duration_seconds",
-        "Time each look at Spark took.",
+        "Time that each probe of Spark took.",
         monitor.probe_duration_seconds,
     )
 
 
 def build_info() -> Family:
-    """Which querypulse this is; there before anything else is known."""
-    family = Family("querypulse_build_info", "The version of querypulse that watches this driver.")
+    """The version of querypulse; present before any other family."""
+    family = Family("querypulse_build_info", "The version of querypulse in this driver.")
     family.add_info((), {"version": VERSION})
     return family
 

@@ -1,4 +1,4 @@
-"""The monitor's own facts as people read them."""
+"""The status of the monitor itself, for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .published_state import Monitor
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """A histogram in three figures; ``p99_seconds`` is a bucket's bound, so an upper limit."""
+    """A histogram in three figures; ``p99_seconds`` is the bound of a bucket, an upper limit."""
 
     count: int
     total_seconds: float
@@ -19,7 +19,7 @@ class Timing(msgspec.Struct, frozen=True):
 
 
 class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """As ``Monitor``; what goes by two names is shown as receiver -> outcome -> count."""
+    """Like ``Monitor``; counts by two labels are nested as receiver -> outcome -> count."""
 
     heartbeat_timestamp: float | None
     listener_path: str
@@ -43,7 +43,7 @@ class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def monitor_status(monitor: Monitor) -> MonitorStatus:
-    """Show the monitor's facts."""
+    """Convert the monitor's figures."""
     return MonitorStatus(
         heartbeat_timestamp=monitor.heartbeat_timestamp,
         listener_path=monitor.listener_path,

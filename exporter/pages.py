@@ -1,4 +1,4 @@
-"""What each path answers. No socket here."""
+"""The answer to each HTTP path, without sockets."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 SILENCES = "/silences"
-"""Takes a POST, with the token only: a silence keeps pages from people."""
+"""Accepts a POST, only with the token, because a silence suppresses pages."""
 RUNBOOKS = "/runbooks/"
 _OPENMETRICS = "application/openmetrics-text"
 
 
 def is_public(path: str) -> bool:
-    """Whether it holds no data, and needs no token: the page, which asks for it, and runbooks."""
+    """Whether a path needs no token because it holds no data: the status page and the runbooks."""
     return path == "/" or path.startswith(RUNBOOKS)
 
 
@@ -41,7 +41,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Pages:
-    """Answers from the newest board; ``alive`` tells whether the worker's loop beats."""
+    """Answers from the newest published state; ``alive`` is whether the worker's loop runs."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Pages:
         }
 
     def get(self, path: str, accept: str) -> Reply:
-        """Answer a GET of ``path``, given the Accept header; a page that breaks answers 500."""
+        """Answer a GET of ``path`` with this Accept header; a page that raises answers 500."""
         page = self._pages.get(path)
         if path.startswith(RUNBOOKS):
             page = partial(self._runbook, path.removeprefix(RUNBOOKS))
@@ -79,7 +79,7 @@ class Pages:
         return self._guarded(lambda: page(accept))
 
     def post(self, body: bytes) -> Reply:
-        """Answer a POST to ``SILENCES`` by one who has the token."""
+        """Answer a POST to ``SILENCES`` from a client with the token."""
         silence = self._silence
         if silence is None:
             return Reply(404, b"not found\n")
@@ -96,7 +96,7 @@ class Pages:
         return Reply(200, status_page(), HTML, policy())
 
     def _metrics(self, accept: str) -> Reply:
-        # Versions and escapings asked for are not echoed: 1.0.0 is what everybody reads.
+        # Requested versions and escapings are ignored: every scraper reads 1.0.0.
         families = all_families(self._board())
         if _OPENMETRICS in accept:
             return Reply(200, exposition.as_openmetrics(families), exposition.OPENMETRICS)
@@ -105,32 +105,32 @@ class Pages:
     def _status(self, _accept: str) -> Reply:
         board = self._board()
         if board is None:
-            return _json(503, {"error": "nothing has been looked at yet"})
+            return _json(503, {"error": "nothing has been evaluated yet"})
         return _json(200, status(board))
 
     def _livez(self, _accept: str) -> Reply:
         if self._shutdown_notice.said:
-            return Reply(503, b"closing in good order\n")
+            return Reply(503, b"shutting down\n")
         alive = self._alive()
-        return Reply(200 if alive else 503, b"alive\n" if alive else b"the worker stands still\n")
+        return Reply(200 if alive else 503, b"alive\n" if alive else b"the worker is stuck\n")
 
     def _readyz(self, _accept: str) -> Reply:
         answer = readiness(self._board())
         return _json(200 if answer.ready else 503, answer)
 
     def _runbook(self, alertname: str, _accept: str) -> Reply:
-        """Markdown, which a person can read as it is."""
+        """The runbook as Markdown, which is readable as plain text."""
         text = self._runbook_of(alertname)
         if text is None:
             return Reply(404, b"no such runbook\n")
         return Reply(200, text.encode())
 
     def _watch(self, _accept: str) -> Reply:
-        """A long poll: whoever watches from outside hears of a close in good order."""
+        """A long poll by which external watchers receive the shutdown notice."""
         return _running(self._shutdown_notice.wait())
 
     def _watch_as_page(self, _accept: str) -> Reply:
-        """The same for the status page, which gives way to watchers."""
+        """The same for the status page, which gives up its place to watchers."""
         return _running(self._shutdown_notice.wait_as_page())
 
 

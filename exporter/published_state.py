@@ -1,4 +1,4 @@
-"""What readers may see: the exporter's own input, published by one reference assignment."""
+"""The exporter's input, an immutable state published by one reference assignment."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ LOSS_REASONS = ("evicted", "expired", "obsolete", "rejected")
 
 
 class QueryHealthView(Protocol):
-    """What was judged of one query: one of ``STATES``, why, and its stall window."""
+    """The health of one query: one of ``STATES``, the reason, and the query's limits."""
 
     @property
     def state(self) -> str:
@@ -53,7 +53,7 @@ class QueryHealthView(Protocol):
 
     @property
     def reason(self) -> str:
-        """One line for a person, empty where there is nothing to say."""
+        """One line for people; empty if there is nothing to explain."""
         ...
 
     @property
@@ -63,7 +63,7 @@ class QueryHealthView(Protocol):
 
     @property
     def lag_allowed_offsets(self) -> float | None:
-        """How far it may be behind."""
+        """How large its lag may be."""
         ...
 
     @property
@@ -73,12 +73,12 @@ class QueryHealthView(Protocol):
 
     @property
     def expected_input_seconds(self) -> float | None:
-        """How long it may read no rows; None where no data has to come."""
+        """How long it may read no rows; None if no data is expected."""
         ...
 
     @property
     def ignored(self) -> bool:
-        """Whether the settings say that nothing depends on this query."""
+        """Whether the settings exclude this query from alerting."""
         ...
 
 
@@ -92,7 +92,7 @@ class ShownAlert(Protocol):
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The story: ``summary``, ``description``, ``reason`` and the evidence."""
+        """``summary``, ``description``, ``reason`` and the evidence."""
         ...
 
     @property
@@ -102,24 +102,24 @@ class ShownAlert(Protocol):
 
 
 class Monitor(msgspec.Struct, frozen=True, kw_only=True):
-    """The monitor's own facts. Counters only grow."""
+    """Figures about the monitor itself. Counters only grow."""
 
     heartbeat_timestamp: float | None = None
     """Unix seconds of the worker's last round."""
     listener_path: str = ""
-    """How events reach us: ``raw``, ``stock``, ..."""
+    """The event path: ``bus_queue``, ``python_proxy``, ..."""
     listener_registered: bool | None = None
     reregistrations: int = 0
     mailbox_depth: int = 0
     events: Mapping[str, int] = {}
-    """By kind of event."""
+    """By event kind."""
     events_dropped: Mapping[str, int] = {}
     """By reason."""
     internal_errors: Mapping[str, int] = {}
-    """By where they were contained."""
+    """By the component that contained them."""
     probe_age_seconds: float | None = None
     sources_unread: Mapping[str, str] = {}
-    """By query: why brokers, or what they know of a source, could not be asked."""
+    """By query: why a source could not be polled."""
     deliveries: Mapping[tuple[str, str], int] = {}
     """By receiver and outcome."""
     outbox_pending: Mapping[str, int] = {}
@@ -127,35 +127,35 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     alerts_lost: Mapping[tuple[str, str], int] = {}
     """By receiver and reason."""
     circuits_open: Mapping[str, bool] = {}
-    """By receiver: whether it is left alone for a while, because it failed again and again."""
+    """By receiver: whether sending is paused for a while after repeated failures."""
     receivers: tuple[str, ...] = ()
     spool_problem: str = ""
-    """Why undelivered alerts would not outlive this driver, though they should."""
+    """Why undelivered alerts would be lost with this driver, although they are to be kept."""
     app_name_problem: str = ""
-    """What the name of this app costs, where other drivers may well have the same."""
+    """The effect of an app name that other drivers may share."""
     callback_duration_seconds: Buckets = CALLBACK_BUCKETS
     probe_duration_seconds: Buckets = PROBE_BUCKETS
 
 
 class ShownSuppressed(Protocol):
-    """One alert that does not fire because another does."""
+    """One alert that another firing alert suppresses."""
 
     @property
     def alert(self) -> ShownAlert:
-        """The one that does not fire."""
+        """The suppressed alert."""
         ...
 
     @property
     def by(self) -> ShownAlert:
-        """The one that suppresses it."""
+        """The alert that suppresses it."""
         ...
 
 
 class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything readers may see at one moment; nothing in it changes after publication.
+    """Everything that readers see at one moment; nothing in it changes after publication.
 
-    ``health`` go by the labels of ``snapshot.labels()``, names of the roster that nobody
-    has seen included; ``wall`` is the Unix time of the monotonic ``snapshot.at``.
+    ``health`` is by the labels of ``snapshot.labels()``, plus expected queries not seen yet;
+    ``wall`` is the Unix time of the monotonic ``snapshot.at``.
     """
 
     app: str
@@ -170,5 +170,5 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     lag_by_partition: bool = False
 
     def unix(self, at: float | None) -> float | None:
-        """A monotonic moment as Unix seconds; None stays None."""
+        """A monotonic time as Unix seconds; None stays None."""
         return None if at is None else self.wall - (self.snapshot.at - at)

@@ -1,4 +1,4 @@
-"""The board as metric families, for our own server and as a Prometheus collector."""
+"""The published state as metric families, for our server and as a Prometheus collector."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .row import rows
 
 
 def all_families(board: PublishedState | None) -> Iterator[Family]:
-    """All families; before the first board only ``querypulse_build_info``."""
+    """All families; before the first evaluation only ``querypulse_build_info``."""
     yield build_info()
     if board is None:
         return
@@ -34,13 +34,13 @@ def all_families(board: PublishedState | None) -> Iterator[Family]:
 
 
 class QueryCollector(Collector):
-    """Builds all families from the newest board at every scrape, and keeps nothing between."""
+    """Builds all families from the newest published state at every scrape, and keeps no state."""
 
     def __init__(self, board: Callable[[], PublishedState | None]) -> None:
         self._board = board
 
     def collect(self) -> Iterator[Metric]:
-        """``all_families`` as ``prometheus_client`` has them."""
+        """``all_families`` as ``prometheus_client`` metrics."""
         return map(_metric, all_families(self._board()))
 
 

@@ -1,4 +1,4 @@
-"""Rows -> the metric families ``spark_streaming_*``, fresh for every scrape. Pure."""
+"""The metric families ``spark_streaming_*``, built for every scrape. Pure."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def query_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
 
 
 def _info(app: str, rows: Sequence[QueryRow]) -> Family:
-    family = Family(f"{PREFIX}_info", "The present run of the query.", LABELS)
+    family = Family(f"{PREFIX}_info", "The current run of the query.", LABELS)
     for row in rows:
         if row.query is not None:
             facts = row.facts
@@ -49,7 +49,7 @@ def _info(app: str, rows: Sequence[QueryRow]) -> Family:
 
 
 def _failure_info(app: str, rows: Sequence[QueryRow]) -> Family:
-    family = Family(f"{PREFIX}_failure_info", "The failure that still stands.", LABELS)
+    family = Family(f"{PREFIX}_failure_info", "The query's unrecovered failure.", LABELS)
     for row in rows:
         if row.error_class is not None:
             family.add_info((app, row.label), {"error_class": row.error_class})

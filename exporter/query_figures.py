@@ -1,4 +1,4 @@
-"""The catalogue of a query's figures: name, meaning, and where each comes from."""
+"""The list of a query's figures: name, meaning, and how to read each one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PREFIX = "spark_streaming_query"
 
 
 class Figure(NamedTuple):
-    """One figure of a query; None is left out. A name ending in ``_total`` is a counter."""
+    """One figure of a query; None is left out. A name that ends in ``_total`` is a counter."""
 
     name: str
     documentation: str
@@ -31,12 +31,12 @@ class Split(NamedTuple):
 
 
 def _moment(at: Callable[[Query], float | None]) -> Callable[[QueryRow], float | None]:
-    """Read a monotonic moment of the query as Unix seconds."""
+    """Read a monotonic time of the query as Unix seconds."""
     return lambda row: row.board.unix(at(row.query)) if row.query is not None else None
 
 
 def _progress(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], float | None]:
-    """Read the last progress of the query's present run."""
+    """Read the last progress of the query's current run."""
 
     def figure(row: QueryRow) -> float | None:
         return read(row.progress) if row.progress is not None else None
@@ -55,42 +55,42 @@ def _trigger_interval(row: QueryRow) -> float | None:
 FIGURES = (
     Figure(
         f"{PREFIX}_active",
-        "Whether the present run of the query is alive.",
+        "Whether the current run of the query is active.",
         lambda row: float(row.query is not None and row.query.alive),
     ),
     Figure(
         f"{PREFIX}_alerting_enabled",
-        "Whether somebody is to be told of the query: 0 where the settings say ignore.",
+        "Whether the query can alert: 0 if the settings ignore it.",
         lambda row: float(not row.health.ignored),
     ),
     Figure(
         f"{PREFIX}_start_timestamp_seconds",
-        "When the present run began, or was first seen.",
+        "When the current run began, or was first seen.",
         _moment(lambda query: query.started_at),
     ),
     Figure(
         f"{PREFIX}_last_event_timestamp_seconds",
-        "When the listener last heard of the query.",
+        "When the listener last received an event of the query.",
         _moment(lambda query: query.last_event_at),
     ),
     Figure(
         f"{PREFIX}_last_commit_timestamp_seconds",
-        "When the present run was last seen to commit a batch.",
+        "When the current run last committed a batch, as far as seen.",
         _moment(lambda query: query.last_commit_at),
     ),
     Figure(
         f"{PREFIX}_last_input_timestamp_seconds",
-        "When the present run was last known to have read rows; absent before the first.",
+        "When the current run last read rows, as far as known; absent before the first.",
         _moment(lambda query: query.last_input_at),
     ),
     Figure(
         f"{PREFIX}_last_activity_timestamp_seconds",
-        "When the present run last committed or was known to be idle; absent before the first.",
+        "When the current run last committed or was idle; absent before the first time.",
         _moment(lambda query: query.last_sign_at if query.first_sign_seen else None),
     ),
     Figure(
         f"{PREFIX}_last_commit_batch_id",
-        "Id of the last committed batch.",
+        "The id of the last committed batch.",
         lambda row: row.query.last_commit_batch if row.query is not None else None,
     ),
     Figure(
@@ -100,17 +100,17 @@ FIGURES = (
     ),
     Figure(
         f"{PREFIX}_batches_not_durable",
-        "Batches done that are not in the commit log yet; only under async progress tracking.",
+        "Batches done but not in the commit log yet; only with async progress tracking.",
         lambda row: row.query.batches_not_durable if row.query is not None else None,
     ),
     Figure(
         f"{PREFIX}_batch_in_flight_seconds",
-        "How long the batch in flight has been running; absent while there is none.",
+        "How long the batch in flight has been running; absent without one.",
         lambda row: row.batch_in_flight_seconds,
     ),
     Figure(
         f"{PREFIX}_no_progress_seconds",
-        "How long no task of the batch in flight has finished, or a source has not answered; "
+        "How long no task of the batch in flight has finished or a source has not answered; "
         "absent while the query waits.",
         lambda row: row.no_progress_seconds,
     ),
@@ -121,22 +121,22 @@ FIGURES = (
     ),
     Figure(
         f"{PREFIX}_trigger_interval_seconds",
-        "The interval of the query's trigger; absent where it has none.",
+        "The interval of the query's trigger; absent without one.",
         _trigger_interval,
     ),
     Figure(
         f"{PREFIX}_lag_allowed_offsets",
-        "How far behind it may be before it counts as lagging.",
+        "How large the query's lag may be before it counts as lagging.",
         lambda row: row.health.lag_allowed_offsets,
     ),
     Figure(
         f"{PREFIX}_restart_budget",
-        "How many failures in a while make it count as flapping.",
+        "How many failures within restart_window_seconds make the query count as flapping.",
         lambda row: row.health.restart_budget,
     ),
     Figure(
         f"{PREFIX}_expected_input_seconds",
-        "How long it may read no rows before that is reported; absent where no data has to come.",
+        "How long the query may read no rows before an alert; absent if no data is expected.",
         lambda row: row.health.expected_input_seconds,
     ),
     Figure(
@@ -146,17 +146,17 @@ FIGURES = (
     ),
     Figure(
         f"{PREFIX}_output_rows_total",
-        "Rows written; 0 where the sink does not count them, such as foreachBatch.",
+        "Rows written; 0 for sinks that do not count them, such as foreachBatch.",
         lambda row: row.totals.output_rows,
     ),
     Figure(
         f"{PREFIX}_input_rows_per_second",
-        "Rate at which rows arrived before the last batch.",
+        "The rate at which rows arrived before the last batch.",
         _progress(lambda progress: progress.input_rows_per_second),
     ),
     Figure(
         f"{PREFIX}_processed_rows_per_second",
-        "Rate at which rows were processed in the last batch.",
+        "The rate at which rows were processed in the last batch.",
         _progress(lambda progress: progress.processed_rows_per_second),
     ),
     Figure(
@@ -176,7 +176,7 @@ FIGURES = (
     ),
     Figure(
         f"{PREFIX}_late_rows_dropped_total",
-        "Rows dropped for being behind the watermark.",
+        "Rows dropped because they were behind the watermark.",
         lambda row: row.totals.late_rows,
     ),
     Figure(
@@ -196,13 +196,13 @@ SPLITS = (
     Split(
         f"{PREFIX}_phase_duration_seconds",
         "phase",
-        "Time the last batch spent in each phase, by Spark's names (durationMs).",
+        "The time that the last batch spent in each phase, by Spark's names (durationMs).",
         _phases,
     ),
     Split(
         f"{PREFIX}_terminations_total",
         "outcome",
-        "Runs that ended, by how.",
+        "Ended runs, by outcome.",
         lambda row: {
             "failed": row.totals.failed,
             "stopped": row.totals.stopped,

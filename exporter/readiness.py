@@ -1,4 +1,4 @@
-"""Whether all is well, for ``/readyz``. Pure."""
+"""Whether all queries are healthy, for ``/readyz``. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .row import QueryRow, rows
 UNREADY = frozenset(
     {"failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting"}
 )
-"""States in which a query does not do its work."""
+"""States in which a query does not work."""
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why it is not; ``query`` is None when it is the monitor that is not ready."""
+    """Why it is not ready; ``query`` is None when the monitor itself is not ready."""
 
     query: str | None
     state: str
@@ -22,16 +22,16 @@ class Reason(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """``ready``, or the reasons why not."""
+    """``ready``, or the reasons."""
 
     ready: bool
     reasons: tuple[Reason, ...] = ()
 
 
 def readiness(board: PublishedState | None) -> Readiness:
-    """Judge every query known or expected and not ignored; without a board nothing is well."""
+    """Check every known or expected query that is not ignored; None is not ready."""
     if board is None:
-        return Readiness(False, (Reason(None, "starting", "nothing has been looked at yet"),))
+        return Readiness(False, (Reason(None, "starting", "nothing has been evaluated yet"),))
     unhealthy = (row for row in rows(board) if row.state in UNREADY and not row.health.ignored)
     reasons = tuple(_reason(row) for row in unhealthy)
     return Readiness(not reasons, reasons)

@@ -1,4 +1,4 @@
-"""Receiving requests: one thread for all clients, so that silent ones hold no other up."""
+"""Receives requests of all clients in one thread, so that a slow client delays no other."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import msgspec
 HEAD_SECONDS = 1.0
 """How long a client may take for the request line and the headers."""
 HANDSHAKE_SECONDS = 3.0
-"""How long it may take for the TLS handshake before that."""
+"""How long a client may take for the TLS handshake before that."""
 HEAD_BYTES = 64 * 1024
 MAX_INCOMING = 64
-"""Connections without a complete request; one more ends the oldest of the peer with the most."""
+"""Connections without a complete request; one more closes the oldest of the busiest peer."""
 POLL_SECONDS = 0.1
 _LONGEST_POLL_SECONDS = 0.25
 _CHUNK_BYTES = 16 * 1024
@@ -27,7 +27,7 @@ _END_OF_HEAD = b"\r\n\r\n"
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A connection, blocking again, and what was received: the head, and what came with it."""
+    """A connection, blocking again, and the bytes received: the head and any data after it."""
 
     connection: socket.socket
     peer: Any
@@ -35,7 +35,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Incoming:
-    """A connection whose request is not complete; it never blocks."""
+    """A connection whose request is not complete; non-blocking."""
 
     def __init__(self, connection: socket.socket, peer: Any) -> None:
         self.connection = connection
@@ -45,10 +45,10 @@ class Incoming:
         self.awaits = selectors.EVENT_READ
 
     def receive(self) -> bool:
-        """Take what has arrived; True once the head is complete.
+        """Read the available bytes; True once the head is complete.
 
         Raises:
-            OSError: the client is gone, sends too much, or speaks no TLS.
+            OSError: the client is gone, sends too much, or does not use TLS.
 
         """
         try:
@@ -73,9 +73,9 @@ class Incoming:
 
 
 class Reception:
-    """Accepts on ``listener`` and receives, for as long as ``step`` is called.
+    """Accepts connections on ``listener`` and receives requests while ``step`` is called.
 
-    ``context`` may be replaced: it holds for the connections accepted from then on.
+    ``context`` may be replaced; it applies to connections accepted from then on.
     """
 
     def __init__(self, listener: socket.socket, context: ssl.SSLContext | None) -> None:
@@ -87,17 +87,17 @@ class Reception:
         """Oldest first, each with its deadline."""
         self._polled_at = time.monotonic()
         self._attended = 0.0
-        """Seconds spent in polling: a driver that does not let us run blames no client for it."""
+        """Seconds spent polling, so that a paused driver does not count against clients."""
         for connection in (listener, self._woken):
             self._selector.register(connection, selectors.EVENT_READ)
 
     @property
     def connections(self) -> list[socket.socket]:
-        """Those without a complete request, a copy."""
+        """A copy of the connections without a complete request."""
         return list(self._incoming)
 
     def step(self) -> list[Request]:
-        """Wait a moment for clients, or until woken; the requests that are complete now."""
+        """Wait briefly for clients, or until woken; return the complete requests."""
         ready = self._selector.select(POLL_SECONDS if self._incoming else None)
         now = time.monotonic()
         self._attended += min(now - self._polled_at, _LONGEST_POLL_SECONDS)
@@ -114,11 +114,11 @@ class Reception:
         return complete
 
     def wake(self) -> None:
-        """From now on no ``step`` waits for a client."""
+        """Make every ``step`` from now on return without waiting."""
         self._wake.send(b"\0")
 
     def close(self) -> None:
-        """End all connections without a request; only after the last ``step``."""
+        """Close all connections without a complete request; only after the last ``step``."""
         for incoming, _ in list(self._incoming.values()):
             self._end(incoming)
         self._selector.close()
@@ -132,7 +132,7 @@ class Reception:
             except BlockingIOError:
                 return
             except OSError:
-                # Without free file descriptors that fails at once, again and again.
+                # Without free file descriptors this fails at once, repeatedly.
                 time.sleep(POLL_SECONDS)
                 return
             with suppress(OSError):
@@ -161,7 +161,7 @@ class Reception:
         try:
             is_complete = incoming.receive()
         except OSError:
-            # A client that is gone or speaks no TLS is not an error of ours.
+            # A client that is gone or does not use TLS is not our error.
             self._end(incoming)
             return []
         connection = incoming.connection

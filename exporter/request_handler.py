@@ -1,4 +1,4 @@
-"""One HTTP exchange: a request's head is read, an answer goes out within a deadline."""
+"""Handles one HTTP request: parses its head and sends the answer within a deadline."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from .reception import Request
 IO_SECONDS = 5.0
 """How long a client may take to receive the answer."""
 DRAIN_SECONDS = 1.0
-"""How long a body that nobody wants may take to arrive."""
+"""How long an unused request body may take to arrive."""
 BODY_BYTES = 16 * 1024
 GZIP_FROM_BYTES = 1024
 GZIP_LEVEL = 3
-"""A fifth of the work of the usual 9, for a fifth more bytes."""
+"""A fifth of the work of the default 9, for a fifth more bytes."""
 _CHUNK_BYTES = 16 * 1024
 _LENGTH = re.compile(r"[0-9]{1,5}")
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """Who may read: ``token`` gives the bearer token as it is now, ``knows`` the Host headers."""
+    """Who may read: ``token`` returns the current bearer token, ``knows`` accepts Host headers."""
 
     token: Callable[[], str | None]
     knows: Callable[[str], bool]
 
 
 class RequestHandler(BaseHTTPRequestHandler):
-    """Answers one request and no more: a kept connection would hold a thread.
+    """Answers a single request, because a kept-alive connection would occupy a thread.
 
-    The standard handler works on bytes in memory here. On a socket, its timeouts would
-    start anew with every byte that a slow client sends.
+    The standard handler works on bytes in memory here. On a socket, every byte of a slow client
+    would restart its timeouts.
     """
 
     def __init__(self, pages: Pages, admission: Admission, request: Request) -> None:
@@ -51,28 +51,28 @@ class RequestHandler(BaseHTTPRequestHandler):
         super().__init__(request.connection, request.peer, None)  # type: ignore[arg-type] # no server is asked
 
     def setup(self) -> None:
-        """Read from the head that was received; a body is read where one is wanted."""
+        """Read from the received head; a body is read only if needed."""
         self.rfile = BytesIO(self._head)
         self.wfile = self._answer = BytesIO()
 
     def handle(self) -> None:
-        """Answer, unless the head was nonsense and has been answered already."""
+        """Answer, unless the head was invalid and has been answered already."""
         self.raw_requestline = self.rfile.readline()
         if self.raw_requestline and self.parse_request():
             self._send(self._reply())
 
     def finish(self) -> None:
-        """Send what was answered."""
+        """Send the answer."""
         send(self.request, self._answer.getvalue())
         if self.command not in (None, "GET", "HEAD"):
             let_arrive(self.request)
 
     def version_string(self) -> str:
-        """The Server header: no version that would tell what to attack."""
+        """The Server header, without a version that would help an attacker."""
         return "querypulse"
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
-        """Say nothing: standard error is the host's."""
+        """Log nothing: standard error belongs to the host."""
 
     def _reply(self) -> Reply:
         path = self.path.partition("?")[0]
@@ -98,7 +98,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         return self._pages.post(self._body(int(length)))
 
     def _body(self, length: int) -> bytes:
-        """What has come with the head, and the rest.
+        """The body: the part that arrived with the head, and the rest.
 
         Raises:
             OSError: the client was too slow, or is gone.
@@ -152,7 +152,7 @@ def send(connection: socket.socket, answer: bytes) -> None:
 
 
 def let_arrive(connection: socket.socket) -> None:
-    """Throw a body away until the client closes: closing first would take the answer back.
+    """Discard the body until the client closes; closing first could destroy the answer.
 
     Raises:
         OSError: the client was too slow, or is gone.

@@ -1,4 +1,4 @@
-"""Rows -> how near each topic's retention has come to what a query has not read. Pure."""
+"""How much of each topic's retention the unread data has used. Pure."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ LABELS = ("app", "query", "source", "topic")
 
 
 class TopicRetention(msgspec.Struct, frozen=True):
-    """One topic of one source: its worst partitions' figures."""
+    """One topic of one source: the figures of its worst partitions."""
 
     used_ratio: float
     left_seconds: float | None
 
 
 def retention_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
-    """Both families, of all topics of which something can be said."""
+    """Both families, for all topics with known figures."""
     used = Family(
         "spark_streaming_topic_retention_used_ratio",
-        "How much of its retention what waits has used up, in the worst partition: 0 where nothing "
-        "waits, 1 where it is about to be deleted, or has been.",
+        "How much of the retention the unread data has used, in the worst partition: 0 if nothing "
+        "is unread, 1 if unread data is about to be deleted or was deleted.",
         LABELS,
     )
     left = Family(
         "spark_streaming_topic_retention_left_seconds",
-        "How long until what waits is deleted if nothing is read, at least, in the worst "
-        "partition; absent where no time is known.",
+        "The least time until unread data is deleted if nothing is read, in the worst partition; "
+        "absent if unknown.",
         LABELS,
     )
     for row in rows:
@@ -43,7 +43,7 @@ def retention_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
 
 
 def _by_topic(row: QueryRow) -> dict[tuple[str, str], TopicRetention]:
-    """By the source's index and the topic's name."""
+    """The figures by source index and topic."""
     found: dict[tuple[str, str], TopicRetention] = {}
     if row.query is None:
         return found

@@ -1,4 +1,4 @@
-"""One query as every reader sees it: what is known and what was judged, side by side."""
+"""One query for all readers: its observed state and its evaluated health."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..listener.sources.report import SourcePoll
 from .published_state import PublishedState, QueryHealthView
 
 STALE_POLL_SECONDS = 120.0
-"""What a broker said this long ago, and nobody has said since, is history."""
+"""After this long without a newer poll, a broker's figures are stale."""
 
 OVER = frozenset({"stopped", "completed"})
-"""States of a query that has come to an end as it should."""
+"""States of a query that ended as intended."""
 
 
 class _NotEvaluated(msgspec.Struct, frozen=True):
-    """Stands in until the first verdict."""
+    """Used until the first evaluation."""
 
     state: str = "starting"
     reason: str = "not evaluated yet"
@@ -31,7 +31,7 @@ class _NotEvaluated(msgspec.Struct, frozen=True):
 
 
 class QueryRow(msgspec.Struct, frozen=True):
-    """One query under the label it is shown by; ``query`` is None while nobody has seen it."""
+    """One query by its label; ``query`` is None until it is seen."""
 
     board: PublishedState
     label: str
@@ -40,32 +40,32 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """The state as plain text: an enum's member would print as ``State.FAILED``."""
+        """The state as plain text; an enum member would print as ``State.FAILED``."""
         plain: str = msgspec.to_builtins(self.health.state)
         return plain
 
     @property
     def is_expected(self) -> bool:
-        """Whether the settings name it as one that must be there."""
+        """Whether the settings list it as an expected query."""
         if self.query is not None:
             return self.query.name in self.board.expected
         return any(self.label == base_label(name) for name in self.board.expected)
 
     @property
     def totals(self) -> Totals:
-        """Its counters; a query on the roster has them before it is seen, so none is born at 1."""
+        """Its counters; an expected query has them before it is seen, so none starts at 1."""
         return self.query.totals if self.query is not None else Totals()
 
     @property
     def last_commit_age_seconds(self) -> float | None:
-        """Seconds since the last commit that was seen to happen in this run."""
+        """Seconds since the last commit seen in this run."""
         if self.query is None or self.query.last_commit_at is None:
             return None
         return self.board.snapshot.at - self.query.last_commit_at
 
     @property
     def last_idle_age_seconds(self) -> float | None:
-        """Seconds since this run was last seen to have nothing to do."""
+        """Seconds since this run was last seen idle."""
         if self.query is None or self.query.last_idle_at is None:
             return None
         return self.board.snapshot.at - self.query.last_idle_at
@@ -79,7 +79,7 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def in_flight(self) -> InFlight | None:
-        """The batch in flight; None while there is none."""
+        """The batch in flight; None without one."""
         query = self.query
         if query is None or not query.alive:
             return None
@@ -93,28 +93,28 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def batch_in_flight_seconds(self) -> float | None:
-        """Seconds since the batch in flight was first seen; None while there is none."""
+        """Seconds since the batch in flight was first seen; None without one."""
         flight = self.in_flight
         return self.board.snapshot.at - flight.since if flight is not None else None
 
     @property
     def facts(self) -> RunFacts | None:
-        """What never changes in the present run."""
+        """The facts that never change during the current run."""
         return self.query.facts if self.query is not None else None
 
     @property
     def progress(self) -> Progress | None:
-        """What Spark told of the present run's last batch."""
+        """Spark's progress of the current run's last batch."""
         return self.query.progress if self.query is not None else None
 
     @property
     def live_progress(self) -> Progress | None:
-        """The same while it tells of the present: the run lives, and its window is not over."""
+        """The same while it is current: the run is active and the stall window has not passed."""
         at = self.query.progress_at if self.query is not None else None
         return self.progress if self._is_live(at) else None
 
     def _is_live(self, at: float | None) -> bool:
-        """Whether what was known ``at`` that moment can be shown without its age."""
+        """Whether a figure from the time ``at`` is still current."""
         if self.query is None or not self.query.alive or at is None:
             return False
         window = self.health.window_seconds
@@ -122,9 +122,9 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def no_progress_seconds(self) -> float | None:
-        """Seconds in which what the query is doing was not seen to get on; None while it waits.
+        """Seconds without progress of what the query is doing; None while it waits.
 
-        A batch, of which tasks finish, or a question to a source.
+        It is doing a batch, whose tasks finish, or a call to a source.
         """
         query = self.query
         if query is None or not query.alive or query.in_flight is None:
@@ -133,10 +133,10 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def is_needed(self) -> bool:
-        """Whether it should go on, so that its driver should: it neither ended nor will.
+        """Whether it should keep running, and so should its driver: it neither ended nor will.
 
-        A query that has failed should go on too. One whose trigger nobody knows counts as
-        one that does not end by itself.
+        A failed query should keep running too. A query with an unknown trigger counts as one that
+        does not end by itself.
         """
         if self.health.ignored or self.state in OVER:
             return False
@@ -148,10 +148,10 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def reported_lag_by_source(self) -> dict[str, float]:
-        """Lags as Spark reported them after the last batch, by the source's index.
+        """The lags that Spark reported after the last batch, by source index.
 
-        The index, not the description: two sources may share one, and it may hold a path
-        or a topic list of any length.
+        By index because two sources may share a description, which may hold a path or a topic
+        list of any length.
         """
         if self.progress is None:
             return {}
@@ -163,12 +163,12 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def polls(self) -> dict[int, SourcePoll]:
-        """What brokers last said of the present run, by the source's index."""
+        """The brokers' last polls for the current run, by source index."""
         return self.query.polls if self.query is not None else {}
 
     @property
     def fresh_polls(self) -> dict[int, SourcePoll]:
-        """Those that still tell something, because they answer or did a short while ago."""
+        """The polls that are current: their source answers, or answered a short while ago."""
         if self.query is None or not self.query.source_trouble:
             return self.polls
         oldest = self.board.snapshot.at - STALE_POLL_SECONDS
@@ -176,7 +176,7 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def lag_by_source(self) -> dict[str, float]:
-        """Known lags: as the broker has it where it can be asked, else as Spark reports it."""
+        """Known lags: from the broker if it can be polled, else as Spark reports them."""
         lags = self.reported_lag_by_source
         for index in self.polls:
             lags.pop(str(index), None)
@@ -187,7 +187,7 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def lag_seconds_by_source(self) -> dict[str, float]:
-        """How long the first record that waits in each source has waited, where it is known."""
+        """The age of the first unread record of each source, if known."""
         ages = {}
         for index, poll in self.fresh_polls.items():
             known = self.lag_seconds_by_topic(poll)
@@ -196,9 +196,9 @@ class QueryRow(msgspec.Struct, frozen=True):
         return ages
 
     def lag_seconds_by_topic(self, poll: SourcePoll) -> dict[str, float]:
-        """The same by topic: 0 where nothing waits.
+        """The same by topic: 0 if nothing is unread.
 
-        What waited at the look is taken to wait still unless a commit was seen since.
+        Data unread at the poll counts as still unread unless a commit was seen since.
         """
         query = self.query
         moved = query is not None and query.alive and (query.last_commit_at or poll.at) > poll.at
@@ -210,7 +210,7 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def lag_offsets(self) -> float | None:
-        """The sum of the known lags; what Spark reported counts while it tells of the present."""
+        """The sum of the known lags; Spark's figures count only while they are current."""
         query, lags = self.query, self.lag_by_source
         reported_at = (query.progress_at, query.last_idle_at) if query is not None else ()
         if not any(map(self._is_live, reported_at)):
@@ -219,18 +219,18 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def lag_seconds(self) -> float | None:
-        """The longest that a record is known to wait."""
+        """The age of the oldest unread record known."""
         return max(self.lag_seconds_by_source.values(), default=None)
 
     @property
     def error_class(self) -> str | None:
-        """The class of the failure that still stands."""
+        """The error class of the unrecovered failure."""
         ended = self.query.failure if self.query is not None else None
         return ended.failure.error_class if ended is not None and ended.failure else None
 
 
 def rows(board: PublishedState) -> tuple[QueryRow, ...]:
-    """All queries: those known, then those only judged or expected."""
+    """All queries: first the known ones, then those only evaluated or expected."""
     known = board.snapshot.labels()
     names = {query.name for query in board.snapshot.queries}
     absent = [base_label(name) for name in board.expected if name not in names]

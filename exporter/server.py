@@ -1,7 +1,7 @@
-"""A small threaded HTTP server that one silent client cannot stop.
+"""A small threaded HTTP server that a single slow client cannot block.
 
-``prometheus_client``'s own answers 200 on every path and shakes TLS hands in its only
-accepting thread, without a timeout.
+The server of ``prometheus_client`` answers 200 on every path and does the TLS handshake in its
+only accepting thread, without a timeout.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .tls import Tls
 __all__ = ["HttpServer", "Tls"]
 
 SENDING_SECONDS = 0.5
-"""How long a close waits for the farewell to leave."""
+"""How long a close waits until the shutdown notice is sent."""
 
 
 class HttpServer:
     """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz``, ``/watch`` and
     ``/runbooks/<alertname>``.
 
-    ``board`` gives the newest board, ``alive`` tells whether the worker's loop beats, ``runbook``
-    gives an alert's runbook; all are called from request threads, and so is ``token``: the bearer
-    token that readers must present now, if any. Port 0 takes any free port. On loopback, only names
-    of this machine, ``external_name`` and IP addresses are answered as Host. ``silence`` takes the
-    body of ``POST /silences``, from those who have the token. All threads are daemons.
+    ``board`` returns the newest published state, ``alive`` whether the worker's loop runs,
+    ``runbook`` an alert's runbook, ``token`` the bearer token that readers must present now, if
+    any; request threads call them all. Port 0 takes any free port. On loopback, only names of this
+    machine, ``external_name`` and IP addresses are accepted as Host. ``silence`` handles the body
+    of ``POST /silences`` from clients with the token. All threads are daemons.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        """Where to read, such as ``http://127.0.0.1:9719``; the real port once started."""
+        """The base URL, such as ``http://127.0.0.1:9719``, with the real port once started."""
         scheme = "http" if self._tls is None else "https"
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"{scheme}://{host}:{self._port}"
@@ -75,7 +75,7 @@ class HttpServer:
         """Listen and serve.
 
         Raises:
-            OSError: the port is taken, the host has no address, or a TLS file is no good.
+            OSError: the port is taken, the host has no address, or a TLS file is not usable.
 
         """
         context = None
@@ -84,15 +84,15 @@ class HttpServer:
         self._server = ThreadedServer(self._host, self._port, self._exchange, context, self._guard)
         address, self._port = self._server.address
         self._is_local = is_loopback(address)
-        # The thread that waits on the sockets closes them, however little time a close has.
+        # The thread that waits on the sockets closes them, even if close() has little time.
         self._loop = Loop("http", self._server.step, self._guard, self._server.close)
         self._loop.start()
 
     def close(self, timeout: float = 1.0, *, notice: Notice | None = Notice.STOPPED) -> None:
-        """Stop listening; called again, does nothing.
+        """Stop listening; a second call does nothing.
 
-        Those who wait at ``/watch`` first get the ``notice``; a crash gives none. Takes up to
-        0.8 s where somebody watches.
+        Clients waiting at ``/watch`` first receive the ``notice``; a crash sends none. Takes up
+        to 0.8 s if there are such clients.
         """
         server, self._server = self._server, None
         if server is None or self._loop is None:
@@ -102,16 +102,16 @@ class HttpServer:
         self._loop.stop()
         self._loop.join(timeout)
         if received:
-            # However little time is left: a farewell that is not heard is taken for a death.
+            # Even with little time left: without the notice, watchers report a crash.
             server.finish_requests(SENDING_SECONDS)
 
     def renew(self) -> bool:
-        """Read the certificate's files again if they have changed, for new connections.
+        """Read the certificate files again if they have changed, for new connections.
 
-        True when there is another certificate now.
+        Returns True if the certificate changed.
 
         Raises:
-            OSError: they cannot be read, or do not fit; what was read before holds.
+            OSError: they cannot be read or do not match; the old certificate stays in use.
 
         """
         if self._tls is None or self._server is None:

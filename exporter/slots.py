@@ -1,4 +1,4 @@
-"""A bounded number of threads, and a bounded queue before them."""
+"""A bounded number of threads with a bounded queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAX_WAITING = 64
 
 
 class RequestSlots:
-    """Runs at most ``limit`` tasks at once, each in a thread; up to ``MAX_WAITING`` more wait."""
+    """Runs at most ``limit`` tasks at once, each in a thread; queues up to ``MAX_WAITING`` more."""
 
     def __init__(self, limit: int, guard: Guard) -> None:
         self._limit = limit
@@ -22,7 +22,7 @@ class RequestSlots:
         self._changed = threading.Condition()
 
     def offer(self, task: Callable[[], None]) -> bool:
-        """Run ``task`` now or in its turn; False when it will not run. Never waits."""
+        """Run ``task`` now or queue it; False if it will not run. Never waits."""
         with self._changed:
             if self._busy >= self._limit:
                 has_room = len(self._waiting) < MAX_WAITING
@@ -41,7 +41,7 @@ class RequestSlots:
         return False
 
     def finish(self, seconds: float) -> None:
-        """Wait until nothing runs, for at most ``seconds``."""
+        """Wait until no task runs, for at most ``seconds``."""
         with self._changed:
             self._changed.wait_for(lambda: self._busy == 0, seconds)
 
@@ -51,7 +51,7 @@ class RequestSlots:
             task = self._next()
 
     def _next(self) -> Callable[[], None] | None:
-        """The task whose turn it is; without one the slot is free."""
+        """The next queued task; without one the slot becomes free."""
         with self._changed:
             if self._waiting:
                 return self._waiting.popleft()

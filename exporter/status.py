@@ -1,4 +1,4 @@
-"""Board -> Status: what ``/status`` serves and ``sidecar.snapshot()`` returns. Pure."""
+"""The status that ``/status`` serves and ``sidecar.snapshot()`` returns. Pure."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .row import QueryRow, rows
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One query; ``id`` and ``run_id`` are None for one on the roster that nobody has seen.
+    """One query; ``id`` and ``run_id`` are None for an expected query that was never seen.
 
-    Times are ISO 8601 in UTC, ages and durations are seconds. What is not known is None.
+    Times are ISO 8601 in UTC, ages and durations are seconds. Unknown values are None.
     """
 
     name: str
@@ -32,29 +32,29 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag_offsets: float | None
     error_class: str | None
     expected: bool
-    """Whether it is on the roster."""
+    """Whether it is an expected query."""
     ignored: bool
-    """Whether the settings say that nothing depends on it."""
+    """Whether the settings exclude it from alerting."""
     started_at: str | None
-    """When its present run began, or was first seen."""
+    """When its current run began, or was first seen."""
     restarts: int
     trigger: str | None
     sink: str | None
     batch_in_flight: int | None
-    """The id of the batch that ``batch_in_flight_seconds`` tells of."""
+    """The id of the batch in flight."""
     last_idle_age_seconds: float | None
-    """Since its run was last seen to have nothing to do."""
+    """Seconds since its run was last seen idle."""
     recent_batch_seconds: tuple[float, ...]
-    """How long the last batches took, 30 at most, the newest last."""
+    """Durations of the last batches, at most 30, the newest last."""
     input_rows_per_second: float | None
     processed_rows_per_second: float | None
-    """As Spark tells of the last batch; None once that is older than the query's window."""
+    """From Spark's progress of the last batch; None once that is older than the stall window."""
     lag_seconds: float | None
-    """How long the first record that waits has waited."""
+    """The age of the first unread record."""
     last_input_age_seconds: float | None
-    """Since its run last read rows; None before the first."""
+    """Seconds since its run last read rows; None before the first."""
     checkpoint_problem: str | None
-    """Why the next start of it does not find its checkpoint again; empty where it may."""
+    """Why its next start may not find its checkpoint; empty if nothing is wrong."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class AlertStatus(msgspec.Struct, frozen=True):
 
 
 class SuppressedStatus(msgspec.Struct, frozen=True):
-    """One alert that does not fire, and the alert that suppresses it."""
+    """One suppressed alert, and the alert that suppresses it."""
 
     alertname: str
     query: str
@@ -76,9 +76,9 @@ class SuppressedStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """A frozen view of one driver: its queries, its alerts, and the monitor itself.
+    """The status of one driver at one moment: its queries, its alerts and the monitor itself.
 
-    ``at`` is the moment that all of it is true of, ISO 8601 in UTC.
+    ``at`` is that moment, ISO 8601 in UTC.
     """
 
     app: str
@@ -91,7 +91,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def status(board: PublishedState) -> Status:
-    """Show the board."""
+    """Convert the published state."""
     return Status(
         app=board.app,
         spark_version=board.spark_version,

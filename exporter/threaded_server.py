@@ -1,4 +1,4 @@
-"""Accepting and serving: one thread receives, one more serves each request."""
+"""Accepts and serves requests: one thread receives, another one serves each request."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from .reception import Reception, Request
 from .slots import RequestSlots
 
 MAX_REQUESTS = 8
-"""Requests served at once; more wait until one is done."""
+"""Requests served at once; more wait in a queue."""
 KEPT_FOR_LIVENESS = 2
-"""As many more for ``/livez``: Kubernetes restarts a driver that does not answer there."""
+"""Extra slots for ``/livez``, because Kubernetes restarts a driver that does not answer there."""
 BACKLOG = 64
 _LIVENESS = re.compile(rb"(GET|HEAD) /livez(\?\S*)? HTTP/1\.[01]\r?\n")
 
 
 class ThreadedServer:
-    """Calls ``exchange`` with each request; every wait is bounded, or ends with ``wake``.
+    """Calls ``exchange`` with each request; every wait is bounded or ends with ``wake``.
 
     Raises:
         OSError: the port is taken, or the host has no address.
@@ -51,12 +51,12 @@ class ThreadedServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """IP address and port that it listens on."""
+        """The IP address and port that it listens on."""
         host, port = self._socket.getsockname()[:2]
         return host, port
 
     def step(self) -> None:
-        """Wait a moment for clients, or until woken; hand over what they ask."""
+        """Wait briefly for clients, or until woken; hand their requests to threads."""
         for request in self._reception.step():
             slots = self._kept if _LIVENESS.match(request.head) else self._slots
             self._serving.add(request.connection)
@@ -64,30 +64,30 @@ class ThreadedServer:
                 self._end(request.connection)
 
     def renew(self, context: ssl.SSLContext) -> None:
-        """Use ``context`` for the connections accepted from now on."""
+        """Use ``context`` for connections accepted from now on."""
         self._reception.context = context
 
     def wake(self) -> None:
-        """From now on no ``step`` waits for a client."""
+        """Make every ``step`` from now on return without waiting."""
         self._reception.wake()
 
     def finish_requests(self, seconds: float) -> None:
-        """Wait until nothing is being served; only after the last ``step``."""
+        """Wait until no request is being served; only after the last ``step``."""
         self._slots.finish(seconds)
 
     def close(self) -> None:
-        """Listen no more; only after the last ``step``."""
+        """Stop listening; only after the last ``step``."""
         self._socket.close()
         self._reception.close()
 
     def leave(self) -> None:
-        """Close what a fork has inherited: else the port would stay taken with it."""
+        """Close the sockets that a fork inherited, which would keep the port taken."""
         for connection in (self._socket, *self._reception.connections, *self._serving):
             connection.close()
 
     def _answer(self, request: Request) -> None:
         try:
-            # A client that is gone, or too slow, is not an error of ours.
+            # A client that is gone or too slow is not our error.
             with suppress(OSError):
                 request.connection.setblocking(True)
                 self._exchange(request)

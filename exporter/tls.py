@@ -1,4 +1,4 @@
-"""How the HTTP server proves itself, and whom it lets in."""
+"""TLS for the HTTP server: its certificate and the clients it accepts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Tls(msgspec.Struct, frozen=True):
-    """Paths of PEM files; with ``client_ca_file`` only clients it vouches for may read."""
+    """Paths of PEM files; with ``client_ca_file`` only clients that it has signed may read."""
 
     cert_file: str
     key_file: str
@@ -19,12 +19,12 @@ class Tls(msgspec.Struct, frozen=True):
         """Read the files.
 
         Raises:
-            OSError: a file cannot be read, or they do not fit; the message names them.
+            OSError: a file cannot be read, or they do not match; the message names them.
 
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
-            # Without a password given, an encrypted key would ask for it at the terminal.
+            # Without a password argument, an encrypted key would prompt at the terminal.
             context.load_cert_chain(self.cert_file, self.key_file, password="")
         except OSError as error:
             raise OSError(f"TLS files {self.cert_file}, {self.key_file}: {error}") from error
@@ -37,10 +37,10 @@ class Tls(msgspec.Struct, frozen=True):
         return context
 
     def signature(self) -> tuple[object, ...]:
-        """Changes when one of the files does; Kubernetes swaps a link: another inode.
+        """A value that changes with the files; Kubernetes swaps a link, which changes the inode.
 
         Raises:
-            OSError: a file is not there, or cannot be reached.
+            OSError: a file is missing or cannot be reached.
 
         """
         paths = [self.cert_file, self.key_file, self.client_ca_file]

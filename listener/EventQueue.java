@@ -19,16 +19,16 @@ import org.apache.spark.scheduler.SparkListenerTaskStart;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
 
 /**
- * Keeps the streaming events of all sessions until Python takes them; event_queue.py reads it.
+ * Queues the streaming events of all sessions until Python takes them; event_queue.py reads it.
  *
- * <p>Spark's threads only append here: nothing waits, and nothing runs in Python. Janino compiles
- * this in the driver, so it keeps to Java 8 without lambdas and type parameters.
+ * <p>Spark's threads only append: they do not wait here and run no Python. Janino compiles this
+ * class in the driver, so it uses only Java 8, without lambdas and type parameters.
  */
 public class EventQueue {
   private static final String FIELD = "\u001f";
   private static final String RECORD = "\u001e";
   private static final String BUS_QUEUE = "querypulse";
-  /** Py4J writes a longer answer in two packets, and the second waits for 40 ms. */
+  /** Py4J writes a longer answer in two packets; the second one arrives 40 ms later. */
   private static final int ANSWER_CHARACTERS = 7000;
   private static final long SECOND = 1000000000L;
   private static final long GATHER_NANOS = SECOND / 10;
@@ -58,7 +58,7 @@ public class EventQueue {
   private volatile long emptiedAt = askedAt;
 
   /**
-   * Prepares a queue that nothing fills yet.
+   * Prepares the queue; nothing fills it yet.
    *
    * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
    */
@@ -70,10 +70,10 @@ public class EventQueue {
   }
 
   /**
-   * Receives from now on the events of all sessions, on a queue of the listener bus of our own.
+   * Starts to receive the events of all sessions, on a listener-bus queue of our own.
    *
-   * @param listenerBus a LiveListenerBus: Spark's own class, called by name so that a driver whose
-   *     bus is another refuses this way only
+   * @param listenerBus a LiveListenerBus, called by name: on a driver with another bus class
+   *     only this way of listening fails
    */
   public boolean listenOnBus(Object listenerBus) throws Exception {
     open();
@@ -97,34 +97,34 @@ public class EventQueue {
     return (isOnBus() && !closed) + FIELD + dropped;
   }
 
-  /** For addListener of a session; it passes events on only where the bus is not to be had. */
+  /** For a session's addListener; it passes events on only where the listener bus is refused. */
   public StreamingQueryListener sessionListener() {
     return sessionListener;
   }
 
-  /** Whether nobody has taken from here for so long that it receives nothing any more. */
+  /** Whether the queue stopped receiving, because nobody took events from it for too long. */
   public boolean isClosed() {
     return closed;
   }
 
-  /** Receives from now on the events of the sessions that the session listener is added to. */
+  /** Starts to receive the events of the sessions that the session listener is added to. */
   public void listenInSessions() {
     open();
     fromSessions = true;
   }
 
-  /** Says that the queries of a session are our process's own; who watches this JVM now. */
+  /** Claims a session's queries for our process; returns which processes watch this JVM now. */
   public String claim(String session) {
     watchers.claim(session);
     return watchers.beat(System.nanoTime());
   }
 
-  /** Lets a waiting take return at once. */
+  /** Makes a waiting take return at once. */
   public void wake() {
     urgent.release();
   }
 
-  /** Receives nothing any more, and refers to nothing of Spark. */
+  /** Stops receiving and releases every reference to Spark. */
   public void close() throws Exception {
     watchers.leave();
     abandon();
@@ -137,9 +137,9 @@ public class EventQueue {
   }
 
   /**
-   * What has arrived, oldest first, after a line about this queue; waits for up to waitMillis.
+   * Returns a line about this queue, then the queued events, oldest first; waits up to waitMillis.
    *
-   * <p>A start or an end is given away at once, progress once in 0.1 s at most.
+   * <p>A start or an end is returned at once, progress at most every 0.1 s.
    */
   public String take(long waitMillis) throws InterruptedException {
     long deadline = System.nanoTime() + waitMillis * 1000000L;
@@ -157,7 +157,7 @@ public class EventQueue {
     return drain();
   }
 
-  /** For each query id the jobs begun and active, the tasks completed and active. */
+  /** For each query id: jobs started and active, tasks completed and active. */
   public String jobCounts() {
     return counter.text();
   }
@@ -197,7 +197,7 @@ public class EventQueue {
     failures.incrementAndGet();
   }
 
-  /** The SparkContext stops; a JVM that shuts down was sent a signal, and Python may not know. */
+  /** The SparkContext stops. A JVM that shuts down has received a signal; Python may not know. */
   void applicationEnds() throws Exception {
     Class hooks = Class.forName("org.apache.spark.util.ShutdownHookManager");
     terminated = ((Boolean) hooks.getMethod("inShutdown", new Class[0]).invoke(null, new Object[0]))
@@ -205,7 +205,7 @@ public class EventQueue {
     urgent.release();
   }
 
-  /** Appends an event; whatever goes wrong is counted, and never reaches Spark. */
+  /** Appends an event. Errors are counted and never reach Spark. */
   void receive(Object event) {
     try {
       if (event instanceof StreamingQueryListener.QueryProgressEvent) {
@@ -228,7 +228,7 @@ public class EventQueue {
       return;
     }
     if (now - askedAt > ABANDONED_NANOS) {
-      // The process that took from here is gone, and nothing else would take us off the bus.
+      // The process that took events from here is gone; nothing else removes us from the bus.
       watchers.forget();
       abandon();
       leaveBus();
@@ -251,7 +251,7 @@ public class EventQueue {
     }
   }
 
-  /** Adds what no event says, while the run is there to be asked. */
+  /** Adds the trigger and the session, which no event carries, while the run can be queried. */
   private void describe(Received received, StreamingQueryListener.QueryStartedEvent started) {
     try {
       Object execution = executions.get(started.id());
@@ -260,7 +260,7 @@ public class EventQueue {
         received.session = String.valueOf(call(call(execution, "sparkSession"), "sessionUUID"));
       }
     } catch (Exception refused) {
-      // The probe asks again; a run that has ended by then is known by its events only.
+      // The probe tries again; if the run has ended by then, only its events are known.
       received.session = "";
     }
   }
@@ -269,7 +269,7 @@ public class EventQueue {
     return (Received) waiting.poll();
   }
 
-  /** On a thread of its own: the bus, when it stops, waits for the one that called us. */
+  /** On a thread of its own: a bus that stops waits for the thread that called us. */
   private void leaveBus() {
     final Object from = bus;
     if (from != null) {
@@ -305,7 +305,7 @@ public class EventQueue {
     lifecycleWaiting.set(0);
   }
 
-  /** The event's own JSON; of an end that cannot write its own, that the query has ended. */
+  /** The event's JSON; for an end whose JSON fails, a minimal one. */
   private static String json(Received received) {
     try {
       return String.valueOf(call(received.event, "json"));
@@ -367,7 +367,7 @@ public class EventQueue {
     public void onQueryStarted(StreamingQueryListener.QueryStartedEvent event) {
       pass(event);
       if (!fromSessions) {
-        // Somebody has added us to this session: its queries are our process's own.
+        // The user added us to this session, so its queries belong to our process.
         Received received = new Received("started", event, 0);
         describe(received, event);
         watchers.claim(received.session);
@@ -397,11 +397,11 @@ public class EventQueue {
 /**
  * Receives what Spark posts on the listener bus, for one EventQueue.
  *
- * <p>Spark keeps a timer for each name of a listener's class, so this name is always the same. What
- * escapes from here would stop the SparkContext.
+ * <p>Spark keeps a timer per listener class name, so this name never changes. An error that
+ * escaped from here would stop the SparkContext.
  */
 class QuerypulseListener extends SparkListener {
-  /** An event that comes so long after the last one has found this thread asleep. */
+  /** After a pause this long the next event finds this thread asleep. */
   private static final long ASLEEP_NANOS = 200000L;
   private static final long GATHER_NANOS = 10000000L;
 
@@ -413,8 +413,8 @@ class QuerypulseListener extends SparkListener {
   }
 
   /**
-   * After a sleep, lets the events that follow gather: the thread of Spark's that posts an event
-   * pays for each time that this one must be woken.
+   * Lets events gather after a sleep: each wake-up of this thread costs time in the Spark thread
+   * that posts the event.
    */
   private void gather() {
     if (System.nanoTime() - busyAt > ASLEEP_NANOS) {

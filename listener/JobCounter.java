@@ -6,9 +6,9 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Counts jobs and tasks by query; only the thread of the bus queue counts.
+ * Counts jobs and tasks by query; only the bus queue's thread changes the counts.
  *
- * <p>Stages that began before we listened belong to no query that we know.
+ * <p>Stages that started before we listened belong to no known query.
  */
 class JobCounter {
   private static final String FIELD = "\u001f";
@@ -40,7 +40,7 @@ class JobCounter {
     counts.jobsActive++;
   }
 
-  /** Spark has dropped events for us: what is active is not known any more. */
+  /** Spark dropped events, so the active jobs and tasks are unknown from here on. */
   void loseTrack() {
     lostTrack = true;
   }
@@ -120,7 +120,7 @@ class JobCounter {
     return counts;
   }
 
-  /** Ends of jobs were lost: what is active is not known any more. */
+  /** Resets the counts: job ends were lost, so the active jobs and tasks are unknown. */
   private void forget() {
     lostTrack = false;
     jobs.clear();

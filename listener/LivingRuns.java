@@ -4,11 +4,11 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * Describes in one answer what all living runs of a Spark application do; living_runs.py reads it.
+ * Describes all active runs of a Spark application in one answer; living_runs.py reads it.
  *
- * <p>Janino, the compiler that Spark brings for its generated code, compiles this in the driver, so
- * it keeps to Java 8 without lambdas and type parameters. Methods are called by name: their classes
- * moved between Spark's versions.
+ * <p>Janino, Spark's compiler for generated code, compiles this class in the driver, so it uses
+ * only Java 8, without lambdas and type parameters. Methods are called by name, because their
+ * classes moved between Spark versions.
  */
 public class LivingRuns {
   private static final String FIELD = "\u001f";
@@ -18,14 +18,14 @@ public class LivingRuns {
   private Map known = new HashMap();
 
   /**
-   * For each run its ids, whether it is active, its status, its batch's id, and what is new; at
-   * the end whether the SparkContext is stopped.
+   * For each run: its ids, whether it is active, its status, its batch id, and what changed since
+   * the last call; at the end, whether the SparkContext is stopped.
    *
-   * <p>A run that throws is described by its ids and the exception's class.
+   * <p>For a run that throws: its ids and the exception's class.
    *
    * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
-   * @param batchHolder the method of a StreamExecution whose result knows the batch's id, or an
-   *     empty text where it does so itself
+   * @param batchHolder the StreamExecution method whose result holds the batch id; empty where
+   *     the StreamExecution holds it itself
    */
   public String ask(Map executions, String batchHolder, Object context) throws Exception {
     StringBuilder answer = new StringBuilder();
@@ -55,7 +55,7 @@ public class LivingRuns {
     }
   }
 
-  /** Offsets are given once for each batch, and once each progress of a trigger without one. */
+  /** Reports offsets once per batch, and each progress of a trigger without a batch once. */
   private Run read(Object execution, String batchHolder, Run before) throws Exception {
     Run now = new Run();
     now.active = call(execution, "isActive");
@@ -64,7 +64,7 @@ public class LivingRuns {
     now.hasData = call(status, "isDataAvailable");
     now.triggered = call(status, "isTriggerActive");
     now.session = before == null ? sessionOf(execution) : before.session;
-    // Continuous must not be asked for its batch; its offsets are those of its last epoch.
+    // Do not ask a continuous query for its batch; its offsets are those of its last epoch.
     boolean counts = !execution.getClass().getSimpleName().startsWith("Continuous");
     if (counts) {
       now.batchId = batchId(execution, batchHolder);
@@ -91,7 +91,7 @@ public class LivingRuns {
     return ((Map) call(progress, "durationMs")).containsKey("addBatch");
   }
 
-  /** The identity hash of the session that its batches run in; empty where that is not told. */
+  /** The identity hash of the session that the batches run in; empty where Spark refuses it. */
   private String sessionOf(Object execution) {
     try {
       return String.valueOf(System.identityHashCode(call(execution, "sparkSessionForStream")));
@@ -119,7 +119,7 @@ public class LivingRuns {
     return method;
   }
 
-  /** Spark 3.5 keeps some private that Spark 4 does not. */
+  /** Finds private methods too: some that are public in Spark 4 are private in Spark 3.5. */
   private static Method find(Class type, String name) throws Exception {
     for (Class owner = type; owner != null; owner = owner.getSuperclass()) {
       Method[] declared = owner.getDeclaredMethods();

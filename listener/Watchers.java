@@ -5,9 +5,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * The processes that watch one JVM, such as the tasks of one job on a shared cluster.
+ * The processes that monitor one JVM, such as the tasks of one job on a shared cluster.
  *
- * <p>They have no class in common, so each shows itself by a system property.
+ * <p>They share no class, so each one publishes a system property.
  */
 class Watchers {
   private static final String PREFIX = "querypulse.watcher.";
@@ -27,18 +27,18 @@ class Watchers {
   private long graceUntil = since;
   private long knownAt = since - REFRESH_NANOS;
 
-  /** Says that the queries of a session belong to our process. */
+  /** Claims a session's queries for our process. */
   synchronized void claim(String session) {
     if (!session.isEmpty() && sessions.add(session)) {
       knownAt = System.nanoTime() - REFRESH_NANOS;
     }
   }
 
-  /** Shows that we are here; since when we and each other are, and whose sessions; ours first. */
+  /** Renews our property; returns each process's start time and sessions, ours first. */
   synchronized String beat(long now) {
     if (!hasLeft && now - knownAt >= REFRESH_NANOS) {
       if (now - knownAt >= 3 * REFRESH_NANOS) {
-        // After a pause of the JVM nobody has been here for long.
+        // After a pause of the JVM every process has been silent for long.
         graceUntil = now + STALE_NANOS;
       }
       knownAt = now;
@@ -49,7 +49,7 @@ class Watchers {
     return known;
   }
 
-  /** Says that we have closed, and have reported what our queries have failed of. */
+  /** Publishes that we have closed and have reported why our queries failed. */
   synchronized void leave() {
     long now = System.nanoTime();
     hasLeft = true;
@@ -57,7 +57,7 @@ class Watchers {
     knownAt = now - REFRESH_NANOS;
   }
 
-  /** Leaves no trace: our process is gone. */
+  /** Removes our property: our process is gone. */
   synchronized void forget() {
     System.clearProperty(name);
     knownAt = System.nanoTime() - REFRESH_NANOS;
@@ -84,7 +84,7 @@ class Watchers {
     return found.toString();
   }
 
-  /** Of one that has closed, since when. */
+  /** For a process that has closed, adds when it closed. */
   private static String shown(String at, String about) {
     return about.startsWith(LEFT) ? LEFT + at + ":" + about.substring(LEFT.length()) : about;
   }

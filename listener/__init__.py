@@ -1,4 +1,4 @@
-"""querypulse hears: events, probe, commit log, sources -> what is known of each query."""
+"""Reads events, probe, commit log and sources into one state per streaming query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["HealthListener", "Query", "Snapshot", "State"]
 
 
 def __getattr__(name: str) -> Any:
-    # pyspark is the host's; whoever only reads snapshots does not need it.
+    # Import pyspark only on demand: code that only reads snapshots does not need it.
     if name == "HealthListener":
         from .health_listener import HealthListener
 

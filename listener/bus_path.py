@@ -1,4 +1,4 @@
-"""The best way: a queue of our own on Spark's listener bus."""
+"""The preferred event path: a queue of our own on Spark's listener bus."""
 
 from __future__ import annotations
 
@@ -34,46 +34,46 @@ class BusPath:
 
     @property
     def ownership(self) -> Ownership:
-        """Which queries this process answers for."""
+        """Which queries this process alerts for."""
         return self.source.ownership
 
     @property
     def terminated(self) -> bool:
-        """Whether the JVM has said that a signal ends it."""
+        """Whether the JVM reported that a signal ends it."""
         return self.source.terminated
 
     def listen(self, *, by_hand: bool) -> None:
-        """Begin; whoever adds ``java_listener`` by hand adds one that only claims the session."""
+        """Start; a ``java_listener`` that the user adds only claims that session."""
         del by_hand
         self.source.claim(str(self._session.sessionUUID()))
         self._session = None
         if not self.source.java.listenOnBus(self._bus):
-            raise NotListeningError("the listener bus does not know the listener just added")
+            raise NotListeningError("Spark's listener bus does not list the listener just added")
 
     def check(self, now: float) -> ListenerHealth:
-        """Every few seconds: ask the bus, and listen again where it has dropped us."""
+        """Every few seconds: ask the bus, and register again if it dropped our listener."""
         if self._checked_at is None or now - self._checked_at >= CHECK_EVERY_SECONDS:
             self._checked_at = now
             registered, dropped = str(self.source.java.busHealth()).split("\x1f")
             again = self._health.reregistrations
             if registered != "true":
-                log.warning("querypulse: Spark had dropped the listener; it is registered again")
+                log.warning("querypulse: Spark dropped the listener; it is registered again")
                 registered = str(self.source.java.listenOnBus(self._bus)).lower()
                 again += 1
             self._health = ListenerHealth(registered == "true", again, int(dropped))
         return self._health
 
     def cover(self, execution: Any) -> None:
-        """Nothing: the bus carries the events of every session."""
+        """Do nothing: the bus carries the events of every session."""
 
     def job_counts(self) -> Mapping[str, JobCounts] | None:
-        """What has run for each query."""
+        """Jobs and tasks by query id."""
         return self.source.job_counts()
 
     def release(self) -> None:
-        """Leave the bus; our classes are garbage once no session has ``java_listener``.
+        """Leave the bus; our classes can be collected once no session has ``java_listener``.
 
-        It stays known where somebody has added it by hand, and may want to remove it.
+        Keep ``java_listener`` where the user added it and may want to remove it.
         """
         if not self._listener.wirings:
             self.java_listener = None

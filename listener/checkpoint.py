@@ -1,4 +1,4 @@
-"""How far the two logs of a checkpoint reach, found out with as few questions as possible.
+"""Finds the newest batch in a checkpoint's two logs with as few storage calls as possible.
 
 Each log holds one file per batch, named by its id. Spark removes all but about the newest
 hundred (``HDFSMetadataLog``, ``spark.sql.streaming.minBatchesToRetain``).
@@ -25,7 +25,7 @@ class StorageError(Exception):
 
 
 class Checkpoint(Protocol):
-    """A checkpoint on some storage; both questions may take long and raise StorageError."""
+    """A checkpoint on some storage; both methods may block and raise StorageError."""
 
     def ids(self, log: str) -> Iterable[int]:
         """All batch ids in a log, in any order; none when the log does not exist yet."""
@@ -39,8 +39,8 @@ class Checkpoint(Protocol):
 class CheckpointLogs:
     """Follows both logs of one run.
 
-    A log without gaps is listed once and then followed by asking for the next id. Async
-    progress tracking leaves gaps, so there it is listed, every ``LIST_EVERY_SECONDS``.
+    A log without gaps is listed once; then only the next id is checked. Async progress
+    tracking leaves gaps, so such a log is listed every ``LIST_EVERY_SECONDS``.
     """
 
     def __init__(self, checkpoint: Checkpoint, *, gaps: bool) -> None:
@@ -52,11 +52,11 @@ class CheckpointLogs:
     def read(self, now: float) -> LoggedBatches:
         """The newest id in each log.
 
-        ``offsets`` is read first, so that a batch planned and done in between makes
-        ``planned`` too small for a moment, never a batch look unfinished that is not.
+        ``offsets`` is read first: a batch planned and committed between the two reads makes
+        ``planned`` briefly too small, but never makes a finished batch seem unfinished.
 
         Raises:
-            StorageError: the storage did not answer; what was seen before is kept.
+            StorageError: the storage did not answer; the last result is kept.
 
         """
         if not self._gaps:
@@ -69,7 +69,7 @@ class CheckpointLogs:
         return self._seen
 
     def _follow(self, log: str, known: int | None) -> int | None:
-        """Step from the newest id known; list when that is far behind, or gone."""
+        """Step on from the newest known id; list the log when that id is far behind or gone."""
         if known is None:
             return self._list(log)
         newest = known
@@ -88,14 +88,14 @@ class CheckpointLogs:
 def ids_in(listing: str, log: str) -> list[int]:
     """Read batch ids out of a listing, ``Array(file:/cp/offsets/9, file:/cp/offsets/.9.crc)``.
 
-    Checksums, temporary and foreign files are left out: only a name of digits is a batch,
-    and one that can be seen is whole (``CheckpointFileManager.createAtomic``).
+    Skips checksums, temporary and foreign files: only a name of digits is a batch. A listed
+    batch file is complete (``CheckpointFileManager.createAtomic``).
     """
     return [int(name) for name in re.findall(rf"/{log}/(\d+)(?=, |\)$)", listing, re.ASCII)]
 
 
 def short_reason(text: str) -> str:
-    """The Java exception's own line out of what Py4J or PySpark make of it, redacted."""
+    """The Java exception's own line from the text of Py4J or PySpark, redacted."""
     java = re.search(r"^: (.*)", text, re.MULTILINE)
     line = java.group(1) if java else text.partition("\n")[0]
     return redact(line)[:REASON_CHARACTERS]

@@ -1,4 +1,4 @@
-"""Whether a checkpoint is where the next start of its query finds it again. Pure."""
+"""Whether the next start of a query can find its checkpoint again. Pure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
 """``Utils.createTempDir(namePrefix = "temporary")``, where no ``checkpointLocation`` is set."""
 _OF_THE_MACHINE = re.compile(r"file:/+(tmp|var/tmp|dev/shm)(?:/|$)")
-TEMPORARY = "temporary: no checkpointLocation is set, so each start of the query begins anew"
+TEMPORARY = "temporary: no checkpointLocation is set, so each start of the query loses its progress"
 
 
 def checkpoint_problem(checkpoint: str) -> str:
-    """Why a checkpoint (``resolvedCheckpointRoot``) does not survive; empty where it may."""
+    """Why a checkpoint (``resolvedCheckpointRoot``) may be lost; empty when nothing is wrong."""
     if _TEMPORARY.search(checkpoint):
         return TEMPORARY
     found = _OF_THE_MACHINE.match(checkpoint)
     if found is None:
         return ""
-    return f"below /{found.group(1)} of the driver's machine: another machine or container lacks it"
+    return f"under /{found.group(1)} on the driver's machine: another machine cannot read it"

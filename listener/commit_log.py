@@ -1,7 +1,7 @@
-"""What the third witness, the checkpoint's logs, has seen: frozen records, no files behind them.
+"""Frozen records of what the third signal, the checkpoint's logs, shows.
 
-``offsets/N`` is written when batch N is planned, ``commits/N`` when it is done: the durable
-truth, whatever events and probe say (``OffsetSeqLog``, ``CommitLog``).
+Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when the batch is done. The
+files are durable and overrule events and probe (``OffsetSeqLog``, ``CommitLog``).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class LoggedBatches(msgspec.Struct, frozen=True):
 
 
 class LogReport(msgspec.Struct, frozen=True):
-    """One round of reading, by run id; ``at`` is monotonic seconds, when the round began.
+    """One round of reading, by run id; ``at`` is when the round began, in monotonic seconds.
 
-    A run that is not named was not read. What could not be read is in ``unreadable``, with
-    the reason. ``starts`` names every run of which it is known where it began.
+    A run without an entry was not read. ``unreadable`` holds the reason for each failed read.
+    ``starts`` holds every run whose starting point is known.
     """
 
     at: float

@@ -1,4 +1,4 @@
-"""What a batch adds to what is counted and learned of its query. Pure."""
+"""Adds a batch to its query's totals and to its baseline of durations. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BASELINE_GROWTH = 3.0
 
 
 def learn(baseline: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
-    """Remember a batch's duration, but let one stalled batch raise the bar threefold at most."""
+    """Add a batch's duration; one stalled batch raises the baseline threefold at most."""
     if seconds is None:
         return baseline
     if baseline and seconds > BASELINE_GROWTH * baseline[-1]:
@@ -22,12 +22,12 @@ def learn(baseline: tuple[float, ...], seconds: float | None) -> tuple[float, ..
 
 
 def remember(recent: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
-    """Remember a batch's duration as it was, for people to see."""
+    """Add a batch's duration unchanged, for display."""
     return recent if seconds is None else (*recent, seconds)[-RECENT_BATCHES:]
 
 
 def count_batch(totals: Totals, progress: Progress) -> Totals:
-    """Add a batch to the counts of its query."""
+    """Add a batch to the totals of its query."""
     buckets, seconds = totals.batch_buckets, totals.batch_seconds
     if progress.batch_seconds is not None:
         slot = bisect_left(BUCKETS, progress.batch_seconds)

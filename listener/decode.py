@@ -1,4 +1,4 @@
-"""Spark's JSON -> event records, tolerant of every shape Spark 3.4 to 4.3 writes.
+"""Decodes Spark's JSON into event records, in every form that Spark 3.4 to 4.3 writes.
 
 Absent keys, nulls, -1 rows, rates as "NaN" strings (event logs) and unknown fields
 are all normal. Source: ``org.apache.spark.sql.streaming.StreamingQueryProgress.json``.
@@ -18,7 +18,7 @@ from .offsets import lag_between, parse_offsets
 from .redaction import redact
 
 _Number = float | str | None
-# Java's name for an object that has none, new in each run (Iceberg's ``SparkMicroBatchStream``).
+# Java's default object name, different in each run (Iceberg's ``SparkMicroBatchStream``).
 _IDENTITY = re.compile(r"@[0-9a-f]{1,8}$")
 
 
@@ -139,7 +139,7 @@ def _progress(wire: _Progress) -> Progress:
 
 
 def _input_rows(wire: _Progress) -> int:
-    """All sources' rows; event logs hold no total."""
+    """The rows of all sources; event logs hold no total."""
     if wire.num_input_rows is not None:
         return max(0, wire.num_input_rows)
     return sum(max(0, source.num_input_rows or 0) for source in wire.sources or ())
@@ -165,7 +165,7 @@ def _without_identity(description: str) -> str:
 
 
 def _metric(wire: _Source, name: str) -> float | None:
-    """A figure that a source tells of itself; Spark writes all of them as text."""
+    """A metric that a source reports; Spark writes all of them as text."""
     if not isinstance(wire.metrics, dict):
         return None
     value = wire.metrics.get(name)
@@ -174,7 +174,7 @@ def _metric(wire: _Source, name: str) -> float | None:
 
 
 def _output_rows(sink: _Sink | None) -> int | None:
-    # V1 sinks (foreachBatch, file, Delta) report -1: unknown, not "one row fewer".
+    # V1 sinks (foreachBatch, file, Delta) report -1 for an unknown count.
     if sink is None or sink.num_output_rows is None or sink.num_output_rows < 0:
         return None
     return sink.num_output_rows
@@ -195,7 +195,7 @@ def _watermark(event_time: dict[str, str] | None) -> float | None:
 
 
 def _timestamp(text: Any) -> float | None:
-    """Unix seconds of an ISO 8601 text; None where it is none."""
+    """Unix seconds of an ISO 8601 text; None for any other text."""
     if not text or not isinstance(text, str):
         return None
     try:

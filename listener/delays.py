@@ -1,4 +1,4 @@
-"""Why no task of a batch finishes although nothing hangs. Pure."""
+"""Why no task of a batch finishes although the batch does not hang. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Delay(str, Enum):
 
 
 def delay_of(work: JobActivity | None) -> Delay | None:
-    """The delay that the newest closer poll shows; None where no job is active or nothing is known.
+    """The delay that the newest job poll shows; None without an active job or without data.
 
-    Without an answer about slots, jobs without a running task prove nothing.
+    When the slots are unknown, jobs without a running task prove nothing.
     """
     if work is None or not work.jobs.jobs_active:
         return None

@@ -1,6 +1,6 @@
-"""Compiles a small Java class of ours inside Spark's driver, with the compiler that Spark brings.
+"""Compiles a small Java class of ours in Spark's driver, with the compiler that Spark includes.
 
-Spark compiles its generated code with Janino, so every driver has it. Our sources keep to Java 8.
+Spark compiles its generated code with Janino, so every driver has it. Our sources use Java 8.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ COMPILER = "org.codehaus.janino.SimpleCompiler"
 
 
 def compile_in_driver(jvm: Any, *names: str) -> Any:
-    """Compile the ``.java`` files of these names in this package; the first one's ``Class``.
+    """Compile this package's ``.java`` files of these names; return the first one's ``Class``.
 
-    The classes and their loader are garbage once nothing refers to them.
+    The classes and their loader can be collected once nothing refers to them.
 
     Raises:
-        OSError: a source is not there, as where the package was shipped without its data.
-        Py4JError: this driver does not let us compile, or refuses the class.
+        OSError: a source is missing, for example in a package shipped without its data.
+        Py4JError: this driver forbids compiling, or rejects the class.
         Py4JNetworkError: the JVM does not answer.
 
     """
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     compiler = loader.loadClass(COMPILER).newInstance()
     compiler.setParentClassLoader(loader)
-    # Py4J remembers methods by their class's name, and would call those of an earlier class.
+    # Py4J caches methods by class name and would call those of an earlier class.
     suffix = uuid4().hex
     compiler.cook(source_of(names, suffix))
     return compiler.getClassLoader().loadClass(f"{names[0]}_{suffix}")
 
 
 def source_of(names: Sequence[str], suffix: str) -> str:
-    """The sources as one, which is all that Janino takes, each class's name with the suffix.
+    """All sources as one text, as Janino requires, with the suffix added to each class name.
 
     Raises:
-        OSError: a source is not there.
+        OSError: a source is missing.
 
     """
     sources = [_source(name) for name in names]

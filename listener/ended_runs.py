@@ -1,4 +1,4 @@
-"""Runs that ended lately, so that a report that nobody reads costs no death its reason."""
+"""Keeps runs that ended recently, so that a lost report does not lose why a run failed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KEEP_REPORTED = 256
 
 
 class EndedRuns:
-    """Remembers each run until it was reported, and the newest of those reported."""
+    """Keeps each run until it is reported, and the newest of the reported runs."""
 
     def __init__(self) -> None:
         self._runs: dict[str, ProbedRun] = {}
@@ -16,14 +16,14 @@ class EndedRuns:
         """Whether a run was added since the last report."""
 
     def add(self, run: ProbedRun) -> None:
-        """Take in the last sight of a run."""
+        """Add the last poll of a run."""
         self._runs[run.facts.run_id] = run
         self.has_news = True
 
     def report(self) -> tuple[ProbedRun, ...]:
-        """All that are remembered, the oldest first."""
+        """All runs that are kept, oldest first."""
         self.has_news = False
-        reported = tuple(self._runs.values())
-        for run in reported[:-KEEP_REPORTED]:
+        runs = tuple(self._runs.values())
+        for run in runs[:-KEEP_REPORTED]:
             del self._runs[run.facts.run_id]
-        return reported
+        return runs

@@ -1,4 +1,4 @@
-"""How a run ends: completed, stopped, or failed, and of what. Pure."""
+"""How a run ends: completed, stopped or failed, and why. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def end(
     signal: str,
     context: Context = Context.RUNNING,
 ) -> Query:
-    """Record the end of the present run; the second witness of an end changes nothing."""
+    """Record the end of the current run; a second signal of the same end changes nothing."""
     if query.ended is not None:
         return query
     outcome, failure = _outcome(query, exception, error_class, context)
@@ -36,7 +36,7 @@ def end(
 
 
 def with_batch_of_death(query: Query) -> Query:
-    """In which batch the present run has failed may become known only after its end."""
+    """Update the batch that the current run failed in, which may become known after its end."""
     if query.ended is None or not query.deaths or query.deaths[-1].at != query.ended.at:
         return query
     *before, last = query.deaths
@@ -47,13 +47,13 @@ def with_batch_of_death(query: Query) -> Query:
 
 
 def expect_stop(query: Query) -> Query:
-    """The present run is going to be stopped on purpose, or just was."""
+    """Record that the current run will be stopped on purpose, or just was."""
     query = replace(query, stop_expected=True)
     return recovered(query) if _is_done_with(query) else query
 
 
 def recovered(query: Query) -> Query:
-    """The failures of earlier runs are over."""
+    """Mark the failures of earlier runs as recovered."""
     if query.unrecovered is None and not query.unrecovered_deaths:
         return query
     return replace(query, unrecovered=None, unrecovered_deaths=0)
@@ -62,9 +62,9 @@ def recovered(query: Query) -> Query:
 def end_past_run(
     query: Query, event: Terminated, at: float, *, signal: str, context: Context
 ) -> Query:
-    """Record the end of an earlier run, told late: Spark tells a start at once, an end by queue.
+    """Record the late end of an earlier run: Spark posts starts at once and queues ends.
 
-    A failure stands until the present run shows life, as if it had come in time.
+    A failure stays unrecovered until the current run shows activity, as if it came in time.
     """
     outcome, failure = _outcome(query, event.exception, event.error_class, context)
     query = replace(
@@ -83,7 +83,7 @@ def end_past_run(
 
 
 def _is_done_with(query: Query) -> bool:
-    """Whether it has completed, or was stopped on purpose: nobody waits for its next run."""
+    """Whether it completed or was stopped on purpose, so that no next run is expected."""
     if query.ended is None:
         return False
     outcome = query.ended.outcome
@@ -100,7 +100,7 @@ def _count_death(query: Query, failure: Failure, at: float) -> Query:
 
 
 def _batch_at_death(query: Query) -> int:
-    """The batch last seen in flight, or the one after the last commit if that is later."""
+    """The last batch seen in flight, or the one after the last commit if that is later."""
     committed = query.last_commit_batch
     if committed is None and query.start_point is not None and query.start_point.committed:
         committed = query.start_point.committed.batch_id

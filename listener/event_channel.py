@@ -1,4 +1,4 @@
-"""How events reach us, as the probe sees it: what it checks, extends and counts by."""
+"""The probe's interface to the event path: check it, extend it, read its job counts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .probing import ListenerHealth
 
 
 class EventChannel(Protocol):
-    """Our listener in Spark."""
+    """Our listener inside Spark."""
 
     def check(self, now: float) -> ListenerHealth:
-        """Whether Spark still knows our listener; ``now`` is monotonic seconds.
+        """Whether our listener is still registered; ``now`` is monotonic seconds.
 
         Raises:
             Py4JError: Spark refuses to answer.
@@ -22,25 +22,25 @@ class EventChannel(Protocol):
         ...
 
     def cover(self, execution: Any) -> None:
-        """Listen to the session of a run just met, a ``StreamExecution``.
+        """Listen to the session of a newly found run, a ``StreamExecution``.
 
         Raises:
-            Py4JError: Spark refuses it.
+            Py4JError: Spark refuses the listener.
 
         """
         ...
 
     def release(self) -> None:
-        """Take our listener out of Spark.
+        """Remove our listener from Spark.
 
         Raises:
-            Py4JError, OSError: there may be no Spark any more.
+            Py4JError, OSError: Spark may be gone already.
 
         """
         ...
 
     def job_counts(self) -> Mapping[str, JobCounts] | None:
-        """Jobs and tasks by query id, with one command; None where nothing counts them.
+        """Jobs and tasks by query id, in one Py4J command; None where nothing counts them.
 
         Raises:
             Py4JError: Spark refuses to answer.

@@ -1,4 +1,4 @@
-"""One way by which Spark's events reach us, as everything else sees it."""
+"""The interface of one event path, a way in which Spark's events reach us."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .received import EventSource
 
 
 class NotListeningError(RuntimeError):
-    """Spark accepted our listener and does not know it."""
+    """Spark accepted our listener but does not list it."""
 
 
 class EventPath(EventChannel, Protocol):
-    """One way; ``listen`` belongs to the thread that attaches, the rest to the probe's."""
+    """One event path; the attaching thread calls ``listen``, the probe's thread the rest."""
 
     name: str
     java_listener: Any
-    """What PySpark's ``addListener`` is given."""
+    """The object for PySpark's ``addListener``."""
 
     @property
     def source(self) -> EventSource:
@@ -27,20 +27,20 @@ class EventPath(EventChannel, Protocol):
 
     @property
     def ownership(self) -> Ownership:
-        """Which queries this process answers for."""
+        """Which queries this process alerts for."""
         ...
 
     @property
     def terminated(self) -> bool:
-        """Whether the JVM has said that a signal ends it; False where it cannot."""
+        """Whether the JVM reported that a signal ends it; False where it cannot report it."""
         ...
 
     def listen(self, *, by_hand: bool) -> None:
-        """Begin; ``by_hand`` where PySpark adds ``java_listener`` itself.
+        """Start; ``by_hand`` where PySpark adds ``java_listener`` itself.
 
         Raises:
-            Py4JError: Spark refuses it.
-            NotListeningError: Spark does not know the listener just added.
+            Py4JError: Spark refuses the listener.
+            NotListeningError: Spark does not list the listener just added.
 
         """
         ...

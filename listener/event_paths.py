@@ -1,14 +1,14 @@
-"""The ways by which Spark's events reach us, best first, behind one face.
+"""The event paths, the ways in which Spark's events reach us, best first.
 
 ============================ ==================================== ==============================
-``bus_queue``                a Java listener on a queue of our    all sessions, from birth; no
-                             own on Spark's listener bus          Python on Spark's threads
-``session_listeners``        the same Java class, added to each   other sessions once they are
-                             session, where the bus refuses it    met
+``bus_queue``                a Java listener on a queue of our    all sessions, from their start;
+                             own on Spark's listener bus          no Python on Spark's threads
+``session_listeners``        the same Java class, added to each   other sessions once the probe
+                             session, where the bus refuses it    finds them
 ``python_proxy``             Py4J's proxy of a Python object,     a thread and a socket for each
                              where Janino is refused              run; a local port without token
 ``python_callbacks``         PySpark's own listener, where even   as above, and slower
-                             that is refused
+                             the proxy is refused
 ============================ ==================================== ==============================
 """
 
@@ -33,11 +33,11 @@ T = TypeVar("T")
 
 
 def open_path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPath:
-    """Listen by the best way that this driver allows.
+    """Listen on the best path that this driver allows.
 
     Raises:
-        Py4JError: it allows none, or the JVM does not answer.
-        NotListeningError: Spark does not know the listener just added.
+        Py4JError: the driver allows no path, or the JVM does not answer.
+        NotListeningError: Spark does not list the listener just added.
 
     """
     queue = _unless_refused("a class of ours", lambda: EventQueue(spark))
@@ -67,7 +67,7 @@ def _listening(
 
 
 def _unless_refused(what: str, action: Callable[[], T]) -> T | None:
-    """What ``action`` returns; None where this driver refuses it. A lost JVM is no refusal."""
+    """What ``action`` returns; None where this driver refuses it. A lost JVM still raises."""
     try:
         return action()
     except NETWORK_ERRORS:

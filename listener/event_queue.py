@@ -19,7 +19,7 @@ PROGRESS_CAPACITY = 2000
 LIFECYCLE_CAPACITY = 10_000
 NANOS = 1e9
 MAX_LEFT = 1000
-"""So many sessions of processes that have closed are remembered."""
+"""How many sessions of closed processes are remembered."""
 _SOURCES = ("EventQueue", "JobCounter", "Watchers")
 _FIELD = "\x1f"
 _RECORD = "\x1e"
@@ -31,22 +31,22 @@ class QueueBatch(msgspec.Struct, frozen=True):
     now: int
     waiting: int
     given: int
-    """How many events the JVM has given away so far, these included."""
+    """How many events the JVM has handed out so far, these included."""
     dropped_progress: int
     dropped_lifecycle: int
     failed: int
     terminated: bool
-    """Whether the JVM shuts down because of a signal."""
+    """Whether the JVM is shutting down after a signal."""
     watchers: str
     events: list[list[str]]
 
 
 class EventQueue:
-    """Takes events from the JVM; ``take`` belongs to one thread, the rest to any.
+    """Takes events from the JVM; one thread calls ``take``, any thread the rest.
 
     Raises:
         OSError: our Java sources are not installed.
-        Py4JError: this driver does not let us compile them.
+        Py4JError: this driver forbids compiling them.
 
     """
 
@@ -60,9 +60,9 @@ class EventQueue:
         """The Java object; None once closed."""
         self.depth = 0
         self.terminated = False
-        """Whether the JVM has said that it shuts down because of a signal."""
+        """Whether the JVM reported that it is shutting down after a signal."""
         self.ownership: Ownership = ALONE
-        """Which queries this process answers for, as of the last answer."""
+        """Which queries this process alerts for, as of the last answer."""
         self.drops: dict[str, int] = {}
         self._clock = clock
         self._offset: float | None = None
@@ -70,7 +70,7 @@ class EventQueue:
         self._watchers = ""
 
     def take(self, timeout: float) -> list[Received]:
-        """All events that wait; see ``EventSource``."""
+        """All queued events; see ``EventSource``."""
         java = self.java
         if java is None:
             return []
@@ -83,7 +83,7 @@ class EventQueue:
             "progress_queue_full": answer.dropped_progress,
             "lifecycle_queue_full": answer.dropped_lifecycle,
             "failed_in_jvm": answer.failed,
-            # An answer that got lost on the way took its events with it.
+            # A lost answer loses its events.
             "connection_lost": answer.given - self._taken,
         }
         offset = self._clock_offset(received_at, answer.now)
@@ -93,33 +93,33 @@ class EventQueue:
         return [_received(fields, offset) for fields in answer.events]
 
     def wake(self) -> None:
-        """Let a waiting ``take`` return at once."""
+        """Make a waiting ``take`` return at once."""
         java = self.java
         if java is not None:
             java.wake()
 
     def claim(self, session: str) -> None:
-        """Say that the queries of a session belong to this process; learn of the others."""
+        """Claim a session's queries for this process, and read the other processes' claims."""
         self._own(parse_watchers(str(self.java.claim(session))))
 
     def job_counts(self) -> dict[str, JobCounts]:
-        """What has run for each query since we listen."""
+        """Jobs and tasks by query id, since listening began."""
         return parse_job_counts(str(self.java.jobCounts()))
 
     def close(self) -> None:
-        """Receive nothing any more and let go of everything in the JVM."""
+        """Stop receiving and release everything in the JVM."""
         java, self.java = self.java, None
         if java is not None:
             java.close()
 
     def _own(self, ownership: Ownership) -> None:
-        """The JVM forgets who has closed after a minute; what was theirs stays theirs."""
+        """Keep the sessions of closed processes, which the JVM forgets after a minute."""
         left = {**self.ownership.left, **ownership.left}
         surplus = len(left) - MAX_LEFT
         self.ownership = replace(ownership, left=dict(list(left.items())[max(0, surplus) :]))
 
     def _clock_offset(self, received_at: float, jvm_now: int) -> float:
-        """Seconds from the JVM's clock to ours; the fastest answer so far knows it best."""
+        """Seconds from the JVM's clock to ours; the fastest answer so far is the most exact."""
         offset = received_at - jvm_now / NANOS
         self._offset = offset if self._offset is None else min(offset, self._offset)
         return self._offset

@@ -1,11 +1,10 @@
-"""What Spark says of a query, as frozen records.
+"""Spark's events about a query, as frozen records.
 
-Times named ``*_at`` are monotonic seconds, as everywhere in this project;
-``timestamp`` is Unix seconds of Spark's own clock. Events of
-``org.apache.spark.sql.streaming.StreamingQueryListener``.
+Times named ``*_at`` are monotonic seconds, as everywhere in this project; ``timestamp`` is
+Unix seconds of Spark's clock. Source: ``org.apache.spark.sql.streaming.StreamingQueryListener``.
 
-What there may be thousands of holds no cycles, so the garbage collector need not know of it
-(``gc=False``): an eighth of what an event costs.
+There may be thousands of these records and they hold no cycles, so the garbage collector does
+not track them (``gc=False``). That saves an eighth of the cost of an event.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ class EventKind(str, Enum):
 
     @property
     def is_lifecycle(self) -> bool:
-        """Whether losing such an event would lose a birth or a death."""
+        """Whether the event is the start or the end of a run, which must not be lost."""
         return self in (EventKind.STARTED, EventKind.TERMINATED)
 
 
 class SourceProgress(msgspec.Struct, frozen=True, gc=False):
-    """One source of a batch; what Spark does not tell is None.
+    """One source of a batch; a figure that Spark does not report is None.
 
-    ``end`` is where the batch ended, ``latest`` what the source had when it was planned.
-    ``backlog_files`` and ``backlog_bytes`` wait to be read, as Databricks' sources tell.
+    ``end`` is where the batch ended, ``latest`` the newest offsets when it was planned.
+    ``backlog_files`` and ``backlog_bytes`` are unread; Databricks' sources report them.
     """
 
     description: str
@@ -48,11 +47,10 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
-    """A run began: Spark waits in ``start()`` until every listener has seen this.
+    """A run began; ``start()`` returns only after every listener has handled this event.
 
-    ``session`` and ``trigger`` (as Spark prints it) stand in no event of Spark's: they are
-    empty where nobody asked the run for them in time. ``timestamp`` is Spark's own time of the
-    start.
+    Spark's event has no ``session`` and no ``trigger`` (as Spark prints it): we query the run for
+    them, and they are empty when it could not answer in time. ``timestamp`` is Spark's start time.
     """
 
     query_id: str
@@ -66,9 +64,9 @@ class Started(msgspec.Struct, frozen=True, gc=False):
 class Progress(msgspec.Struct, frozen=True, gc=False):
     """A trigger ended.
 
-    ``committed`` tells a committed batch from Spark 3.4's idle progress; figures that
+    ``committed`` separates a committed batch from Spark 3.4's idle progress. Figures that
     Spark left out or could not compute (NaN, -1) are None. A ``watermark_timestamp`` of 0
-    is a watermark that has never moved, None a query without one.
+    is a watermark that has never moved; None is a query without a watermark.
     """
 
     query_id: str

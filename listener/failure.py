@@ -1,7 +1,7 @@
-"""Spark's exception text -> what a person wants to read first.
+"""Finds the cause of a failure in Spark's exception text.
 
-A query that dies in a Python ``foreachBatch`` reports a Java exception that wraps a
-Python traceback that may wrap a Java exception again. The innermost one is the cause.
+A query that fails in a Python ``foreachBatch`` reports a Java exception that wraps a Python
+traceback, which may wrap another Java exception. The innermost one is the cause.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ HEADLINE_CHARACTERS = 200
 _GENERIC = frozenset({"FOREACH_BATCH_USER_FUNCTION_ERROR", "PYTHON_EXCEPTION", "STREAM_FAILED"})
 _CLASS_AND_MESSAGE = re.compile(r"\s*(?:Caused by: |: )?([A-Za-z_][\w.$]{0,200})(?:: (.*))?\s*")
 _SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{2,100})\]")
-# Spark's scheduler tells of a failed task before it tells what failed in it.
+# Spark's scheduler names the failed task before it quotes the error of the task.
 _FAILED_TASK = re.compile(
     r"(?:SparkException: )?Job aborted due to stage failure: .{0,500}? executor [^)]{0,200}\): "
 )
-# What queries die of when their SparkContext goes away under them, seen on Spark 4.3:
-# the scheduler cancels jobs, or parts of Spark are null already.
+# Errors of queries whose SparkContext stops while they run, seen on Spark 4.3: the scheduler
+# cancels jobs, or parts of Spark are already null.
 _CONTEXT_STOPPED = re.compile(
     r"SparkContext was shut ?down|stopped SparkContext|SparkContext has been shut ?down"
     r"|RpcEnv already stopped|RpcEnvStoppedException|Could not find CoarseGrainedScheduler"
@@ -35,21 +35,21 @@ _CONTEXT_STOPPED = re.compile(
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """Why a run died: bounded names and a redacted message."""
+    """Why a run failed: bounded names and a redacted message."""
 
     error_class: str
-    """Spark's error condition where there is one, else the name of what was raised."""
+    """Spark's error condition if there is one, else the exception's name."""
     message: str
     exception: str = ""
-    """The name of what was raised, without its package."""
+    """The exception's name, without its package."""
     table: str = ""
-    """The table that the message speaks of."""
+    """The table that the message names."""
     raised_at: RaisedAt = RaisedAt()
-    """The line of Python that raised it, where there is one."""
+    """The line of Python that raised it, if there is one."""
 
     @property
     def reason(self) -> str:
-        """The class and the first line of the message, which may begin with a condition."""
+        """The class and the first line of the message, which may start with a condition."""
         first_line = self.message.partition("\n")[0]
         says_class = first_line.startswith(f"[{self.error_class}]")
         name = (self.exception if says_class else "") or self.error_class
@@ -57,7 +57,7 @@ class Failure(msgspec.Struct, frozen=True):
 
     @property
     def headline(self) -> str:
-        """What was raised, and about which table, else the first line of its message."""
+        """The exception and its table; without a table, the reason, shortened."""
         name = self.exception or self.error_class
         if self.table:
             return f"{name} on table {self.table}"
@@ -68,8 +68,8 @@ class Failure(msgspec.Struct, frozen=True):
 def describe_failure(exception: str, error_class: str | None = None) -> Failure:
     """Find the cause in Spark's exception text.
 
-    ``error_class`` is Spark's own (``errorClassOnException``); it wins unless it only says
-    that user code failed.
+    ``error_class`` is Spark's (``errorClassOnException``) and takes precedence, unless it only
+    says that user code failed.
     """
     raised, message = _innermost(exception)
     name, message = raised, message[:MESSAGE_CHARACTERS].strip()
@@ -88,7 +88,7 @@ def describe_failure(exception: str, error_class: str | None = None) -> Failure:
 
 
 def died_of_stopped_context(exception: str) -> bool:
-    """Whether this is what a healthy query says when its SparkContext is stopped."""
+    """Whether the exception only shows that the SparkContext of a healthy query stopped."""
     return _CONTEXT_STOPPED.search(exception) is not None
 
 
@@ -103,7 +103,7 @@ def _innermost(exception: str) -> tuple[str, str]:
 
 
 def _python_cause(traceback: str) -> tuple[str, str]:
-    """The line after the frames, which are all indented, up to the Java stack below it."""
+    """The text between the frames, which are all indented, and the Java stack below it."""
     lines = traceback.splitlines()[1:]
     start = next((i for i, line in enumerate(lines) if line and not line[0].isspace()), None)
     if start is None:
@@ -130,7 +130,7 @@ def _until_java_stack(lines: list[str]) -> str:
 
 
 def _split(text: str) -> tuple[str, str]:
-    # What looks like a class may be the name of a secret: together they are known as one.
+    # Redact before splitting: a secret is recognised only together with its name.
     text = redact(text)
     first, newline, rest = text.partition("\n")
     match = _CLASS_AND_MESSAGE.fullmatch(first)

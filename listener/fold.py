@@ -1,8 +1,8 @@
-"""One query, one observation -> that query afterwards. Pure; the heart of knowing.
+"""Applies one observation to one query and returns the new query. Pure.
 
-Events and probe tell the same story with different delays, so everything here only
-moves forward: a commit counts when its batch id is news, an end counts once, and an
-observation of another run never touches this one.
+Events and probe report the same facts with different delays, so state only moves forward: a
+commit counts when its batch id is new, an end counts once, and an observation of another run
+never changes this one.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from .trends import Trends, carry_over, follow, reports_lag
 
 UNENDED_RUNS = 16
 NAP_SECONDS = 10.0
-"""Idleness between two batches that come one by one is shorter."""
+"""Idle time between two batches of a steady input is shorter."""
 
 
 def begin(query_id: str, run_id: str, name: str | None, at: float, *, label: str) -> Query:
-    """Meet a query for the first time."""
+    """Create the record of a new query."""
     return Query(query_id=query_id, run_id=run_id, name=name, label=label, started_at=at)
 
 
 def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
-    """Begin the next run: what was counted and learned stays, the signs of life start anew."""
+    """Begin the next run: keep the totals and the baseline, reset the signs of activity."""
     same_query = old.query_id == query_id
     return Query(
         query_id=query_id,
@@ -64,7 +64,7 @@ def _unended(old: Query) -> tuple[str, ...]:
 
 
 def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
-    """Take in an event of the query's present run, heard at ``at``."""
+    """Apply an event of the query's current run, received at ``at``."""
     name = event.name if isinstance(event, (Started, Progress)) else None
     query = replace(
         query, name=name or query.name, last_event_at=max(at, query.last_event_at or at)
@@ -81,12 +81,12 @@ def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Qu
 
 
 def _no_later_than_flight(query: Query, at: float) -> float:
-    """Word of idleness that comes while the probe sees work in flight is older than that work."""
+    """Limit ``at`` to the start of the batch in flight: an idle event is older than that batch."""
     return at if query.in_flight is None else min(at, query.in_flight.since)
 
 
 def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> Query:
-    """Take in one look of the probe at the query's present run."""
+    """Apply one probe poll of the query's current run."""
     has_batches = not run.facts.trigger.is_continuous
     shows_work = run.active and has_batches
     previous = query.probed
@@ -101,8 +101,8 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     )
     query = replace(query, jobs_per_batch=jobs_per_batch(query))
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
-        news = _is_first_batch_id(previous)
-        query = _committed_by_probe(query, run.batch_id - 1, at, first_poll=news)
+        first = _is_first_batch_id(previous)
+        query = _committed_by_probe(query, run.batch_id - 1, at, first_poll=first)
         query = with_batch_of_death(query)
     if not run.active:
         return end(query, run.exception, run.error_class, at, signal="probe", context=context)
@@ -110,7 +110,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
 
 
 def fold_logs(query: Query, report: LogReport) -> Query:
-    """Take in what a round of reading has shown of the query's present run, which may be over."""
+    """Apply one round of checkpoint reading to the query's current run, which may be over."""
     start_point = report.starts.get(query.run_id)
     if start_point is not None:
         query = with_batch_of_death(replace(query, start_point=start_point))
@@ -119,7 +119,7 @@ def fold_logs(query: Query, report: LogReport) -> Query:
 
 
 def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
-    """Take in one look into the checkpoint of the query's present run."""
+    """Apply one reading of the commit log to the query's current run."""
     before, read_at = query.logged, query.logged_at
     query = replace(query, logged=log, logged_at=at)
     if log.committed is not None:
@@ -127,7 +127,7 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     if query.facts is None or not query.facts.async_progress:
         return query
     grown = before is None or log.committed != before.committed
-    # An empty log stands as well.
+    # An empty log can be stuck too.
     written = -1 if log.committed is None else log.committed
     if grown or query.last_commit_batch is None or written >= query.last_commit_batch:
         return replace(query, log_behind=None)
@@ -136,7 +136,7 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
 
 
 def _log_behind(query: Query, batch_id: int, stuck_since: float) -> LogBehind:
-    """Count the looks at which new batches had come and the log had not moved."""
+    """Count the readings in which new batches had committed but the log had not advanced."""
     known = query.log_behind
     if known is None:
         return LogBehind(stuck_since, 1, batch_id)
@@ -150,7 +150,7 @@ def _idle(query: Query, at: float) -> Query:
 
 
 def _recovered(query: Query) -> Query:
-    """A sign of life that arrives after the run's own death is old and cures nothing."""
+    """Mark earlier failures as recovered, unless this activity arrives after the run's end."""
     return query if query.ended is not None else recovered(query)
 
 
@@ -161,13 +161,13 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     first_of_run = query.last_commit_at is None
     if newest:
         fresh = first_of_run or progress.batch_id != query.run_commit_batch
-        received_at = _committed_at(query, progress.batch_id, at)
-        query = _commit(query, progress.batch_id, received_at if fresh else query.last_commit_at)
+        commit_at = _committed_at(query, progress.batch_id, at)
+        query = _commit(query, progress.batch_id, commit_at if fresh else query.last_commit_at)
     last, last_at, trends = query.progress, query.progress_at, query.trends
     if last is None or progress.batch_id >= last.batch_id:
         last, last_at, known = progress, at, with_latest(progress, query)
         trends = follow(trends, known, at, asked=reports_lag(query.polls))
-        query = _received(query, progress.batch_id)
+        query = _reported(query, progress.batch_id)
     return replace(
         query,
         last_input_at=at if progress.input_rows else query.last_input_at,
@@ -181,20 +181,20 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
 
 
 def _committed_at(query: Query, batch_id: int, at: float) -> float:
-    """An event that comes late tells of a commit before the batch that flies since."""
+    """When the batch committed; a late event's commit precedes the batch now in flight."""
     flying = query.in_flight.batch_id if query.in_flight is not None else None
     return at if flying is None or flying <= batch_id else _no_later_than_flight(query, at)
 
 
 def _is_first_batch_id(previous: ProbedRun | None) -> bool:
-    """Whether no earlier look saw where the run stands: Spark says -1 until it has recovered."""
+    """Whether no earlier poll had a batch id: Spark reports -1 until the run has recovered."""
     return previous is None or previous.batch_id is None or previous.batch_id < 0
 
 
 def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:
     before = query
     query = _commit_seen(query, batch_id, at, first_poll=first_poll)
-    # A run stands at a batch that is done until its next trigger: it may have been told before us.
+    # A run keeps its committed batch's id until the next trigger: its event may precede us.
     if (
         first_poll
         or query is before
@@ -206,14 +206,14 @@ def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_poll: b
 
 
 def _commit_seen(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:
-    """Batch ids only grow by committing, so a grown one proves a commit without any event."""
+    """Count a commit without an event: batch ids only grow when Spark commits."""
     if query.run_commit_batch is not None and batch_id <= query.run_commit_batch:
         return query
-    # At the first look the commit is a fact, its time is not known.
+    # The first poll proves the commit but not its time.
     return _commit(query, batch_id, query.last_commit_at if first_poll else at)
 
 
-def _received(query: Query, batch_id: int) -> Query:
+def _reported(query: Query, batch_id: int) -> Query:
     if query.unreported is None or batch_id < query.unreported.batch_id:
         return query
     return replace(query, unreported=None)
@@ -223,19 +223,19 @@ def _commit(query: Query, batch_id: int, at: float | None) -> Query:
     known = query.last_commit_batch
     if at is not None and _was_idle(query, at):
         query = replace(query, log_behind=None)
-    news = 0 if at is None else 1 if known is None else max(0, batch_id - known)
+    new_commits = 0 if at is None else 1 if known is None else max(0, batch_id - known)
     return replace(
         _recovered(query) if at is not None else query,
         last_commit_batch=batch_id,
         run_commit_batch=batch_id,
         last_commit_at=at,
         newest_commit=query.newest_commit if at is None else (batch_id, at),
-        totals=replace(query.totals, commits=query.totals.commits + news),
+        totals=replace(query.totals, commits=query.totals.commits + new_commits),
     )
 
 
 def _was_idle(query: Query, at: float) -> bool:
-    """Whether a commit ends a time of proven idleness: what its log missed before is no debt."""
+    """Whether a commit ends a proven idle time, before which the log cannot be behind."""
     idle_at, commit_at = query.last_idle_at, query.last_commit_at
     if idle_at is None or commit_at is None or idle_at <= commit_at:
         return False
@@ -243,7 +243,7 @@ def _was_idle(query: Query, at: float) -> bool:
 
 
 def _moved_on(previous: ProbedRun | None, run: ProbedRun) -> bool:
-    """Whether Spark recorded a progress, idle ones included, between two looks."""
+    """Whether Spark recorded a progress, idle ones included, between two polls."""
     if previous is None or not previous.last_progress_mark:
         return False
     return run.last_progress_mark > previous.last_progress_mark

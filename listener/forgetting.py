@@ -1,4 +1,4 @@
-"""Which queries are let go of, so that memory is bounded. Pure."""
+"""Which queries are forgotten, so that memory stays bounded. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .query import Outcome, Query
 KEEP_COMPLETED_SECONDS = 15 * 60.0
 MAX_GONE_QUERIES = 1000
 MAX_GONE_UNNAMED = 20
-"""Each restart of a query without a name and a checkpoint leaves another of them behind."""
+"""Each restart of a query without a name and a checkpoint leaves one more of them."""
 
 
 def to_forget(queries: Iterable[Query], now: float, expected: Collection[str]) -> list[Query]:
-    """Those that completed a while ago, and the oldest of too many that are gone.
+    """Queries that completed some time ago, and the oldest ones above the limit of ended queries.
 
-    A dead query is not forgotten by time: no alert resolves that nobody has fixed. An expected
-    one is never forgotten.
+    A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
+    it. An expected query is never forgotten.
     """
     gone = [one for one in queries if one.gone_at is not None and one.name not in expected]
     gone.sort(key=lambda query: (_worth(query), query.gone_at))
@@ -33,12 +33,12 @@ def to_forget(queries: Iterable[Query], now: float, expected: Collection[str]) -
 
 
 def is_called(query: Query, name: str) -> bool:
-    """Whether a person who says ``name`` means this query."""
+    """Whether ``name`` refers to this query."""
     return name in (query.name, query.label) or (name == UNNAMED and query.is_unnamed)
 
 
 def _worth(query: Query) -> int:
-    """What has failed is forgotten last: somebody may not have fixed it yet."""
+    """Rank for forgetting; failed queries come last, since nobody may have fixed them yet."""
     if query.failure is not None:
         return 2
     return 0 if _completed(query) or query.stop_expected else 1

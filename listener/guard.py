@@ -1,4 +1,4 @@
-"""Contains our own errors at the boundaries where the host's threads or ours begin."""
+"""Contains our errors at the entry points of the host's threads and of ours."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ BURST_SECONDS = 60.0
 
 
 class Guard:
-    """Counts contained errors by where they happened and logs each burst once."""
+    """Counts contained errors by place and logs each burst once."""
 
     def __init__(self) -> None:
         self.errors: Counter[str] = Counter()
         self._quiet_until: dict[str, float] = {}
 
     def attempt(self, where: str, action: Callable[[], object]) -> bool:
-        """Run ``action``; False when it raised. Nothing of ours may hurt the job."""
+        """Run ``action``; False when it raised. Our errors must never break the job."""
         try:
             action()
         except Exception as error:  # noqa: BLE001 - the project's one boundary for errors
@@ -32,18 +32,18 @@ class Guard:
         return True
 
     def report(self, where: str, error: Exception) -> None:
-        """Count an error and log it, unless the same place has just logged one."""
+        """Count an error and log it, unless the same place logged one in the last minute."""
         self.errors[where] += 1
         now = time.monotonic()
         if now >= self._quiet_until.get(where, 0.0):
             self._quiet_until[where] = now + BURST_SECONDS
             kind = type(error).__name__
-            log.error("querypulse: contained error in %s: %s\n%s", where, kind, _story(error))
+            log.error("querypulse: contained error in %s: %s\n%s", where, kind, _traceback(error))
 
 
-def _story(error: Exception) -> str:
-    """The traceback as text, redacted: errors of Spark and of HTTP clients quote secrets."""
+def _traceback(error: Exception) -> str:
+    """The redacted traceback; errors of Spark and of HTTP clients quote secrets."""
     try:
         return redact("".join(traceback.format_exception(error)).rstrip())
-    except Exception:  # noqa: BLE001 - an error nobody can print must not get past its boundary
+    except Exception:  # noqa: BLE001 - an unprintable error must not escape either
         return WITHHELD

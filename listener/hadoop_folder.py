@@ -1,4 +1,4 @@
-"""A folder on any storage that Spark can open, through the JVM's Hadoop ``FileSystem``."""
+"""A folder on any storage that Spark can open, through Hadoop's ``FileSystem`` in the JVM."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 class HadoopFolder:
-    """Answers by names below ``root``, a Hadoop ``Path``; whatever Java throws goes through.
+    """Reads names below ``root``, a Hadoop ``Path``; Java's exceptions are passed on.
 
-    A listing costs five Py4J commands, a look at one file two.
+    A listing costs five Py4J commands, a check of one file two.
     """
 
     def __init__(self, jvm: Any, root: Any, conf: Any) -> None:
@@ -20,26 +20,26 @@ class HadoopFolder:
         self._files = root.getFileSystem(conf)
 
     def has(self, name: str = "") -> bool:
-        """Whether a file or folder is there; without a name, this folder itself."""
+        """Whether a file or folder exists; without a name, this folder."""
         return bool(self._files.exists(self._at(name)))
 
     def listing(self, name: str = "") -> str | None:
-        """What lies in a folder, as Scala prints an array of paths; None where it is not there."""
+        """The paths in a folder, as Scala prints an array; None when it does not exist."""
         return self._list(name, self._to_paths)
 
     def statuses(self, name: str = "") -> str | None:
-        """The same with all that Hadoop knows of each file, its time of modification too."""
+        """The same with Hadoop's status of each file, its modification time included."""
         return self._list(name, lambda files: files)
 
     def written_at(self, name: str) -> float:
-        """Unix seconds of a file's last change, as the storage has them."""
+        """Unix seconds of a file's last change, by the storage's clock."""
         return float(self._files.getFileStatus(self._at(name)).getModificationTime()) / 1000
 
     def _list(self, name: str, to_printed: Callable[[Any], Any]) -> str | None:
         folder = self._at(name)
         if not self._files.exists(folder):
             return None
-        # One text for the whole array, not four commands for each of its elements.
+        # One command for the whole array instead of four for each element.
         return str(self._to_text(to_printed(self._files.listStatus(folder))))
 
     def _at(self, name: str) -> Any:

@@ -1,9 +1,9 @@
-"""The way in: a ``StreamingQueryListener`` for ``spark.streams.addListener``.
+"""The entry point: a ``StreamingQueryListener`` for ``spark.streams.addListener``.
 
-Events normally reach us inside the JVM (``event_paths``), and what Spark is given here only
-says which sessions are ours. Where this driver lets no class of ours in, this listener
-receives the events itself: Spark's threads call it through Py4J's proxy, it keeps the event's
-handle and returns, and another thread asks the handle for its JSON.
+Normally events reach us inside the JVM (``event_paths``), and the listener added here only
+claims sessions for this process. Where the driver refuses our Java classes, this listener
+receives the events: Spark's threads call it through Py4J's proxy, it queues the event's handle
+and returns, and another thread reads the handle's JSON.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _INTERFACE = _PACKAGE + "PythonStreamingQueryListener"
 class HealthListener(StreamingQueryListener):
     """Give it to ``addListener`` of any number of sessions.
 
-    ``start`` begins to watch where nothing watches yet, and returns the JVM listener for
-    PySpark to add or to remove; it raises what the user must know. ``start_later`` does so
-    elsewhere, for a PySpark that asks for no JVM listener and calls back at once.
+    ``start`` starts monitoring if it is not running, and returns the JVM listener that PySpark
+    adds or removes; it raises errors that the user must see. ``start_later`` does the same on
+    another thread, for a PySpark that asks for no JVM listener and calls back at once.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class HealthListener(StreamingQueryListener):
         start_later: Callable[[], None],
     ) -> None:
         self.mailbox: Mailbox[Received] = Mailbox(capacity)
-        """What Spark's threads hand over where they call Python."""
+        """The events that Spark's threads submit where they call Python."""
         self.wirings = 0
         """How often PySpark asked for the JVM listener: to add it, or to remove it."""
         self.refused: Counter[str] = Counter()
-        """What came through the proxy and is no event of the JVM, by reason."""
+        """Calls of the proxy that carried no JVM event, by reason."""
         self.callback_durations: deque[float] = deque(maxlen=4096)
         self.closed = False
-        """Whether nobody reads what is handed over any more."""
+        """Whether nobody reads submitted events any more."""
         self._guard = guard
         self._start = start
         self._start_later = start_later
@@ -67,10 +67,10 @@ class HealthListener(StreamingQueryListener):
         self._called = False
 
     def proxy(self) -> tuple[str, Any]:
-        """The JVM listener around a Python object, by the better of two ways, and its name.
+        """The name of the better of two Python paths, and its JVM listener.
 
         Raises:
-            Py4JError: this driver has neither.
+            Py4JError: this driver allows neither.
 
         """
         made: list[Any] = []
@@ -81,7 +81,7 @@ class HealthListener(StreamingQueryListener):
         return CALLBACKS, super()._jlistener
 
     def submit(self, kind: EventKind, payload: Any) -> None:
-        """Hand over one event. On Spark's thread: no lock, no wait, no Py4J command."""
+        """Queue one event. Runs on Spark's thread: no lock, no wait, no Py4J command."""
         if self.closed:
             return
         at = time.monotonic()
@@ -125,7 +125,7 @@ class HealthListener(StreamingQueryListener):
 
     @property
     def _jlistener(self) -> Any:
-        """What PySpark gives the JVM; always the same object, as removing it needs."""
+        """The object PySpark passes to the JVM; always the same one, so that it can be removed."""
         self.wirings += 1
         return self._start()
 
@@ -176,6 +176,6 @@ class _RawProxy:
             self._listener.refused["forged"] += 1
 
     class Java:
-        """Py4J's way to say which Java interface a Python object implements."""
+        """Py4J's declaration of the Java interface that a Python object implements."""
 
         implements = (_INTERFACE,)

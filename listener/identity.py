@@ -1,49 +1,49 @@
-"""Which query is this? Query id, run id, name, session and label, in one place. Pure.
+"""Decides which query a run belongs to, by query id, name, session and label. Pure.
 
-A *query* is a line of work that people know by its label. It has one run at a time, and goes on
-from run to run. ``docs/identity.md`` says the same for users.
+A *query* is a stream that people know by its label. It has one run at a time and continues from
+run to run. ``docs/identity.md`` says the same for users.
 
-What introduces a run, where the run was not met before:
+What introduces a run that is not known yet:
 
 ==============================================  ================================================
-observation                                     what it does
+observation                                     effect
 ==============================================  ================================================
-start event                                     introduces the run, unless it is older than the
-                                                present run by its own timestamp; where the
-                                                start event of that one is missing: unless the
-                                                next poll sees it still alive
-the probe sees the run alive                    introduces it, even if it was taken for a past run
+start event                                     introduces the run, unless its timestamp is older
+                                                than the current run's; if that run's start event
+                                                is missing: unless the next poll shows that run
+                                                still active
+the probe shows the run as active               introduces it, even if it counted as a past run
 end with an exception (event)                   introduces a failed run; while another run of the
-                                                query lives, it is a death of an earlier run
-progress                                        introduces a query of an unknown id and a name
-                                                that nobody bears; never a run of a known query
-idle, end without an exception                  nothing
-the probe's memory of a run that has ended      introduces a failed run, once, of a query that
-                                                nobody has met; otherwise nothing
-anything of a past run                          nothing, but an end that was still missing counts
+                                                query is active, the failure of an earlier run
+progress                                        introduces a query of an unknown id, if no known
+                                                query has its name; never a run of a known query
+idle, end without an exception                  none
+the probe's record of an ended run              introduces a failed run, once, of an unknown
+                                                query; otherwise none
+any observation of a past run                   none, but an end that was still missing counts
 ==============================================  ================================================
 
-Whose run it is, when the run is introduced:
+Which query an introduced run belongs to:
 
 ==============================================  ================================================
-known is                                        the run belongs to
+what is known                                   the run belongs to
 ==============================================  ================================================
 the query id                                    that query, forgotten ones included
-a name, borne by a living query of the same     that query: Spark allows one in a session, so the
-session                                         end of the old run is merely late
-a name, all of whose other bearers are dead     the one of the same session, otherwise the one
-                                                that died last: label, counters, deaths and a
-                                                failure that is not resolved go over
-a name, borne by a living query of another      the dead bearer of its own session if there is
-session                                         one, otherwise a new query
-a name, borne by a living query, and one of     undecided until the other ends, the probe has
-the sessions is unknown                         seen both, or ``UNDECIDED_SECONDS`` are over
-no name                                         a new query: nothing but its id says who it is
+a name that an active query of the same         that query: Spark allows one per session, so the
+session has                                     end of the old run is only late
+a name that only ended queries have             the one of the same session, otherwise the one
+                                                that ended last: the run takes over its label,
+                                                counters, deaths and unrecovered failure
+a name that an active query of another          the ended query of that name in its own session
+session has                                     if there is one, otherwise a new query
+a name that an active query has, and one of     undecided until the other query ends, the probe
+the sessions is unknown                         has seen both, or ``UNDECIDED_SECONDS`` have passed
+no name                                         a new query: only its id identifies it
 ==============================================  ================================================
 
-A label is given once: the name, or the first 8 characters of the id. It is cut to
-``LABEL_CHARACTERS`` with a hash, and gets ``-<first 8 of the id>`` where another query had it
-first. It stays with its query for the life of the process.
+A query gets its label once: the name, or the first 8 characters of the id. A long label is cut
+to ``LABEL_CHARACTERS`` with a hash; a label that another query already has gets
+``-<first 8 of the id>``. It stays with its query for the life of the process.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ RESERVED = frozenset({"*", UNNAMED})
 
 
 class Newcomer(msgspec.Struct, frozen=True):
-    """A run that was not met before, as far as the observation that introduces it says."""
+    """A run that is not known yet, as the observation that introduces it describes it."""
 
     query_id: str
     run_id: str
@@ -83,36 +83,36 @@ class Newcomer(msgspec.Struct, frozen=True):
 
 
 class UndecidedError(Exception):
-    """Nobody knows yet whose run it is."""
+    """The query of a run cannot be decided yet."""
 
 
 class Identity:
-    """Knows the queries of one driver by id, name and run, the past ones within bounds."""
+    """The queries of one driver by id, name and run; the number of past ones is bounded."""
 
     def __init__(self) -> None:
         self._labels: dict[str, str] = {}
         self._past = PastQueries()
 
     def label(self, query_id: str) -> str | None:
-        """The label of the query that an id belongs to, or did; None if it was never met."""
+        """The label of the query that an id belongs to, or belonged to; None if unknown."""
         return self._labels.get(query_id) or self._past.label_of_id(query_id)
 
     def label_of_past_run(self, run_id: str) -> str | None:
-        """The label of the query that a past run belongs to; None if it is no past run."""
+        """The label of the query that a past run belongs to; None if it is not a past run."""
         return self._past.label_of_run(run_id)
 
     def present(self, query_id: str, queries: Mapping[str, Query]) -> Query | None:
-        """The query that an id belongs to, or did; None if it was never met or is forgotten."""
+        """The query that an id belongs to, or belonged to; None if unknown or forgotten."""
         label = self.label(query_id)
         return queries.get(label) if label is not None else None
 
     def met_by_event(
         self, event: Event, at: float, queries: Mapping[str, Query], *, wait: bool
     ) -> Newcomer | None:
-        """The run that an event introduces, which is no present run; None if it does not.
+        """The run that an event outside any current run introduces; None if it introduces none.
 
         Raises:
-            UndecidedError: nobody knows yet which run is the older one, and it can wait.
+            UndecidedError: it is not known yet which run is older, and ``wait`` is set.
 
         """
         if self._past.label_of_run(event.run_id) is not None:
@@ -127,17 +127,17 @@ class Identity:
             return new if event.exception is not None else None
         if isinstance(event, Idle) or self.label(event.query_id) is not None:
             return None
-        bearers = self._bearers(event.name, queries) if event.name else ()
-        return None if any(bearers) else replace(new, name=event.name)
+        namesakes = self._namesakes(event.name, queries) if event.name else ()
+        return None if any(namesakes) else replace(new, name=event.name)
 
     def met_by_probe(
         self, run: ProbedRun, report: ProbeReport, queries: Mapping[str, Query]
     ) -> Newcomer | None:
-        """The run that a poll introduces; None if it does not."""
+        """The run that a poll introduces; None if it introduces none."""
         facts = run.facts
         known = self.present(facts.query_id, queries)
         if run.active:
-            # A poll that began before the present run did shows the run before it.
+            # A poll that began before the current run shows the run before it.
             if known is not None and (
                 known.run_id == facts.run_id or known.started_at >= report.began_at
             ):
@@ -147,14 +147,14 @@ class Identity:
         return Newcomer(facts.query_id, facts.run_id, report.at, facts.name, facts.session)
 
     def add_past_run(self, query_id: str, run_id: str, label: str) -> None:
-        """Take note of a run of a known query that was over before it was met."""
+        """Record a run of a known query that had ended before it was first observed."""
         self._past.add_run(query_id, run_id, label)
 
     def introduce(self, new: Newcomer, queries: Mapping[str, Query], *, wait: bool) -> Query:
-        """The query of a run that was not met before, at the beginning of that run.
+        """The query that a new run belongs to, at the start of that run.
 
         Raises:
-            UndecidedError: nobody knows yet whose run it is, and it can wait.
+            UndecidedError: the query is not known yet, and ``wait`` is set.
 
         """
         old = self._predecessor(new, queries, wait=wait)
@@ -171,7 +171,7 @@ class Identity:
         return query
 
     def forget(self, query: Query) -> None:
-        """Drop a query that is gone; its label, counters and last run stay known."""
+        """Drop an ended query; its label, counters and last run stay known."""
         self._labels.pop(query.query_id, None)
         self._past.forget(query)
 
@@ -184,9 +184,9 @@ class Identity:
             return known
         if not new.name:
             return None
-        bearers = list(self._bearers(new.name, queries))
-        living = [one for one in bearers if one.alive]
-        dead = [one for one in bearers if not one.alive]
+        namesakes = list(self._namesakes(new.name, queries))
+        living = [one for one in namesakes if one.alive]
+        dead = [one for one in namesakes if not one.alive]
         own = [one for one in (*living, *dead) if new.session and one.session == new.session]
         if own:
             return own[0]
@@ -194,17 +194,17 @@ class Identity:
             return max(dead, key=_gone_at, default=None)
         if wait and not (new.session and all(one.session for one in living)):
             raise UndecidedError
-        # One of which nobody knows the session either may be the one that ended.
+        # An ended query whose session is also unknown may be the predecessor.
         unknown = [one for one in dead if not one.session and not new.session]
         return max(unknown, key=_gone_at, default=None)
 
-    def _bearers(self, name: str, queries: Mapping[str, Query]) -> Iterator[Query]:
+    def _namesakes(self, name: str, queries: Mapping[str, Query]) -> Iterator[Query]:
         for query in (*queries.values(), *self._past.forgotten):
             if query.name == name:
                 yield query
 
     def _free_label(self, new: Newcomer, queries: Mapping[str, Query]) -> str:
-        """Its base label, with a suffix where another query has that."""
+        """The base label, with a suffix if another query has it already."""
         base = base_label(new.name, new.query_id)
         taken = {*RESERVED, *queries, *(one.label for one in self._past.forgotten)}
         if base not in taken:
@@ -218,17 +218,17 @@ class Identity:
 
 
 def base_label(name: str | None, query_id: str = "") -> str:
-    """What a query is shown under as long as no other query is: bounded in length."""
+    """A query's label as long as no other query has it: bounded in length."""
     text = name or query_id[:ID_CHARACTERS]
     if len(text) <= LABEL_CHARACTERS:
         return text
-    # Long names often differ at their end only.
+    # Long names often differ only at the end.
     digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
     return f"{text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]}-{digest}"
 
 
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
-    """Whether a start event that arrived at ``at`` is of an earlier run than the present one."""
+    """Whether a start event that arrived at ``at`` is from a run before the current one."""
     if present.start is not None:
         known = present.start.timestamp
         return known is not None and event.timestamp is not None and event.timestamp < known

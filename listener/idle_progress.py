@@ -1,4 +1,4 @@
-"""What the triggers of a waiting run find: the proof of idleness, or of data that waits."""
+"""What a waiting run's triggers find: proof that it is idle, or that data is unread."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from .probing import ProbedRun
 
 
 class IdleProgress:
-    """Keeps one run's newest progress without a batch as it stands, and tells it while it waits.
+    """Keeps one run's newest progress without a batch, and returns it while the run waits.
 
-    Spark writes such a progress every ``noDataProgressEventInterval`` (10 s) at most.
+    Spark writes such a progress at most every ``noDataProgressEventInterval`` (10 s).
     """
 
     def __init__(self) -> None:
@@ -19,9 +19,9 @@ class IdleProgress:
         self._batch_id: int | None = None
 
     def poll(self, seen: ProbedRun, text: str) -> Progress | None:
-        """None while the run is busy, and after a batch until a trigger without one is known.
+        """None while the run is busy, and after a batch until a trigger without a batch.
 
-        ``text`` is the newest progress as JSON; empty when it is as it was.
+        ``text`` is the newest progress as JSON; empty when it has not changed.
         """
         if seen.batch_id != self._batch_id:
             self._batch_id, self._known = seen.batch_id, None
@@ -32,7 +32,7 @@ class IdleProgress:
 
 
 def _without_batch(text: str) -> Progress | None:
-    """Read a progress that is no event; one that cannot be read proves nothing."""
+    """Decode a progress that Spark sent no event for; an unreadable one proves nothing."""
     try:
         event = decode(EventKind.PROGRESS, f'{{"progress":{text}}}')
     except DecodeError:

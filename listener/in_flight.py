@@ -1,4 +1,4 @@
-"""What a busy run does, from one poll of the probe to the next. Pure."""
+"""What a busy run does, from one probe poll to the next. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from .probing import ProbedRun
 from .query import InFlight, Query
 
 UNSEEN_SECONDS = 5.0
-"""Polls further apart than this have left out a pause."""
+"""Polls further apart than this have a pause between them."""
 BATCHES_TO_LEARN = 3
-"""From so many committed batches on, a run shows how many jobs its batches run."""
+"""After this many committed batches the number of jobs per batch is known."""
 
 
 def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
-    """What the run does now: the same as before, something new, or nothing."""
+    """The run's current activity: the same as before, a new one, or none."""
     if not (run.planning or run.processing):
         return None
     batch_id = run.batch_id if run.processing else None
@@ -36,16 +36,16 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
 
 
 def _unseen(before: InFlight, polled_at: float | None, at: float) -> InFlight:
-    """A batch that was delayed before a JVM paused is not known to do nothing since then."""
+    """Move ``delayed_at`` past a pause of the JVM: nothing is known about that time."""
     if before.delayed_at is None or polled_at is None or at - polled_at <= UNSEEN_SECONDS:
         return before
     return replace(before, delayed_at=before.delayed_at + at - polled_at)
 
 
 def jobs_per_batch(query: Query) -> float | None:
-    """How many jobs a batch runs, by those counted before the batch in flight was long.
+    """How many jobs a batch runs, by the jobs counted before the batch in flight took long.
 
-    Jobs of an earlier run may be among them: too many are no harm, too few would look like retries.
+    The count may include jobs of an earlier run: too many do no harm, too few would seem retries.
     """
     flight = query.in_flight
     commits = query.totals.commits - query.commits_before_run

@@ -1,4 +1,4 @@
-"""Whether and how long a query has read no rows. Pure."""
+"""For how long a query has read no rows. Pure."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from .query import Query
 
 
 def has_uncounted_rows(query: Query) -> bool:
-    """Whether the run may have read rows of which no event tells.
+    """Whether the run may have read rows that no event reports.
 
-    ``continuous`` has no events that count rows, and a batch that only the probe has seen may
-    have had some.
+    A ``continuous`` query has no events that count rows, and a batch that only the probe has
+    seen may have read some.
     """
     is_continuous = query.facts is not None and query.facts.trigger.is_continuous
     return query.unreported is not None or is_continuous
 
 
 def without_input(old: Query, at: float) -> float:
-    """Seconds in which the run that is over ``at`` that moment, and those before it, read no rows.
+    """Seconds without input rows up to ``at``, of a run that has ended and of the runs before it.
 
-    0 where nobody knows.
+    0 when it is not known.
     """
     if has_uncounted_rows(old):
         return 0.0

@@ -1,4 +1,4 @@
-"""What Java throws when a storage refuses, as errors of ours with a short reason."""
+"""Converts Java's exceptions into errors of ours with a short reason."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pyspark.errors import PySparkException
 
 from .checkpoint import short_reason
 
-# PySpark turns some Java exceptions, such as an IllegalArgumentException, into its own. A lost
-# connection is no more than that either: Py4J drops one whose file system lacks a class.
+# PySpark converts some Java exceptions, such as an IllegalArgumentException, into its own. A lost
+# connection (Py4JNetworkError) is included: Py4J drops it when a file system lacks a class.
 THROWN = (Py4JError, PySparkException)
 
 
 def reason_of(error: Exception) -> str:
-    """What was thrown, redacted and in one line."""
+    """The exception in one redacted line."""
     return short_reason(str(error)) or type(error).__name__
 
 
 @contextmanager
 def java_errors(of: type[Exception]) -> Iterator[None]:
-    """Raise an exception of that type, redacted and in one line, for whatever Java throws."""
+    """Raise any Java exception as one of type ``of``, in one redacted line."""
     try:
         yield
     except THROWN as error:

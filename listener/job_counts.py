@@ -1,4 +1,4 @@
-"""The Spark jobs and tasks of each query, as counted where Spark's scheduler reports them."""
+"""The Spark jobs and tasks of each query, as Spark's scheduler reports them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 UNOWNED = ""
-"""Stands for jobs that name no query: as those of thread pools in ``foreachBatch`` do."""
+"""The key of jobs without a query id, such as jobs of thread pools in ``foreachBatch``."""
 
 
 class JobCounts(msgspec.Struct, frozen=True, gc=False):
-    """What has run for one query since counting began; started and completed only grow."""
+    """One query's jobs and tasks since counting began; started and completed only grow."""
 
     jobs_started: int = 0
     jobs_active: int = 0
@@ -20,16 +20,16 @@ class JobCounts(msgspec.Struct, frozen=True, gc=False):
 
 
 class SlotUse(msgspec.Struct, frozen=True, gc=False):
-    """How many tasks the executors can run at once, and who else runs tasks now."""
+    """How many tasks the executors can run at once, and which other tasks run now."""
 
     total: int
     taken: int = 0
-    """Tasks of all others that run."""
+    """Running tasks of all other queries and jobs."""
     holder: str = UNOWNED
-    """The id of the query that runs most of these; ``UNOWNED`` for jobs that name no query."""
+    """The id of the query that runs most of these; ``UNOWNED`` for jobs without a query id."""
     held: int = 0
     """How many tasks the holder runs."""
 
 
 CountJobs = Callable[[], Mapping[str, JobCounts] | None]
-"""Counts by query id, those without a query under ``UNOWNED``; None where nothing counts."""
+"""Counts by query id, ``UNOWNED`` for jobs without one; None where nothing counts them."""

@@ -1,4 +1,4 @@
-"""Whether the JVM of the driver still exists."""
+"""Detects whether the driver's JVM has ended."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from py4j.protocol import Py4JNetworkError
 from .probing import Context, ProbeReport
 
 NETWORK_ERRORS = (Py4JNetworkError, ConnectionError, EOFError)
-"""What a command to a JVM that is gone, or out of reach, raises."""
+"""Raised by a command to a JVM that has ended or cannot be reached."""
 CONNECT_SECONDS = 1.0
 
 
 def is_gone(gateway: Any) -> bool:
     """Whether the JVM behind a Py4J gateway has ended.
 
-    A JVM that this process started has ended with its process (``gateway.proc``, set by
-    PySpark's ``launch_gateway``); any other when its gateway refuses a connection. A JVM that
-    is only slow is not gone.
+    A JVM that this process started has ended when its process has (``gateway.proc``, set by
+    PySpark's ``launch_gateway``); any other JVM when its gateway refuses a connection. A slow
+    JVM has not ended.
     """
-    # A gateway makes a Java member of every name that it does not know.
+    # Use vars(): a gateway returns a Java member for every attribute that it does not have.
     process = vars(gateway).get("proc")
     if process is not None and process.poll() is not None:
         return True
@@ -37,7 +37,7 @@ def is_gone(gateway: Any) -> bool:
 
 
 class Probe(Protocol):
-    """Anything that polls all queries at once."""
+    """Polls all queries at once."""
 
     def poll(self, clock: Callable[[], float]) -> ProbeReport:
         """Poll; ``clock`` gives monotonic seconds. Raises ``NETWORK_ERRORS``."""
@@ -45,10 +45,10 @@ class Probe(Protocol):
 
 
 class ProbeOfLivingJvm:
-    """Polls through ``probe``, and reports the end of the JVM where that cannot answer any more.
+    """Polls through ``probe``, and reports the end of the JVM once it has ended.
 
-    ``context`` says whether the application has stopped its SparkContext before, ``terminated``
-    whether the JVM has said that a signal ends it. A JVM that has ended is asked no more.
+    ``context`` returns whether the application had stopped its SparkContext, ``terminated``
+    whether the JVM reported that a signal ends it. A JVM that has ended is not polled again.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ProbeOfLivingJvm:
         """Poll.
 
         Raises:
-            Py4JNetworkError: the JVM does not answer, and is not known to have ended.
+            Py4JNetworkError: the JVM does not answer but may not have ended.
 
         """
         began_at = clock()
@@ -84,13 +84,13 @@ class ProbeOfLivingJvm:
             except NETWORK_ERRORS:
                 if not self._gone():
                     raise
-                self._last = self._how()
+                self._last = self._context_at_end()
             else:
                 self._seen = report.context
                 return report
         return ProbeReport(began_at, clock(), runs=(), context=self._last)
 
-    def _how(self) -> Context:
+    def _context_at_end(self) -> Context:
         try:
             if self._context() is Context.STOPPED_BY_APPLICATION:
                 return Context.STOPPED_BY_APPLICATION

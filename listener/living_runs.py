@@ -1,4 +1,4 @@
-"""What all living runs say of themselves, as ``LivingRuns.java`` writes it."""
+"""The status of all active runs, parsed from the text that ``LivingRuns.java`` writes."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class RunStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
 class LivingRun(msgspec.Struct, frozen=True, gc=False):
     """One run at one moment.
 
-    ``batch_id`` is the batch in flight, or the next one; None under Continuous. ``session`` is
-    the identity hash of the session that its batches run in, None where that is unknown.
-    ``offsets``, as Spark prints them, and ``idle_progress``, the newest one without a batch as
-    JSON, are empty where they are as they were.
+    ``batch_id`` is the batch in flight, or the next one; None for a continuous query. ``session``
+    is the identity hash of the session that its batches run in, None if unknown. ``offsets``, as
+    Spark prints them, and ``idle_progress``, the newest progress without a batch as JSON, are
+    empty when they have not changed.
     """
 
     run_id: str
@@ -37,17 +37,17 @@ class LivingRun(msgspec.Struct, frozen=True, gc=False):
 
 
 class UnreadRun(msgspec.Struct, frozen=True, gc=False):
-    """A run that must be asked by itself; ``run_id`` is empty where it is unknown."""
+    """A run that must be polled on its own; ``run_id`` is empty if unknown."""
 
     run_id: str = ""
     reason: str = ""
-    """What went wrong; empty where the run was not asked yet."""
+    """What went wrong; empty if the run was not polled yet."""
 
 
 class LivingRuns(msgspec.Struct, frozen=True):
-    """All living runs by their query's id.
+    """All active runs by query id.
 
-    ``context_stopped`` is None where nobody asked whether the SparkContext is.
+    ``context_stopped`` is None when nobody checked whether the SparkContext is stopped.
     """
 
     runs: Mapping[str, LivingRun | UnreadRun]
@@ -55,10 +55,10 @@ class LivingRuns(msgspec.Struct, frozen=True):
 
 
 def parse_living_runs(text: str) -> LivingRuns:
-    """Read the answer; a run whose line is no such line must be asked by itself.
+    """Read the answer; a run whose line cannot be parsed must be polled on its own.
 
     Raises:
-        ValueError: there are lines that name no run, or the last is missing.
+        ValueError: a line names no run, or the last line is missing.
 
     """
     *lines, stopped, _ = text.split(RUN)
@@ -69,7 +69,7 @@ def parse_status(text: str) -> RunStatus:
     """Read ``StreamingQueryStatus.json``.
 
     Raises:
-        ValueError: it is no status.
+        ValueError: the text is not a status.
 
     """
     return msgspec.json.decode(text, type=RunStatus)

@@ -1,4 +1,4 @@
-"""Which checkpoints are read: those whose logs decide something. Pure."""
+"""Chooses the checkpoints to read: those whose logs affect an alert. Pure."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from .probing import ProbedRun, RunFacts
 
 
 class ChosenRun(msgspec.Struct, frozen=True):
-    """A run whose logs are read; ``since`` is when it came to its present batch."""
+    """A run whose logs are read; ``since`` is when its current batch began."""
 
     facts: RunFacts
     since: float
 
 
 class _Batch(msgspec.Struct, frozen=True):
-    """What a run does, as far as the choice depends on it, and since when."""
+    """The part of a run's activity that the choice depends on, and since when."""
 
     busy: bool
     batch_id: int | None
     since: float
     last_seconds: float
-    """How long the run was busy before."""
+    """How long the run was busy the time before."""
 
 
 class LogChoice:
     """Chooses runs from each probe report; times are monotonic seconds.
 
-    Continuous sends no events, and async progress tracking reports a commit before it is
-    written: only the log shows their commits. Of an ordinary run, events and the grown batch id
-    show every commit; its log adds nothing until an alert for a stall is near. Then it shows
-    whether the batch was committed, and it is the only signal left of a run whose batch id Spark
-    does not give. So it is read once the probe polls the run closely, and its batch takes longer
-    than ``patience_seconds`` and than its last one.
+    Events and the growing batch id show every commit of an ordinary run. Its log is needed only
+    when a stall alert is near: it shows whether the batch was committed, and it is the only
+    signal for a run whose batch id Spark does not report. So the log is read once the probe polls
+    the run's jobs and the batch takes longer than ``patience_seconds`` and than the last batch.
+    A continuous query sends no events, and async progress tracking reports a commit before it is
+    written, so for these only the log shows commits, and it is always read.
     """
 
     def __init__(self, patience_seconds: float) -> None:
@@ -42,7 +42,7 @@ class LogChoice:
         self._batches: dict[str, _Batch] = {}
 
     def choose(self, runs: Iterable[ProbedRun], now: float) -> list[ChosenRun]:
-        """Those of the runs whose logs are to be read."""
+        """The runs whose logs are to be read."""
         known = [run for run in runs if run.active and run.facts.checkpoint]
         self._batches = {run.facts.run_id: self._follow(run, now) for run in known}
         return [
@@ -52,7 +52,7 @@ class LogChoice:
         ]
 
     def _follow(self, run: ProbedRun, now: float) -> _Batch:
-        # An idle run under async progress tracking is busy at every trigger, and that is no news.
+        # With async progress tracking an idle run is busy at every trigger; ignore that.
         busy = not _needs_its_log(run) and (run.planning or run.processing)
         before = self._batches.get(run.facts.run_id)
         if before is not None and (before.busy, before.batch_id) == (busy, run.batch_id):

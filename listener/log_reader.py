@@ -1,6 +1,6 @@
-"""The commit log as a signal: reads the logs that decide something, in a thread of its own.
+"""The commit log as a signal: reads the chosen logs in a thread of its own.
 
-Storage may hang for minutes, so nobody waits for this thread; readers of ``latest`` see its age.
+Storage may hang for minutes, so nothing waits for this thread; ``latest`` shows its own age.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ READ_EVERY_SECONDS = 1.0
 RETRY_SECONDS = 10.0
 MAX_REST_SECONDS = 15.0
 REST_SHARE = 0.05
-"""A log rests for this share of the time in which it has not grown."""
+"""A log that has not grown for some time is not read again for this share of that time."""
 STALL_FLOOR_SECONDS = 60.0
 
 OpenCheckpoint = Callable[[str, str], ReadableCheckpoint]
-"""Opens a place for the query of an id; may raise StorageError."""
+"""Opens the checkpoint at a path for a query id; may raise StorageError."""
 
 
 class LogReader:
-    """Reads the logs that are due, every ``interval_seconds``; a report names no others.
+    """Every ``interval_seconds``, reads the logs that are due; a report holds only these.
 
-    A log that grows is due each time. A log that does not grow rests for a twentieth of it,
-    so that a commit is seen at most that late, and a query that hangs for hours costs little.
-    It rests for ``MAX_REST_SECONDS`` at most, and for a quarter of ``stall_floor_seconds``, the
-    shortest stall window of any query, so that it never counts as unread. The rest ends early
-    when the run comes to its next batch.
+    A log that grows is due each time. A log that has not grown for some time is due again after
+    a twentieth of that time, so a query that hangs for hours costs little and a commit is seen
+    at most that late. The pause is at most ``MAX_REST_SECONDS`` and a quarter of
+    ``stall_floor_seconds``, the shortest stall window of any query, so the log never counts as
+    unread. It ends early when the run starts its next batch.
 
-    A storage that refuses is named in every report and read again after ``RETRY_SECONDS``,
-    so that its timeouts do not use up the time of the others.
+    A storage that fails is listed in every report and read again after ``RETRY_SECONDS``, so
+    that its timeouts do not delay the other logs.
 
-    Where a run began is read once for each run, whatever its log decides.
+    The starting point of each run is read once.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LogReader:
         self._open = open_checkpoint
         self._latest_probe = latest_probe
         self._on_report = on_report
-        # Two steps early: one sees the batch late, one reads its log late.
+        # Two steps early: one step may pass before the batch is seen, one before its log is read.
         self._choice = LogChoice(stall_floor_seconds / 2 - 2 * interval_seconds)
         self._longest_rest = min(MAX_REST_SECONDS, stall_floor_seconds / 4)
         self._interval = interval_seconds
@@ -71,7 +71,7 @@ class LogReader:
         self._poked = threading.Event()
 
     def step(self) -> None:
-        """Read what is due, then rest until the next step."""
+        """Read the logs that are due, then wait until the next step."""
         try:
             self.latest = self._read()
             self._on_report()
@@ -84,7 +84,7 @@ class LogReader:
         self._poked.set()
 
     def poke_for(self, probe: ProbeReport) -> None:
-        """Take the next step as soon as possible where it names a new run, which may fail soon."""
+        """Take the next step as soon as possible if a run is new, because it may fail soon."""
         if self._starts.lacks(probe.runs):
             self.poke()
 
@@ -101,7 +101,7 @@ class LogReader:
         return LogReport(at, logs, unreadable, self._starts.read(runs, at))
 
     def _follow(self, runs: Iterable[ProbedRun], at: float) -> list[_Run]:
-        """Keep what is known of the runs chosen now, and nothing else."""
+        """Keep the state of the runs chosen now and drop all other state."""
         chosen = self._choice.choose(runs, at)
         self._runs = {one.facts.run_id: self._run(one) for one in chosen}
         return list(self._runs.values())
@@ -113,7 +113,7 @@ class LogReader:
 
 
 class _Run:
-    """The logs of one run, when they are due, and what is wrong with them."""
+    """The logs of one run, when they are due, and their last error."""
 
     since = 0.0
 
@@ -128,7 +128,7 @@ class _Run:
         self._retry_at: float | None = None
 
     def is_due(self, at: float) -> bool:
-        """Whether to read in the round that begins at ``at``."""
+        """Whether to read the logs in the round that begins at ``at``."""
         if self._retry_at is not None:
             return at >= self._retry_at
         quiet = at - max(self.since, self._grown_at)
@@ -137,7 +137,7 @@ class _Run:
     def read(
         self, at: float, open_checkpoint: OpenCheckpoint, clock: Callable[[], float]
     ) -> LoggedBatches | None:
-        """None when the storage refuses; ``trouble`` says why."""
+        """The newest batches; None when the storage fails, and ``trouble`` holds the reason."""
         try:
             if self._logs is None:
                 checkpoint = open_checkpoint(self.facts.checkpoint, self.facts.query_id)

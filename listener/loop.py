@@ -12,11 +12,11 @@ PAUSE_AFTER_ERROR_SECONDS = 0.2
 
 
 class Loop:
-    """A named daemon thread that calls ``step`` again and again until it is stopped.
+    """A named daemon thread that calls ``step`` repeatedly until it is stopped.
 
-    A step that raises is contained, counted under ``name`` and followed by a short pause,
-    so a broken step can neither kill the thread nor spin. ``last`` is called once at the end,
-    by the same thread. In a forked child there is no thread and the loop stays still.
+    An error in a step is contained, counted under ``name`` and followed by a short pause, so a
+    broken step can neither end the thread nor spin. The thread calls ``last`` once at the end.
+    A forked child has no such thread, so the loop does nothing there.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Loop:
         return os.getpid() != self._pid
 
     def start(self) -> None:
-        """Begin; called again, does nothing."""
+        """Start the thread; a second call does nothing."""
         if self._thread is None:
             self._thread = threading.Thread(
                 target=self._run, name=f"querypulse-{self.name}", daemon=True
@@ -48,7 +48,7 @@ class Loop:
             self._thread.start()
 
     def stop(self) -> None:
-        """Ask the loop to end after its present step."""
+        """Make the loop end after its current step."""
         self.stopping.set()
 
     def join(self, timeout: float) -> bool:

@@ -1,4 +1,4 @@
-"""The bounded hand-off from threads that must not wait to the one thread that works."""
+"""A bounded hand-off from threads that must not wait to one worker thread."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LIFECYCLE_CAPACITY = 10_000
 
 
 class Mailbox(Generic[T]):
-    """Two bounded lanes in one order: progress is dropped first, starts and ends last.
+    """Two bounded queues in one order: one for progress, one for starts and ends.
 
-    ``put`` takes no lock and never waits, so Spark's own threads may call it. Progress does
-    not wake the taker before its lane is half full: awake, it would compete for the GIL with
-    the very callback that has to answer Spark.
+    ``put`` takes no lock and never waits, so Spark's own threads may call it. Progress wakes
+    the taking thread only when its queue is half full, because that thread would compete for
+    the GIL with the callback that has to answer Spark.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Mailbox(Generic[T]):
         self._wake: SimpleQueue[None] = SimpleQueue()
 
     def put(self, item: T, *, lifecycle: bool) -> bool:
-        """Hand over one item; False when its lane is full and it was dropped."""
+        """Queue one item; False when its queue is full and the item was dropped."""
         if lifecycle:
             if len(self._lifecycle) >= self.lifecycle_capacity:
                 self.dropped_lifecycle += 1
@@ -50,14 +50,14 @@ class Mailbox(Generic[T]):
         return True
 
     def wake(self) -> None:
-        """Let a waiting ``take`` return at once."""
+        """Make a waiting ``take`` return at once."""
         self._wake.put(None)
 
     def take(self, timeout: float) -> list[T]:
-        """All items that wait, in the order they were put.
+        """All queued items, in the order they were put.
 
-        Waits up to ``timeout`` seconds for the first start, end or ``wake``, or for much
-        progress.
+        Waits up to ``timeout`` seconds for the first start, end or ``wake``, or for a half-full
+        progress queue.
         """
         try:
             self._wake.get(timeout=timeout)
@@ -65,20 +65,20 @@ class Mailbox(Generic[T]):
                 self._wake.get_nowait()
         except Empty:
             pass
-        # Items of later numbers wait: one lane is drained after the other, and a producer as
-        # fast as the consumer must not hold it here.
+        # Leave items with later numbers: the queues are drained one after the other, and a
+        # producer as fast as the consumer must not keep it here.
         end = next(self._numbers)
         items = _drain(self._lifecycle, end) + _drain(self._progress, end)
         return [item for _, item in sorted(items, key=_number)]
 
     @property
     def depth(self) -> int:
-        """Items waiting now, in both lanes."""
+        """Items queued now, in both queues."""
         return len(self._lifecycle) + len(self._progress)
 
     @property
     def drops(self) -> dict[str, int]:
-        """Items lost since the start, by lane."""
+        """Items dropped since the start, by queue."""
         return {
             "progress_mailbox_full": self.dropped_progress,
             "lifecycle_mailbox_full": self.dropped_lifecycle,

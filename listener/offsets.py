@@ -1,9 +1,9 @@
-"""Offsets of streaming sources, as far as their shape is known.
+"""Parses the offsets of streaming sources.
 
 Kafka reports ``{"topic": {"0": 42}}``, rate sources an integer, file sources
 ``{"logOffset": 7}``, Delta a version and an index, Iceberg a snapshot and a file in it; event
-logs hold the same as text.
-Anything else is kept as text: it can be told whether it changed, not where it went.
+logs hold the same as text. Any other shape is kept as text: that shows whether an offset changed,
+but not in which direction.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 import msgspec
 
 Position = int | tuple[int, ...]
-"""Where a partition stands; a later position is greater."""
+"""An offset within a partition; a later position is greater."""
 
 Offsets = dict[str, Position] | str
 """Partition -> position; or, for an unknown shape, its text."""
 
 WHOLE = ""
-"""The partition of a source that has no partitions."""
+"""The key for a source that has no partitions."""
 
 
 def parse_offsets(value: Any) -> Offsets | None:
-    """Give offsets by partition where the shape is known, else as text; None where absent."""
+    """Offsets by partition if the shape is known, else as text; None if there are none."""
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
@@ -39,7 +39,7 @@ def parse_offsets(value: Any) -> Offsets | None:
 def lag_between(end: Offsets | None, latest: Offsets | None) -> float | None:
     """Sum of ``latest - end`` over all partitions, each at least 0; None where unknown.
 
-    A partition without an end offset is new, not wholly behind: it does not count.
+    A partition without an end offset is new and does not count.
     """
     if not isinstance(end, dict) or not isinstance(latest, dict):
         return None
@@ -52,7 +52,7 @@ def lag_between(end: Offsets | None, latest: Offsets | None) -> float | None:
 
 
 def behind(end: Offsets | None, latest: Offsets | None) -> tuple[str, ...]:
-    """The partitions in which data waits beyond ``end``."""
+    """The partitions that have data after ``end``."""
     if isinstance(end, dict) and isinstance(latest, dict):
         return tuple(key for key in end if key in latest and is_before(end[key], latest[key]))
     differ = isinstance(end, str) and isinstance(latest, str) and end != latest
@@ -60,7 +60,7 @@ def behind(end: Offsets | None, latest: Offsets | None) -> tuple[str, ...]:
 
 
 def is_before(one: Position, other: Position) -> bool:
-    """Whether both positions are of one kind and the first is the lesser."""
+    """Whether both positions are of one kind and the first is smaller."""
     if isinstance(one, int) and isinstance(other, int):
         return one < other
     if isinstance(one, tuple) and isinstance(other, tuple):
@@ -102,7 +102,7 @@ def _delta(value: Any) -> dict[str, Position] | None:
 
 
 def _iceberg(value: Any) -> dict[str, Position] | None:
-    """Iceberg's ``StreamingOffset``: snapshots have no order, the files in one have."""
+    """Iceberg's ``StreamingOffset``: snapshots have no order, the files in a snapshot do."""
     if not isinstance(value, dict):
         return None
     snapshot, position = _integer(value.get("snapshot_id")), _integer(value.get("position"))

@@ -1,4 +1,4 @@
-"""Asks Spark for details that not every version, sink or moment has."""
+"""Calls Spark for details that are not available in every version, sink or state."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ T = TypeVar("T")
 
 
 class OptionalCalls:
-    """Answers, or a default; ``missing`` names each detail Spark has refused, logged once."""
+    """Returns an answer or a default; ``missing`` names each refused detail, logged once."""
 
     def __init__(self) -> None:
         self.missing: set[str] = set()
 
     def ask(self, name: str, call: Callable[[], T], default: T) -> T:
-        """Ask for one detail; whatever the call raises costs this detail only.
+        """Return one detail; an error in the call affects only this detail.
 
         Raises:
-            Py4JNetworkError, ConnectionError, EOFError: not the detail is missing but the JVM.
+            Py4JNetworkError, ConnectionError, EOFError: the JVM does not answer.
 
         """
         try:
@@ -38,20 +38,20 @@ class OptionalCalls:
             return default
 
     def miss(self, name: str, reason: str) -> None:
-        """Take note of a detail that is not to be had."""
+        """Record that a detail is not available."""
         if name not in self.missing:
             self.missing.add(name)
-            log.warning("querypulse: Spark does not tell %s: %s", name, reason)
+            log.warning("querypulse: Spark does not report %s: %s", name, reason)
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """Whether the JVM does not answer at all; else it, or PySpark, made something of one call."""
+    """Whether the JVM does not answer at all, as opposed to one call that failed."""
     if isinstance(error, Py4JNetworkError) and isinstance(error.cause, UnicodeDecodeError):
-        # The answer came, and is no UTF-8.
+        # The JVM answered, but not in UTF-8.
         return False
     return isinstance(error, NETWORK_ERRORS)
 
 
 def _first_lines(error: Exception) -> str:
-    """What was called, and what the JVM said of it."""
+    """The failed call and the JVM's error, redacted."""
     return redact(" ".join(str(error).splitlines()[:2]))[:300]

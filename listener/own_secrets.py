@@ -1,4 +1,4 @@
-"""Our own secrets, as they may turn up in somebody's text: exact matches only. Pure."""
+"""The forms in which our own secrets may appear in a text, for exact matches. Pure."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
 
 
 def secrets_of_url(url: str) -> tuple[str, ...]:
-    """What of a receiver's URL is secret: userinfo, query values, a path, its random parts.
+    """The secret parts of a receiver's URL: userinfo, query values, path, its random segments.
 
-    A plain path of one word, ``/alerts``, is none: it would be found in many a text.
+    A path of one plain word, ``/alerts``, is not secret: ordinary text may contain it.
 
     Raises:
-        ValueError: it is not a URL.
+        ValueError: the text is not a URL.
 
     """
     parts = urlsplit(url)
     steps = [step for step in parts.path.split("/") if step]
-    random = [step for step in steps if _looks_random(step)]
+    random = [step for step in steps if _is_random(step)]
     found = [parts.username or "", parts.password or "", *random]
     found += [value for _, value in parse_qsl(parts.query)]
     if random or len(steps) > 1:
@@ -42,7 +42,7 @@ def secrets_of_url(url: str) -> tuple[str, ...]:
     return tuple(secret for secret in found if len(secret) >= MIN_CHARACTERS)
 
 
-def _looks_random(step: str) -> bool:
+def _is_random(step: str) -> bool:
     return len(step) >= _RANDOM_CHARACTERS and any(one.isdigit() for one in step)
 
 
@@ -56,13 +56,13 @@ def _forms(plain: str) -> set[str]:
 
 
 def _lower_escapes(encoded: str) -> str:
-    """Percent escapes may be written either way: %2F, %2f."""
+    """Lower-case the percent escapes, which may be written as %2F or %2f."""
     first, *others = encoded.split("%")
     return "%".join([first, *(other[:2].lower() + other[2:] for other in others)])
 
 
 def _base64(plain: bytes, shift: int) -> str:
-    """The characters that stand for ``plain`` and nothing else, ``shift`` bytes into a text."""
+    """The base64 characters that encode only ``plain``, which starts at byte ``shift``."""
     encoded = b64encode(bytes(shift) + plain).decode()
     begin = -(-shift * 8 // 6)
     return encoded[begin : (shift + len(plain)) * 8 // 6]

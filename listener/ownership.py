@@ -1,8 +1,7 @@
-"""Which of the processes that watch one JVM answers for a query. Pure.
+"""Which of the processes that monitor one JVM alerts for a query. Pure.
 
-Tasks of one job on a shared cluster are processes of their own on one JVM. Each sees every
-query, and each query is reported once: by the process that has claimed its session, else by
-the process that came first.
+The tasks of one job on a shared cluster are separate processes on one JVM. Each of them sees
+every query, but only one reports it: the process that has claimed its session, else the oldest.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ LEFT = "left:"
 
 
 class Ownership(msgspec.Struct, frozen=True):
-    """What this process and the others that watch the same JVM have claimed.
+    """The sessions that this process and the others that monitor the same JVM have claimed.
 
-    ``elders`` are the sessions of processes that came before this one, ``others`` those of all
-    other processes. ``is_eldest`` is true where none came before. ``left`` says of each session
-    when the process closed that had claimed it, and had reported what had ended by then.
+    ``elders`` are the sessions of older processes, ``others`` those of all other processes.
+    ``is_eldest`` is true when no other process is older. ``left`` maps a session to the time when
+    the process that had claimed it closed; that process reported every end up to then.
     """
 
     own: frozenset[str] = frozenset()
@@ -31,20 +30,20 @@ class Ownership(msgspec.Struct, frozen=True):
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other process is known to watch this JVM."""
+        """Whether no other process is known to monitor this JVM."""
         return self.is_eldest and not self.has_others and not self.others
 
     def is_own(self, session: str) -> bool:
-        """Whether the queries of a session are this process's own; alone, all but those left."""
+        """Whether this process owns a session's queries; alone, it owns all sessions not left."""
         return session in self.own or (self.is_alone and session not in self.left)
 
     def was_reported(self, session: str, ended_at: float | None) -> bool:
-        """Whether a process that has closed since answered for a query that ended then."""
+        """Whether a process that has closed reported a query that ended at that time."""
         left_at = None if session in self.own else self.left.get(session)
         return left_at is not None and ended_at is not None and ended_at <= left_at
 
     def covers(self, session: str) -> bool:
-        """Whether this process answers for the queries of a session; "" is an unknown one."""
+        """Whether this process alerts for a session's queries; "" is an unknown session."""
         if session in self.own:
             return session not in self.elders
         return self.is_eldest and session not in self.others
@@ -54,13 +53,13 @@ ALONE = Ownership()
 
 
 def parse_watchers(text: str, clock: Callable[[int], float] = float) -> Ownership:
-    """Read what ``Watchers.beat`` writes: ``SINCE:SESSION,SESSION``, ours first, with spaces.
+    """Read the text of ``Watchers.beat``: ``SINCE:SESSION,SESSION``, ours first, space-separated.
 
-    A process that has closed is ``left:WHEN:SESSION,SESSION``; ``clock`` makes monotonic seconds
-    of such a time.
+    A process that has closed is ``left:WHEN:SESSION,SESSION``; ``clock`` converts WHEN to
+    monotonic seconds.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: the text has another form.
 
     """
     if not text:

@@ -1,8 +1,8 @@
-"""The failures that earlier processes have kept, until their query is met in this one. Pure.
+"""Failures that earlier processes stored, until this process sees their query. Pure.
 
-Which query is the same is for ``identity.py`` to say: the one of the same query id; or, under a new
-id, the only living bearer of a name, of those that earlier processes knew the one that was there
-last. Nobody is the same as a query without a name but itself.
+The rules of ``identity.py`` decide which query is the same: the one with the same query id; or,
+under a new id, the only active query of a name, matched to the stored query of that name that ran
+last. A query without a name matches only its own id.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ from .ending import PAST_DEATHS
 from .query import Died, Query
 
 MAX_KEPT = 1000
-"""Queries whose failures are kept: as many as are known when they are gone."""
+"""Queries whose failures are kept: as many as ended queries are kept."""
 KEEP_SECONDS = 30 * 24 * 3600.0
-"""A batch that fails once a week is named; what nobody has met for a month is over."""
+"""Long enough for a batch that fails once a week; older failures are dropped."""
 CLOCKS_DIFFER_SECONDS = 60.0
-"""By as much may a failure lie ahead of the clock that reads it, and still be one of just now."""
+"""A stored failure may be this far in the future by our clock; it then counts as just now."""
 LEAST_AGE_SECONDS = 1.0
-"""So much older than this process is every failure of an earlier one, whatever the clocks say."""
+"""A stored failure counts as at least this much older than this process, despite any clock."""
 MARK_CHARACTERS = 16
 
 
 class FailedQuery(msgspec.Struct, frozen=True):
-    """The last failures of one query. Times are monotonic seconds; Unix seconds on the disk."""
+    """The last failures of one query. Times are monotonic seconds, on disk Unix seconds."""
 
     query_id: str
     mark: str
-    """Of its name, see ``mark_of``."""
+    """The hash of its name, see ``mark_of``."""
     deaths: tuple[Died, ...] = ()
     unrecovered_deaths: int = 0
-    """How many of them came since its last commit or idleness."""
+    """How many of them happened since its last commit or idle trigger."""
     gone_at: float | None = None
-    """When its last run ended; None where it was alive."""
+    """When its last run ended; None if it was active."""
 
 
 @lru_cache(maxsize=2 * MAX_KEPT)
 def mark_of(name: str | None) -> str:
-    """What a name is known by on the disk, where a long or secret one has no place."""
+    """A hash that identifies a name on disk, because names may be long or secret."""
     return sha256(name.encode(errors="surrogatepass")).hexdigest()[:MARK_CHARACTERS] if name else ""
 
 
 def shifted(one: FailedQuery, seconds: float) -> FailedQuery:
-    """The same by another clock, which shows so many seconds more."""
+    """Convert the times to a clock that is ``seconds`` ahead."""
     return replace(
         one,
         deaths=tuple(replace(died, at=died.at + seconds) for died in one.deaths),
@@ -57,7 +57,7 @@ def shifted(one: FailedQuery, seconds: float) -> FailedQuery:
 
 
 class PastFailures:
-    """What earlier processes have kept. Each query of this process is asked for once."""
+    """The failures that earlier processes stored. Each query of this process is matched once."""
 
     def __init__(self) -> None:
         self._kept: dict[str, FailedQuery] = {}
@@ -65,14 +65,14 @@ class PastFailures:
 
     @property
     def unmet(self) -> Iterable[FailedQuery]:
-        """Those whose query has not been met."""
+        """The stored failures whose query has not been seen yet."""
         return self._kept.values()
 
     def add(self, kept: Iterable[FailedQuery], *, now: float, wall: float, began_at: float) -> None:
-        """Take in what was read at ``now`` and ``wall``, in a process that began at ``began_at``.
+        """Add records read at ``now`` and ``wall``, in a process that began at ``began_at``.
 
-        A failure to come is one of just now where the clocks may differ by so much, else it has no
-        time that anybody should believe.
+        A failure in the future counts as just now if clocks may differ by that much; otherwise it
+        is dropped.
         """
         found = [shifted(one, now - wall) for one in kept]
         for one in found[:MAX_KEPT]:
@@ -84,7 +84,7 @@ class PastFailures:
             self._met.clear()
 
     def restored(self, queries: Mapping[str, Query]) -> list[Query]:
-        """The queries that have not been asked for, by label, and were known: with their past."""
+        """The queries not matched before that have stored failures, with these added."""
         if not self._kept:
             return []
         new = [query for label, query in queries.items() if label not in self._met]
@@ -97,15 +97,15 @@ class PastFailures:
         ]
 
     def _namesake(self, query: Query, queries: Mapping[str, Query]) -> FailedQuery | None:
-        """Whom it succeeds by its name alone; one that was alive was there last."""
+        """The stored query of the same name that ran last; one still active counts as last."""
         if not query.name or any(
             one.alive and one.name == query.name and one.label != query.label
             for one in queries.values()
         ):
             return None
         mark = mark_of(query.name)
-        bearers = [one for one in self._kept.values() if one.mark == mark]
-        last = max(bearers, key=_gone_at, default=None)
+        namesakes = [one for one in self._kept.values() if one.mark == mark]
+        last = max(namesakes, key=_gone_at, default=None)
         return None if last is None else self._kept.pop(last.query_id)
 
 
@@ -123,7 +123,7 @@ def _believable(deaths: Iterable[Died], now: float, latest: float) -> tuple[Died
 
 
 def _with_past(query: Query, past: FailedQuery) -> Query:
-    """The failures of this process are the later ones; a sign of life in it is later, too."""
+    """Put stored failures first; activity in this process means that they are recovered."""
     is_recovered = query.first_sign_seen or query.totals.commits > 0
     before = 0 if is_recovered else past.unrecovered_deaths
     return replace(

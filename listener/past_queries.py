@@ -1,7 +1,7 @@
-"""What is remembered of runs and queries that are over, within bounds. Pure.
+"""A bounded record of past runs and forgotten queries. Pure.
 
-A run or query that was met once is recognised for as long as an observation of it can still
-arrive, so that a late one is never taken for a new run.
+A past run or query is recognised for as long as an observation of it can still arrive, so a late
+observation never counts as a new run.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import TypeVar
 from .query import Ended, Outcome, Query
 
 MAX_PAST_RUNS = 10_000
-"""The queues on the way from Spark to us hold 10,000 starts and ends each (``mailbox.py``,
-``event_queue.py``), and a run has two of them: no event that waits there is of an older run."""
+"""The queues between Spark and us hold 10,000 starts and ends each (``mailbox.py``,
+``event_queue.py``), and a run has one of each: no queued event belongs to an older run."""
 
 MAX_FORGOTTEN = 1000
-"""As many as queries that are gone and still shown (``MAX_GONE_QUERIES``)."""
+"""As many as ended queries that are still shown (``MAX_GONE_QUERIES``)."""
 
 T = TypeVar("T")
 
 
 class PastQueries:
-    """The labels of past runs and past query ids, and what stays of forgotten queries."""
+    """The labels of past runs and past query ids, and what is kept of forgotten queries."""
 
     def __init__(self) -> None:
         self._runs: dict[str, str] = {}
@@ -30,16 +30,16 @@ class PastQueries:
         self._forgotten: dict[str, Query] = {}
 
     def add_run(self, query_id: str, run_id: str, label: str) -> None:
-        """Remember that a run of this query is over, or was replaced."""
+        """Record that a run of this query ended or was replaced."""
         _put(self._runs, run_id, label, MAX_PAST_RUNS)
         _put(self._ids, query_id, label, MAX_PAST_RUNS)
 
     def bring_back(self, run_id: str) -> None:
-        """A past run was seen alive."""
+        """Record that a past run is active after all."""
         self._runs.pop(run_id, None)
 
     def label_of_run(self, run_id: str) -> str | None:
-        """The label of the query that a past run belongs to; None if it is no past run."""
+        """The label of the query that a past run belongs to; None if it is not a past run."""
         return self._runs.get(run_id)
 
     def label_of_id(self, query_id: str) -> str | None:
@@ -47,25 +47,25 @@ class PastQueries:
         return self._ids.get(query_id)
 
     def forget(self, query: Query) -> None:
-        """Keep only what its next run needs: who it was, and counters that never go back."""
+        """Keep only what its next run needs: its identity, and counters that never decrease."""
         self.add_run(query.query_id, query.run_id, query.label)
-        # Unnamed queries come and go by the hundred, and few come back.
+        # There can be hundreds of unnamed queries, and few of them return.
         unnamed = [label for label, one in self._forgotten.items() if one.is_unnamed]
         if len(self._forgotten) >= MAX_FORGOTTEN:
             del self._forgotten[unnamed[0] if unnamed else next(iter(self._forgotten))]
         self._forgotten[query.label] = _remains(query)
 
     def remember(self, label: str | None) -> Query | None:
-        """What stays of a forgotten query."""
+        """What is kept of a forgotten query."""
         return self._forgotten.get(label) if label is not None else None
 
     def take(self, label: str) -> None:
-        """The forgotten query is back."""
+        """Remove a forgotten query that has returned."""
         self._forgotten.pop(label, None)
 
     @property
     def forgotten(self) -> Iterable[Query]:
-        """What stays of all forgotten queries, the oldest first."""
+        """What is kept of all forgotten queries, oldest first."""
         return self._forgotten.values()
 
 

@@ -1,4 +1,4 @@
-"""Runs the probe in its own thread's steps and keeps its newest report."""
+"""Runs the probe in a thread of its own and keeps the newest report."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from .probing import ProbeReport
 
 
 class Probe(Protocol):
-    """Anything that can look at all queries at once."""
+    """Polls all queries at once."""
 
     def poll(self, clock: Callable[[], float]) -> ProbeReport:
-        """Look; ``clock`` gives monotonic seconds."""
+        """Poll; ``clock`` gives monotonic seconds."""
         ...
 
 
 class Prober:
-    """Looks every ``interval_seconds``, or at once when poked; the newest report wins.
+    """Polls every ``interval_seconds``, or at once when poked; keeps the newest report.
 
-    When the JVM does not answer, a step hangs, no report comes, and everybody who reads
-    ``latest`` sees its age.
+    When the JVM does not answer, a step hangs and no report arrives; ``latest`` shows its own
+    age.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Prober:
         self._polled = threading.Condition()
 
     def step(self) -> None:
-        """Look once, then rest until the next look is due."""
+        """Poll once, then wait until the next poll is due."""
         try:
             report = self._probe.poll(time.monotonic)
             self.latest = report
@@ -51,11 +51,11 @@ class Prober:
             self._poked.clear()
 
     def poke(self) -> None:
-        """Look again as soon as possible."""
+        """Poll again as soon as possible."""
         self._poked.set()
 
     def poll_now(self, timeout: float) -> bool:
-        """Wait for a look that begins from now on; False when none came in time."""
+        """Wait for a poll that begins after this call; False on timeout."""
         asked_at = time.monotonic()
         with self._polled:
             return self._polled.wait_for(lambda: self._has_polled_since(asked_at), timeout)

@@ -1,4 +1,4 @@
-"""What the probe, the second witness, has seen: frozen records, no JVM behind them."""
+"""Frozen records of what the second signal, the probe, shows; they hold no JVM objects."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ _TRIGGER_NAMES = {"OneTime": "Once"}
 
 
 class Trigger(msgspec.Struct, frozen=True):
-    """A query's trigger: ``kind`` as in Spark's API, ``interval_seconds`` 0 where it has none."""
+    """A query's trigger: ``kind`` as in Spark's API, ``interval_seconds`` 0 without an interval."""
 
     kind: str
     interval_seconds: float = 0.0
 
     @property
     def ends_by_itself(self) -> bool:
-        """Whether a clean end is this trigger's nature (``once``, ``availableNow``)."""
+        """Whether a query with this trigger ends by itself (``once``, ``availableNow``)."""
         return self.kind in ("Once", "AvailableNow")
 
     @property
     def is_known(self) -> bool:
-        """Whether Spark named it: of an unknown one nobody knows whether it should end."""
+        """Whether Spark named the trigger; without a name it is unknown whether it should end."""
         return self.kind != UNKNOWN_TRIGGER
 
     @property
     def is_continuous(self) -> bool:
-        """Whether there are neither events nor batches, only epochs in the commit log."""
+        """Whether the query has no events and no batches, only epochs in the commit log."""
         return self.kind == "Continuous"
 
     @property
     def is_real_time(self) -> bool:
-        """Whether each batch lasts as long as the interval says."""
+        """Whether each batch lasts as long as the interval."""
         return self.kind == "RealTime"
 
     def __str__(self) -> str:
@@ -59,7 +59,7 @@ def parse_trigger(text: str) -> Trigger:
 
 
 def short_sink(text: str) -> str:
-    """Shorten a sink's ``toString()``: class names lose their package, objects their address."""
+    """A sink's ``toString()`` without the package of a class or the address of an object."""
     text = text.partition("@")[0]
     if re.fullmatch(r"[\w.$]+", text):
         return text.rstrip("$").rpartition(".")[2]
@@ -67,7 +67,7 @@ def short_sink(text: str) -> str:
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """What never changes in one run of a query."""
+    """The facts that never change during one run of a query."""
 
     query_id: str
     run_id: str
@@ -79,15 +79,15 @@ class RunFacts(msgspec.Struct, frozen=True):
     """Whether a progress event may come before its commit is written
     (``asyncProgressTrackingEnabled``)."""
     log_interval_seconds: float = 0.0
-    """How rarely async progress tracking writes its logs."""
+    """The interval at which async progress tracking writes its logs."""
     session: str = ""
     """``sessionUUID`` of the session that started the query; empty where Spark refuses it."""
 
 
 class JobActivity(msgspec.Struct, frozen=True):
-    """The Spark jobs of a run that is busy for long, and the lines its threads are at.
+    """The Spark jobs of a run that has been busy for long, and the lines its threads are at.
 
-    ``own`` are the jobs that name the query. ``unowned`` name no query: a thread pool in
+    ``own`` are the jobs with the query's id. ``unowned`` jobs have no query id: a thread pool in
     ``foreachBatch`` starts such jobs, and so does any other code of the application.
     """
 
@@ -95,25 +95,25 @@ class JobActivity(msgspec.Struct, frozen=True):
     unowned: JobCounts = JobCounts()
     counted: bool = False
     """Whether Spark's scheduler reported each job and task. Otherwise these are the jobs that the
-    status tracker still knows: ``jobs_started`` is one more than the highest job id, tasks are
-    those of active jobs, and both fall when Spark forgets old jobs."""
+    status tracker still has: ``jobs_started`` is one more than the highest job id, tasks are
+    those of active jobs, and both decrease when Spark removes old jobs."""
     jvm_stack: tuple[str, ...] = ()
     python_line: str = ""
     waits_for_log: bool = False
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
     slots: SlotUse | None = None
-    """Asked while its jobs are active and none of their tasks runs; None where Spark refuses."""
+    """Polled while its jobs are active and none of their tasks runs; None if Spark refuses."""
 
     @property
     def jobs(self) -> JobCounts:
-        """Its own jobs; while none of them is active, those that name no query may be its own."""
+        """Its own jobs; while none of them is active, jobs without a query id may be its own."""
         return self.own if self.own.jobs_active or not self.unowned.jobs_active else self.unowned
 
     def moved_since(self, before: JobActivity) -> bool:
-        """Whether a job began or a task finished since ``before``.
+        """Whether a job started or a task finished since ``before``.
 
-        Unowned jobs count only while no job of its own is active: one that hangs is not
-        excused by the work of others.
+        Unowned jobs count only while no job of its own is active, so that the work of others
+        does not hide a job that hangs.
         """
         if self.counted != before.counted:
             return False
@@ -123,12 +123,12 @@ class JobActivity(msgspec.Struct, frozen=True):
 
 
 def _mark(counts: JobCounts) -> tuple[int, int]:
-    """What grows when jobs begin and tasks finish."""
+    """The counts that grow when jobs start and tasks finish."""
     return counts.jobs_started, counts.tasks_completed
 
 
 class ProbedRun(msgspec.Struct, frozen=True):
-    """One look at one run; ``batch_id`` is the batch in flight, or the next one."""
+    """One poll of one run; ``batch_id`` is the batch in flight, or the next one."""
 
     facts: RunFacts
     active: bool
@@ -138,10 +138,10 @@ class ProbedRun(msgspec.Struct, frozen=True):
     batch_id: int | None = None
     committed_offsets: str = ""
     available_offsets: str = ""
-    """Where its planned batch ends; asked of a run that is polled closely, or has ended."""
+    """Where its planned batch ends; read only when its jobs are polled or it has ended."""
     last_progress_mark: str = ""
     idle_progress: Progress | None = None
-    """What Spark recorded of its newest trigger without a batch; such a progress is no event."""
+    """The progress of its newest trigger without a batch, which Spark sends no event for."""
     work: JobActivity | None = None
     exception: str | None = None
     error_class: str | None = None
@@ -153,7 +153,7 @@ class ProbedRun(msgspec.Struct, frozen=True):
 
     @property
     def planning(self) -> bool:
-        """Busy before a batch exists: initialising, or asking a source for its offsets."""
+        """Busy before a batch exists: initializing, or asking a source for its offsets."""
         return self.message.startswith(("Getting offsets", "Initializing"))
 
     @property
@@ -163,7 +163,7 @@ class ProbedRun(msgspec.Struct, frozen=True):
 
     @property
     def waiting_without_data(self) -> bool:
-        """Proof of idleness: the last trigger asked all sources and found nothing new."""
+        """Proof that it is idle: the last trigger asked all sources and found nothing new."""
         waiting = self.active and self.message.startswith("Waiting for")
         return waiting and not self.trigger_active and not self.data_available
 
@@ -176,33 +176,33 @@ class Context(str, Enum):
     STOPPED = "stopped"
     """It stopped by itself."""
     TERMINATED = "terminated"
-    """A signal to the JVM has stopped it: its shutdown hooks run."""
+    """A signal to the JVM stopped it: the JVM's shutdown hooks run."""
     JVM_GONE = "jvm_gone"
     """The process that ran Spark has ended, and all queries with it."""
 
     @property
     def explains_ends(self) -> bool:
-        """Whether the end of a query is no news of its own any more."""
+        """Whether it explains why a query ended."""
         return self.is_on_purpose or self is Context.JVM_GONE
 
     @property
     def is_on_purpose(self) -> bool:
-        """Whether the application has stopped it, or a signal: somebody wanted it to end."""
+        """Whether the application or a signal stopped it, so that the end is intended."""
         return self in (Context.STOPPED_BY_APPLICATION, Context.TERMINATED)
 
 
 class ListenerHealth(msgspec.Struct, frozen=True):
-    """Whether Spark still knows our listener: it removes one silently after an interrupt."""
+    """Whether our listener is registered; Spark silently removes a listener after an interrupt."""
 
     registered: bool = False
     reregistrations: int = 0
     dropped_events: int | None = None
-    """What Spark's listener queue has dropped since Spark's start, of whatever kind
-    (``queue.querypulse.numDroppedEvents``); None where that is not known."""
+    """Events of any kind that Spark's listener queue has dropped since Spark started
+    (``queue.querypulse.numDroppedEvents``); None if unknown."""
 
 
 class ProbeReport(msgspec.Struct, frozen=True):
-    """All runs of all sessions of one SparkContext, living and lately ended.
+    """All runs of all sessions of one SparkContext, active and recently ended.
 
     Every report is complete, so only the newest one matters.
     """

@@ -1,4 +1,4 @@
-"""Where Python's threads are right now: ``foreachBatch`` functions, and the job's main thread."""
+"""The current lines of Python's threads: ``foreachBatch`` functions and the job's main thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
 
 
 class CodeLocation(NamedTuple):
-    """One frame of a stack; ``owner`` is the class of a method, empty where it is not known."""
+    """One frame of a stack; ``owner`` is the class of a method, empty if unknown."""
 
     file: str
     line: int
@@ -34,11 +34,11 @@ class CodeLocation(NamedTuple):
 
 
 def current_frames() -> dict[int, FrameType]:
-    """The innermost frame of every thread by its ident, found without freezing the interpreter.
+    """The innermost frame of every thread by its ident, without freezing the interpreter.
 
-    ``sys._current_frames()`` holds the lock on all threads while it makes the frames. Before
-    Python 3.12 that may start a collection, and a ``threading.local`` that is collected waits for
-    the very lock, with the GIL, for ever (python/cpython#106883).
+    ``sys._current_frames()`` holds the lock on all threads while it creates the frames. Before
+    Python 3.12 that may start a garbage collection, and a collected ``threading.local`` waits for
+    the same lock forever while it holds the GIL (python/cpython#106883).
     """
     if sys.version_info >= (3, 12) or not gc.isenabled():
         return sys._current_frames()  # noqa: SLF001 - the documented way
@@ -50,7 +50,7 @@ def current_frames() -> dict[int, FrameType]:
 
 
 def is_running(code: CodeType) -> bool:
-    """Whether any thread is inside that code right now."""
+    """Whether any thread is inside that code now."""
     return any(
         frame.f_code is code
         for innermost in current_frames().values()
@@ -59,7 +59,7 @@ def is_running(code: CodeType) -> bool:
 
 
 def foreach_batch_calls() -> Iterator[tuple[Any, str]]:
-    """Every ``foreachBatch`` call in progress: its JVM DataFrame and the line it stands at.
+    """Every ``foreachBatch`` call in progress: its JVM DataFrame and its current line.
 
     PySpark's ``ForeachBatchFunction.call`` (``pyspark/sql/utils.py``) holds the frame's
     DataFrame as ``jdf``; the frames below it are the user's.
@@ -72,19 +72,19 @@ def foreach_batch_calls() -> Iterator[tuple[Any, str]]:
 
 
 def main_thread() -> str:
-    """Where the job's main thread is; empty where that says nothing of the job."""
+    """The line of the job's main thread; empty where that shows nothing about the job."""
     thread = threading.main_thread()
     if not thread.is_alive():
         return "has ended"
     innermost = current_frames().get(thread.ident or 0)
-    return waits_in([_place(frame) for frame in _outwards(innermost)])
+    return waits_in([_location(frame) for frame in _outwards(innermost)])
 
 
 def waits_in(stack: Sequence[CodeLocation]) -> str:
-    """Which call of the job's own code a stack is in, the innermost frame first.
+    """The call of the job's own code that a stack is in; the innermost frame comes first.
 
-    ``waits in StreamingQuery.awaitTermination(), job line /jobs/jobs.py:41 in main``; empty where
-    no frame is the job's own (a notebook that waits for its next cell).
+    ``waits in StreamingQuery.awaitTermination(), job line /jobs/jobs.py:41 in main``; empty if no
+    frame belongs to the job (a notebook that waits for its next cell).
     """
     for index, place in enumerate(stack):
         if is_library(place.file) or place.file.startswith(("<frozen ", *_OURS)):
@@ -99,22 +99,22 @@ def waits_in(stack: Sequence[CodeLocation]) -> str:
 
 
 def _calls_foreach_batch(code: CodeType) -> bool:
-    """Whether it is PySpark's own; the locals of no other frame are read.
+    """Whether the code is PySpark's; no other frame's locals are read.
 
-    Before Python 3.13 ``f_locals`` fills a dict that stays with the frame: it would keep what the
-    job has deleted since.
+    Before Python 3.13 ``f_locals`` fills a dict that stays with the frame and would keep objects
+    alive that the job has deleted.
     """
     is_call = code.co_name == "call" and "jdf" in code.co_varnames
     return is_call and _SPARK.search(code.co_filename) is not None
 
 
-def _place(frame: FrameType) -> CodeLocation:
+def _location(frame: FrameType) -> CodeLocation:
     code = frame.f_code
     return CodeLocation(code.co_filename, frame.f_lineno, code.co_name, _owner(code))
 
 
 def _owner(code: CodeType) -> str:
-    """The class that a function was defined in; empty in Python 3.10, which does not know it."""
+    """The class that defines a function; empty in Python 3.10, which does not record it."""
     if sys.version_info < (3, 11):
         return ""
     owner = code.co_qualname.rpartition(".")[0].rpartition(".")[2]
@@ -128,7 +128,7 @@ def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 def _user_line(inside: list[FrameType]) -> str:
-    """The innermost line that is not a library's, else the innermost of all."""
+    """The innermost line outside libraries, else the innermost line."""
     own = [frame for frame in inside if not is_library(frame.f_code.co_filename)]
     frame = next(iter(own or inside), None)
     if frame is None:
@@ -137,5 +137,5 @@ def _user_line(inside: list[FrameType]) -> str:
 
 
 def is_library(path: str) -> bool:
-    """Whether a file is Python's, an installed package's or Spark's."""
+    """Whether a file belongs to Python, an installed package or Spark."""
     return path.startswith(_LIBRARIES) or _SPARK.search(path) is not None

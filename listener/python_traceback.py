@@ -1,7 +1,7 @@
 """Where a Python exception was raised, read from the traceback in Spark's exception text. Pure.
 
-PySpark puts the traceback of a ``foreachBatch`` function, and of a Python UDF, into the message of
-the exception; the last of several is the innermost.
+PySpark puts the traceback of a ``foreachBatch`` function or a Python UDF into the message of the
+exception; the last of several tracebacks is the innermost.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ HEAD = "Traceback (most recent call last):"
 MAX_LINES = 8
 MAX_CHARACTERS = 1200
 MAX_TEXT_CHARACTERS = 64 * 1024
-"""Of a longer text the end counts: there is the innermost traceback."""
+"""Only the end of a longer text is read, where the innermost traceback is."""
 _FRAME = re.compile(r'[ \t]*File "([^"\n]{1,500})", line ([0-9]{1,9}), in ([^\n]{1,200})')
-# Executors have installations of their own, elsewhere than the driver's.
+# Executors have their own installations, in other places than the driver's.
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|python3(?:\.\d+)?|pyspark|py4j)[/\\]")
 _NOT_CODE = re.compile(r"[ \t]*[\^~][ \t^~]*$")
 
 
 class RaisedAt(msgspec.Struct, frozen=True):
-    """The innermost line of the user's, and the last lines of the traceback; redacted.
+    """The innermost line of the user's code and the last lines of the traceback, redacted.
 
-    The traceback leaves out libraries, unless nothing else is there.
+    The traceback omits library frames, unless there are no others.
     """
 
     line: str = ""
@@ -47,7 +47,7 @@ class _Frame(msgspec.Struct, frozen=True):
 
 
 def raised_at(exception: str) -> RaisedAt:
-    """Find the innermost traceback that shows a line of the user's; nothing where there is none."""
+    """Find the innermost traceback with a line of the user's code; empty if there is none."""
     last: list[_Frame] = []
     for text in reversed(exception[-MAX_TEXT_CHARACTERS:].split(HEAD)[1:]):
         frames = _frames(text)
@@ -59,7 +59,7 @@ def raised_at(exception: str) -> RaisedAt:
 
 
 def _frames(text: str) -> list[_Frame]:
-    """The frames at the beginning of a text, the innermost last."""
+    """The frames at the start of a text, the innermost last."""
     frames: list[_Frame] = []
     lines: list[str] = []
     for line in text.splitlines()[1:]:
@@ -76,6 +76,6 @@ def _frames(text: str) -> list[_Frame]:
 
 
 def _shown(frames: Sequence[_Frame]) -> str:
-    """The last lines."""
+    """The last lines of the frames, bounded and redacted."""
     lines = [line for frame in frames for line in frame.text][-MAX_LINES:]
     return redact("\n".join(lines))[-MAX_CHARACTERS:]

@@ -1,4 +1,4 @@
-"""Everything known of one query, as frozen records. Times are monotonic seconds."""
+"""All state of one query, as frozen records. Times are monotonic seconds."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Outcome(str, Enum):
 
 
 class Ended(msgspec.Struct, frozen=True, gc=False):
-    """The end of a run and the witness that saw it first."""
+    """The end of a run and the signal that showed it first."""
 
     at: float
     outcome: Outcome
@@ -42,7 +42,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
 
 class Totals(msgspec.Struct, frozen=True, gc=False):
-    """Counters that outlive runs, so that Prometheus sees them only grow."""
+    """Counters that continue across runs, so that Prometheus never sees them decrease."""
 
     commits: int = 0
     input_rows: int = 0
@@ -57,22 +57,22 @@ class Totals(msgspec.Struct, frozen=True, gc=False):
 
 
 class InFlight(msgspec.Struct, frozen=True, gc=False):
-    """What a busy run is doing: a batch, or (``batch_id`` None) looking for one.
+    """What a busy run is doing: a batch, or (``batch_id`` None) planning one.
 
-    ``moved_at`` is the last time its tasks were seen to get on.
+    ``moved_at`` is when its jobs or tasks last made progress.
     """
 
     since: float
     moved_at: float
     batch_id: int | None
     delayed_at: float | None = None
-    """When a task of it was last seen to run, or its jobs to wait for executors or slots."""
+    """When a task of it last ran, or its jobs last waited for executors or slots."""
     jobs_before: int | None = None
-    """How many jobs of the query had begun when this was first seen to take long; counted ones."""
+    """How many jobs of the query had started when this first took long; only counted ones."""
 
 
 class Died(msgspec.Struct, frozen=True, gc=False):
-    """One failure of any run: when, in which batch, of what."""
+    """One failure of any run: when, in which batch, which error class."""
 
     at: float
     batch_id: int
@@ -80,14 +80,14 @@ class Died(msgspec.Struct, frozen=True, gc=False):
 
 
 class UnreportedCommit(msgspec.Struct, frozen=True, gc=False):
-    """A commit that the probe has seen and no event has told of yet."""
+    """A commit that the probe has seen and no event has reported yet."""
 
     since: float
     batch_id: int
 
 
 class LogBehind(msgspec.Struct, frozen=True, gc=False):
-    """Batches went on at ``polls`` looks into the commit log, which did not."""
+    """In ``polls`` readings of the commit log batches had advanced but the log had not."""
 
     since: float
     polls: int
@@ -95,28 +95,28 @@ class LogBehind(msgspec.Struct, frozen=True, gc=False):
 
 
 class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """One query: its present run, the signs of life of that run, and what came before."""
+    """One query: its current run, that run's signs of activity, and its history."""
 
     query_id: str
     run_id: str
     name: str | None
     """The full name; everything that leaves the driver shows ``label``."""
     label: str
-    """What it is shown under, for the life of the process; see ``identity.py``."""
+    """The name that is shown, for the life of the process; see ``identity.py``."""
     started_at: float
     start: Started | None = None
-    """The event of the present run's start, where it has arrived."""
+    """The start event of the current run, if it has arrived."""
     unended_runs: tuple[str, ...] = ()
-    """The newest past runs whose end has not arrived yet: the start of a new run overtakes it."""
+    """The newest past runs whose end has not arrived yet: a new run's start can overtake it."""
     facts: RunFacts | None = None
     last_event_at: float | None = None
     last_commit_at: float | None = None
     last_commit_batch: int | None = None
     run_commit_batch: int | None = None
-    """The newest commit of the present run: a checkpoint copied back begins lower again."""
+    """The newest commit of the current run; lower than before after a checkpoint was restored."""
     last_idle_at: float | None = None
     newest_commit: tuple[int, float] | None = None
-    """The last batch, of any run, that was seen to commit, and when."""
+    """The last batch of any run whose commit was seen, and when."""
     progress: Progress | None = None
     progress_at: float | None = None
     """When ``progress`` arrived."""
@@ -125,43 +125,43 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     in_flight: InFlight | None = None
     ended: Ended | None = None
     vanished_at: float | None = None
-    """When the probe first missed a run whose end no witness has seen."""
+    """When the probe first no longer found the run, while no signal has shown its end."""
     unrecovered: Ended | None = None
-    """The failure of an earlier run, until the present run shows a commit or idleness."""
+    """The failure of an earlier run, until the current run commits or is idle."""
     deaths: tuple[Died, ...] = ()
-    """The last failures, of all runs."""
+    """The last failures of all runs."""
     unrecovered_deaths: int = 0
-    """How many of them came since the last commit or idleness."""
+    """How many of them happened since the last commit or idle trigger."""
     stop_expected: bool = False
-    """Whether somebody has said that this run is going to be stopped."""
+    """Whether a planned stop of this run was announced."""
     reported_elsewhere: bool = False
-    """Whether the end of this run was reported by another process, which has closed since."""
+    """Whether another process, which has closed since, reported the end of this run."""
     unreported: UnreportedCommit | None = None
     logged: LoggedBatches | None = None
-    """The newest look into this run's checkpoint."""
+    """The newest reading of this run's checkpoint."""
     logged_at: float | None = None
     log_behind: LogBehind | None = None
     start_point: StartingPoint | None = None
-    """Where the present run began, or the one before it as long as this one's is not read."""
+    """Where the current run began; the run before it until that has been read."""
     polls: dict[int, SourcePoll] = {}
-    """By the source's index: what the system it reads from last said of the present run."""
+    """By source index: the last answer of the source system for the current run."""
     source_trouble: str = ""
-    """Why not all of them answered when they were last asked."""
+    """Why some sources did not answer the last poll."""
     retention: dict[int, SourceEdges] = {}
-    """By the source's index: how its retention edge moves, over all runs of the checkpoint."""
+    """By source index: how the retention edge moves, over all runs of the checkpoint."""
     shortfalls: Shortfalls = {}
-    """What its sources lack of what it has read of them."""
+    """Offsets that the query has read but its sources no longer have."""
     unread: Unread = Unread()
-    """For how long what the present run has not read has waited."""
+    """For how long data has been unread by the current run."""
     last_input_at: float | None = None
-    """When the present run was last known to have read rows."""
+    """When the current run last read rows, as far as known."""
     without_input_before: float = 0.0
-    """For how many seconds the runs before it, up to their end, had read none."""
+    """For how many seconds the runs before it had read no rows when they ended."""
     trends: Trends = Trends()
     baseline: tuple[float, ...] = ()
-    """Durations in seconds of the last batches, as the stall window learns them."""
+    """Durations of the last batches in seconds, limited for the stall window."""
     recent_batches: tuple[float, ...] = ()
-    """Durations in seconds of the last batches, as they were."""
+    """Durations of the last batches in seconds, unchanged."""
     totals: Totals = Totals()
     commits_before_run: int = 0
     """The commits in ``totals`` that earlier runs made."""
@@ -170,17 +170,17 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def alive(self) -> bool:
-        """Whether the present run has neither been seen to end nor gone missing."""
+        """Whether the current run has neither ended nor vanished."""
         return self.ended is None and self.vanished_at is None
 
     @property
     def gone_at(self) -> float | None:
-        """When the present run ended or vanished; None while it is alive."""
+        """When the current run ended or vanished; None while it is active."""
         return self.ended.at if self.ended is not None else self.vanished_at
 
     @property
     def last_sign_at(self) -> float:
-        """The last commit or proof of idleness of this run, else its start."""
+        """The last commit or idle trigger of this run, else its start."""
         return max(
             self.started_at,
             self.started_at if self.last_commit_at is None else self.last_commit_at,
@@ -189,21 +189,21 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def first_sign_seen(self) -> bool:
-        """Whether this run has committed or been idle at all."""
+        """Whether this run has committed or been idle."""
         return self.last_commit_at is not None or self.last_idle_at is not None
 
     @property
     def failure(self) -> Ended | None:
-        """The failure that still stands: of this run, or of an earlier one not recovered from."""
+        """The unrecovered failure of this run or of an earlier one."""
         if self.ended is not None and self.ended.outcome is Outcome.FAILED:
             return self.ended
         return self.unrecovered
 
     @property
     def batches_not_durable(self) -> int | None:
-        """How many committed batches its commit log lacks, as of the last look into it.
+        """How many committed batches its commit log lacked at the last reading.
 
-        Only under async progress tracking; None where it is not known.
+        Only with async progress tracking; None if unknown.
         """
         log, done = self.logged, self.last_commit_batch
         if self.facts is None or not self.facts.async_progress or log is None or done is None:
@@ -212,7 +212,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def holds_back(self) -> bool:
-        """Whether a source has data and the last trigger left it (``minOffsetsPerTrigger``)."""
+        """Whether the last trigger left a source's data unread (``minOffsetsPerTrigger``)."""
         idle = self.probed.idle_progress if self.probed is not None else None
         return idle is not None and any(
             behind(source.end, source.latest) for source in idle.sources
@@ -220,23 +220,23 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def trigger(self) -> Trigger | None:
-        """The present run's trigger; None where nobody knows it."""
+        """The current run's trigger; None if unknown."""
         if self.facts is not None and self.facts.trigger.is_known:
             return self.facts.trigger
         return parse_trigger(self.start.trigger) if self.start and self.start.trigger else None
 
     @property
     def session(self) -> str:
-        """The ``sessionUUID`` of the session that started it; empty where nobody knows it."""
+        """The ``sessionUUID`` of the session that started it; empty if unknown."""
         facts = self.facts.session if self.facts is not None else ""
         return facts or (self.start.session if self.start is not None else "")
 
     @property
     def is_unnamed(self) -> bool:
-        """Whether nothing but its id says which query it is."""
+        """Whether only its id identifies the query."""
         return not self.name
 
     @property
     def base_name(self) -> str:
-        """What patterns of names match: its full name, else the first 8 characters of its id."""
+        """The text for name patterns: the full name, else the first 8 characters of the id."""
         return self.name or self.query_id[:8]

@@ -1,6 +1,6 @@
-"""Turns received events into observations, away from Spark's threads.
+"""Decodes received events in a thread of its own, not on Spark's threads.
 
-This thread may wait for the JVM; the worker, which evaluates, never does.
+This thread may wait for the JVM; the worker thread, which evaluates, never does.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .received import EventSource, Received
 TAKE_SECONDS = 1.0
 RETRY_SECONDS = 0.5
 MAX_ANSWERS = 1000
-"""A marker follows no more than so many answers: one that is never empty must not hold it."""
+"""A marker follows at most this many answers, so that constant events cannot hold it back."""
 REMEMBERED = 1024
-"""So many events are known again when they come a second time."""
+"""How many events are remembered to recognise duplicates."""
 
 
 class Arrived(msgspec.Struct, frozen=True):
-    """An event, when it arrived, and the SparkContext as seen when it was read."""
+    """An event, when it arrived, and the state of the SparkContext when it was read."""
 
     event: Event
     at: float
@@ -38,41 +38,41 @@ class Arrived(msgspec.Struct, frozen=True):
 
 
 class Marker:
-    """Travels behind everything received so far; ``passed`` is set where it ends up."""
+    """Follows everything received so far; the worker sets ``passed`` when it takes the marker."""
 
     def __init__(self) -> None:
         self.passed = threading.Event()
 
 
 class ExpectStop(msgspec.Struct, frozen=True):
-    """The application says that it is going to stop the query of this name."""
+    """The application announces that it will stop the query of this name."""
 
     name: str
 
 
 class Forget(msgspec.Struct, frozen=True):
-    """The application says that the query of this name will not come back."""
+    """The application announces that the query of this name will not return."""
 
     name: str
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """The process ends, and there is no later; ``crashed`` where nobody wanted it to."""
+    """The process is ending; ``crashed`` if that is not intended."""
 
     crashed: bool
 
 
 Item = Arrived | Marker | ExpectStop | Forget | Ending
 Inbox = Mailbox[Item]
-"""What the worker takes from."""
+"""The worker takes its items from this mailbox."""
 
 
 class EventReader:
-    """One step: take what was received, read it, decode it, pass it on, each event once.
+    """One step: take the received events, read, decode and pass on each one once.
 
-    An event comes twice where the listener was added to a session twice. ``on_lost`` is called
-    when the JVM does not answer, which is asked no more once it has ended; ``on_started`` after
-    a start, ``context`` at a death.
+    An event arrives twice if the listener was added to a session twice. ``on_lost`` is called
+    when the JVM does not answer, ``on_started`` after a start, ``context`` at a failure. A JVM
+    that has ended is not asked again.
     """
 
     def __init__(
@@ -106,22 +106,22 @@ class EventReader:
         return {**self.dropped, **self._arrived.drops}
 
     def mark(self, marker: Marker) -> None:
-        """Let ``marker`` follow everything received so far; ``wake_if_marked`` hastens it."""
+        """Queue ``marker`` behind everything received so far; ``wake_if_marked`` speeds it up."""
         self._markers.append(marker)
 
     def wake_if_marked(self) -> None:
-        """End the wait for events where a marker waits; by a thread that may wait for the JVM."""
+        """End the wait for events if a marker is queued; the caller may block on the JVM."""
         if self._markers:
             self.source.wake()
 
     def step(self) -> None:
-        """Read what waits; markers are passed on after everything that came before them."""
+        """Read the queued events; pass each marker on after all events received before it."""
         marked = self._rest() if self._source_ended else self._take()
         for _ in range(marked):
             self._arrived.put(self._markers.popleft(), lifecycle=True)
 
     def _take(self) -> int:
-        """Read what waits; how many markers everything before them has been read of."""
+        """Read the queued events; return how many markers can be passed on."""
         try:
             self._read_all(self.source.take(TAKE_SECONDS))
             marked = len(self._markers)
@@ -136,7 +136,7 @@ class EventReader:
         return marked
 
     def _rest(self) -> int:
-        """Without a JVM there is nothing to wait for: every marker can go on."""
+        """Without a JVM there is nothing to wait for: pass every marker on."""
         marked = len(self._markers)
         self._pause(RETRY_SECONDS)
         return marked
@@ -162,7 +162,7 @@ class EventReader:
         self._arrived.put(arrived, lifecycle=received.kind.is_lifecycle)
 
     def _is_known(self, text: str) -> bool:
-        """Whether this very event was read before: each names its run and its batch or time."""
+        """Whether this event was read before: each one names its run and its batch or time."""
         key = hash(text)
         if key in self._seen:
             return True
@@ -172,7 +172,7 @@ class EventReader:
         return False
 
     def _context_of(self, event: Event) -> Context:
-        """The SparkContext at a death; a JVM that cannot be asked takes no death with it."""
+        """The SparkContext's state at a failure; an unreachable JVM does not lose the failure."""
         if not isinstance(event, Terminated) or event.exception is None:
             return Context.RUNNING
         seen = [Context.RUNNING]

@@ -1,4 +1,4 @@
-"""Events on their way from Spark to the reader, and where the reader takes them from."""
+"""Events between Spark and the reader, and the queue that the reader takes them from."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from .events import EventKind
 
 
 class Received(NamedTuple):
-    """One event as it arrived: its JSON text, or a JVM handle with ``json()``.
+    """One event as it arrived, as JSON text or as a JVM handle with ``json()``.
 
     ``at`` is the monotonic time of its arrival in seconds. ``session`` and ``trigger`` of a
-    started run are empty where nobody could ask for them in time.
+    started run are empty if the run could not be queried in time.
     """
 
     kind: EventKind
@@ -27,7 +27,7 @@ class EventSource(Protocol):
 
     @property
     def depth(self) -> int:
-        """Events that wait."""
+        """Events in the queue."""
         ...
 
     @property
@@ -36,7 +36,7 @@ class EventSource(Protocol):
         ...
 
     def take(self, timeout: float) -> list[Received]:
-        """Everything that waits, oldest first; waits up to ``timeout`` seconds for the first.
+        """All queued events, oldest first; waits up to ``timeout`` seconds for the first one.
 
         Raises:
             Py4JError: the JVM that holds the queue does not answer.
@@ -45,5 +45,5 @@ class EventSource(Protocol):
         ...
 
     def wake(self) -> None:
-        """Let a waiting ``take`` return at once."""
+        """Make a waiting ``take`` return at once."""
         ...

@@ -1,4 +1,4 @@
-"""Redacts what we log, whoever of us logs it."""
+"""Redacts every record of our logger."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class RedactedLog(logging.Filter):
         self._redact = redact
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Redact a record in place; handlers get it with nothing left to format."""
+        """Redact a record in place, fully formatted, so that handlers have nothing to add."""
         try:
             record.msg = self._redact(self._text(record))
-        except Exception:  # noqa: BLE001 - a record that cannot be formatted must not leave as it is
+        except Exception:  # noqa: BLE001 - a record that cannot be formatted must not pass
             record.msg = WITHHELD
         record.args, record.exc_info, record.exc_text, record.stack_info = (), None, None, None
         return True
 
     def _text(self, record: logging.LogRecord) -> str:
-        """The message as logging would print it, its traceback included."""
+        """The message as logging prints it, with its traceback."""
         return logging.Formatter("%(message)s").format(record)

@@ -1,8 +1,8 @@
-"""Takes secrets out of text before anything keeps it or sends it. Pure.
+"""Removes secrets from text before it is stored or sent. Pure.
 
-Exceptions of streaming queries carry connection strings, options and whole Python
-tracebacks. They are redacted where they enter, by the shapes of secrets; what leaves is
-redacted once more, by what a session and our own settings name as secret.
+Exceptions of streaming queries contain connection strings, options and whole Python tracebacks.
+Text is redacted by the shapes of secrets when it enters, and again when it leaves, by what the
+session and our own settings declare as secret.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from .redaction_shapes import AFTER_NAMES, PATH_NAME, PREFIXED, SECRET_NAME, WHO
 
 REDACTED = "[redacted]"
 WITHHELD = "[withheld]"
-"""Stands for a text that could not be redacted."""
+"""Replaces a text that could not be redacted."""
 MAX_CHARACTERS = 64 * 1024
 """Longer text is cut before redaction."""
 MAX_WITH_PATTERNS = 8 * 1024
-"""The same where patterns of others are applied: they may take time by the square of it."""
+"""The limit when foreign patterns apply, which may take quadratic time."""
 CUT_CHARACTERS = 4096
-"""What may be half a secret at a cut, too little of it to be known as one."""
+"""A cut may leave part of a secret, too short to recognise, so this much more is removed."""
 _REMEMBERED = 1024
 _REMEMBERED_CHARACTERS = 1024
 _FLAGS = re.compile(r"\(\?([a-zA-Z]+)\)")
@@ -32,14 +32,15 @@ _EVERY_NAME = re.compile("")
 
 
 class Redactor:
-    """Knows secrets by shape, by name, by our own values, and by patterns of others.
+    """Finds secrets by shape, by name, by our own values and by foreign patterns.
 
-    ``secrets`` are matched exactly, in every encoding. ``patterns`` are regular expressions of
-    what to hide. Where one of ``key_patterns`` is found in a name, its value is hidden;
-    ``option_patterns`` too, where it is written as options are (``url=...``, ``url -> ...``).
+    ``secrets`` are matched exactly, in every encoding. ``patterns`` are regular expressions for
+    text to hide. A name that matches one of ``key_patterns`` has its value hidden; so does a name
+    that matches one of ``option_patterns`` and is written as an option (``url=...``,
+    ``url -> ...``).
 
-    A pattern that is ``unusable`` hides all it could: one of names every value, one of text
-    the whole text.
+    An ``unusable`` pattern hides everything that it could match: a name pattern every value, a
+    text pattern the whole text.
     """
 
     def __init__(
@@ -60,11 +61,11 @@ class Redactor:
         self._remembered = lru_cache(_REMEMBERED)(self._redact)
 
     def text(self, text: str) -> str:
-        """Replace every secret; ``WITHHELD`` when that fails. Twice changes nothing more."""
+        """Replace every secret; ``WITHHELD`` when that fails. A second call changes nothing."""
         try:
             short = len(text) <= _REMEMBERED_CHARACTERS
             return self._remembered(text) if short else self._redact(text)
-        except Exception:  # noqa: BLE001 - whatever went wrong, unredacted text must not leave
+        except Exception:  # noqa: BLE001 - unredacted text must not leave after any error
             return WITHHELD
 
     def _redact(self, text: str) -> str:
@@ -87,7 +88,7 @@ class Redactor:
         for pattern in AFTER_NAMES:
             text = pattern.sub(rf"\g<1>{REDACTED}", text)
         for pattern in self._patterns:
-            # What is hidden already stays as it is, though a pattern such as \w+ matches it.
+            # Keep what is already hidden, even if a pattern such as \w+ matches it.
             text = REDACTED.join(pattern.sub(_hide, part) for part in text.split(REDACTED))
         return text
 
@@ -100,10 +101,10 @@ class Redactor:
 
 
 def unusable(pattern: str) -> str:
-    """Why a regular expression cannot be used, empty if it can.
+    """Why a regular expression cannot be used; empty if it can.
 
-    Python cannot read it, or reads it differently than Java would. The answer does not show
-    the pattern, which may hold what it is to hide.
+    Python cannot compile it, or reads it differently from Java. The answer does not contain the
+    pattern, which may itself contain the secret.
     """
     try:
         _compiled(pattern)
@@ -113,7 +114,7 @@ def unusable(pattern: str) -> str:
 
 
 def redact(text: str) -> str:
-    """Replace every secret of a known shape or name; twice changes nothing more."""
+    """Replace every secret of a known shape or name; a second call changes nothing."""
     return _BY_SHAPE.text(text)
 
 
@@ -122,11 +123,11 @@ def _usable(pattern: str) -> re.Pattern[str] | None:
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    # Java lets flags begin in the middle; for all of it they hide more, never less.
+    # Java allows flags in the middle; applied to the whole pattern they hide more, never less.
     flags = "".join(sorted(set("".join(_FLAGS.findall(pattern))) & set("ims")))
     plain = _FLAGS.sub("", pattern)
     with warnings.catch_warnings():
-        # Java's [a-z&&[^x]] is another set to Python, which only warns.
+        # Java's [a-z&&[^x]] means another set in Python, which only warns.
         warnings.simplefilter("error")
         return re.compile(f"(?{flags}:{plain})" if flags else plain)
 

@@ -1,4 +1,4 @@
-"""Takes the values of secret names out of text: ``password=...``, in whatever language. Pure."""
+"""Removes the values of secret names from text: ``password=...``, in any notation. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 _QUOTE = r"(?:\\{0,16}[\"']|&(?:quot|apos|\#3[49]);)"
 _SPACE = r"(?:\s|\\{1,4}n)"
 _CALL = rf"[\w.]{{0,40}}[(\[]{_SPACE}{{0,40}}"
-# One name, then what parts it from its value. Tied to the start of a word, it is tried once
-# for each. Group 2: as options are printed; a plain colon may be prose as well.
+# A name, then the separator before its value. Anchored to the start of a word, it is tried once
+# per word. Group 2: a separator of options; a plain colon may also be prose.
 _NAME = re.compile(
     rf"""(?x) (?<![\w.-]) ([\w.-]+) (?:
     (
@@ -25,7 +25,7 @@ _NAME = re.compile(
     )
     | \s{{0,3}} : \s{{0,3}} )"""
 )
-# What opens a value, such as the quote in b"..." or Some("..."), stays, and so does its end.
+# What opens a value, such as the quote in b"..." or Some("..."), is kept, and so is its end.
 _OPENING = re.compile(rf"(?:{_CALL}){{0,2}}[a-zA-Z]{{0,2}}(?:(\\*)([\"'])|&(?:quot|apos|#3[49]);)")
 _INSIDE = {
     ("", '"'): re.compile(r'(?s)(?:[^"\\]|\\.)*'),
@@ -34,35 +34,35 @@ _INSIDE = {
     ("\\", "'"): re.compile(r"[^'\\]*(?:\\+[^'\\]+)*"),
     ("", ""): re.compile("[^&]*"),
 }
-"""By what escapes the quote, and which it is; none is one of HTML."""
-# A quote in the middle of a word, as in it's, ends nothing.
+"""By the quote's escape and the quote; an empty quote is an HTML entity."""
+# A quote in the middle of a word, as in it's, does not end the value.
 _WORD = re.compile(r"[^\s;,&\"'{}][^\s;,&\"'}]*(?:[\"'](?=\w)[^\s;,&\"'}]+)*")
 _HIDDEN = re.compile(r"[^\s;,&\"'}\\]+")
 _PIECES = re.compile(rf"{_WORD.pattern}(?:;+[^\s;,&\"'{{}}=]+(?=[\s;,&\"'}}]|\Z))*")
-"""A word; what follows a semicolon is a piece of it, unless it is ``name=``."""
+"""A word; text after a semicolon belongs to it, unless it is ``name=``."""
 _UNQUOTED = re.compile(rf"(?x) (?! [\s;{{] | (?: {_CALL} [a-zA-Z]{{0,2}} )? {_QUOTE} )")
 _PROPERTY = re.compile(
     r"""(?x) (?: (?! :// | ["'][\s,)\]}] | &(?:quot|apos|\#3[49]); ) [^\r\n] ){1,256}?
     (?= ; \s? [\w.-]{1,64} (?: [ ] [\w.-]{1,64} ){0,2} = )"""
 )
-"""A value in a connection string, where the next property ends it and nothing else does."""
+"""A value in a connection string, which only the next property ends."""
 _BRACED = re.compile(r"(?<==\{)(?:[^}\r\n]+|\}\}(?=[^}\r\n]*\}))+")
-"""As SQL Server quotes a value: ``{...}``, in which ``}}`` is a brace."""
+"""SQL Server's quotes for a value: ``{...}``, in which ``}}`` is a brace."""
 _NOTHING = re.compile(r"(?:None|null)[)\]]{0,9}(?=[\s;,&}]|\Z)")
 _ITEM = re.compile(r"(?:\[\w*\]|[^\s;,&\"'{}()\[\]])+")
 _LIST = re.compile(r"[\w.]{0,40}[(\[](?:\[\w*\]|[^()\[\]])*")
-"""The beginning of a list or of a call, up to the end of its first item."""
+"""The start of a list or of a call, up to the end of its first item."""
 _COMMA = re.compile(
     rf"(?x) {_QUOTE}? \s{{0,3}} , {_SPACE}{{0,40}} (?! [\w.-]{{1,64}} \s{{0,3}} (?: [:=] | -> ) )"
 )
-"""Between two items, the second of which has no name of its own."""
+"""The separator of two items, if the second has no name of its own."""
 
 IsSecret = Callable[[str, bool], bool]
-"""Whether a name's value is one; True when it is written as options are."""
+"""Whether the value of a name is secret; the flag is True for option notation."""
 
 
 def hide_values(text: str, is_secret: IsSecret, hidden: str) -> str:
-    """Replace the value of each secret name, leaving its quotes, by ``hidden``."""
+    """Replace the value of each secret name by ``hidden`` and keep its quotes."""
     kept: list[str] = []
     done = at = 0
     while (name := _NAME.search(text, at)) is not None:
@@ -79,14 +79,14 @@ def hide_values(text: str, is_secret: IsSecret, hidden: str) -> str:
 
 
 def _is_chained(name: re.Match[str], done: int) -> bool:
-    """Whether a name in a hidden value has a value that may end beyond: ``auth: token="a b"``."""
+    """Whether a name in a hidden value has a value that ends later: ``auth: token="a b"``."""
     text, at = name.string, name.end()
     is_quote = text[name.end(1)] in "\"'\\&"
     return not is_quote and (at >= done or _OPENING.match(text, at) is not None)
 
 
 def _values(name: re.Match[str], hidden: str) -> Iterator[tuple[int, int]]:
-    """Where the value of ``name`` begins and ends; where each item does, if it is a list."""
+    """The start and end of the value of ``name``, or of each item if it is a list."""
     text = name.string
     begin, end = _value(name, hidden)
     yield begin, end
@@ -101,7 +101,7 @@ def _values(name: re.Match[str], hidden: str) -> Iterator[tuple[int, int]]:
 
 
 def _value(name: re.Match[str], hidden: str) -> tuple[int, int]:
-    """Where the value, or the first item of a list, begins and ends; both at ``name``, if none."""
+    """The start and end of the value or of a list's first item; empty at ``name`` if none."""
     text, at = name.string, name.end()
     if text.startswith(hidden, at):
         value = _HIDDEN.match(text, at)
@@ -123,7 +123,7 @@ def _quoted(text: str, at: int) -> re.Match[str] | None:
 
 
 def _is_property(name: re.Match[str]) -> bool:
-    """Whether it is written as in a connection string: ``;name=value``, without quotes."""
+    """Whether the notation is that of a connection string: ``;name=value``, without quotes."""
     text, begin, at = name.string, name.start(), name.end()
     follows = ";" in text[max(0, begin - 2) : begin] and text[at - 1] == "="
     return follows and _UNQUOTED.match(text, at) is not None

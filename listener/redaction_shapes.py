@@ -1,9 +1,9 @@
-"""What secrets look like. Data for ``redaction``, and nothing else.
+"""The shapes of secrets: data for ``redaction``.
 
-Every pattern takes time proportional to the text, however hostile: what can begin anywhere
-is bounded or tied to the start of its word, and nothing that may fail follows an unbounded
-repetition that could begin again in its middle. Prefixes are those that the issuers publish,
-as gitleaks and detect-secrets collect them.
+Every pattern takes linear time, even on hostile text: a part that can start anywhere is bounded
+or anchored to the start of its word, and no unbounded repetition that could restart in its middle
+is followed by a part that may fail. Prefixes are those that the issuers publish, as collected by
+gitleaks and detect-secrets.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WHOLE = (
 """Secret from the first character to the last."""
 
 _SEPARATOR = r"(?:\\{0,4}[\"'])?\s{0,3}[:=]\s{0,3}(?:\\{0,4}[\"'])?"
-# What follows a host and a semicolon is a property, not userinfo: ://host:1433;user=u@tenant
+# After a host and a semicolon comes a property, not userinfo: ://host:1433;user=u@tenant
 _USER = r"(://[^\s/?#@:;]*:)(?!\d{1,5}(?:[/?#]|;\s?[\w.-]{1,64}=|$))"
 _NO_NAME = r"(?![?&;,]\s?[\w.-]{1,64}=)"
 _TWICE = (
@@ -56,7 +56,7 @@ _TWICE = (
     # urllib3 logs "POST /services/... HTTP/1.1"
     re.compile(r"(\"(?:GET|HEAD|POST|PUT) )[^\s\"]+(?= HTTP/)"),
 )
-"""Applied before the names and after them: a value of one may hold the other."""
+"""Applied before the names and after them, because the value of one may contain the other."""
 PREFIXED = (
     re.compile(
         r"(?i)(authorization" + _SEPARATOR + r")(?:[a-z-]{1,20}\s{1,3})?[^\s\"',;\\]+"
@@ -89,10 +89,10 @@ PREFIXED = (
 
 AFTER_NAMES = (
     *_TWICE,
-    # A password may hold what a URL's should not, even what seems to be a name
+    # A password may contain characters that a URL should not, even something like a name
     re.compile(_USER + r"(?:[^\s/:]*(?::(?!//)[^\s/:]*)*|[^\s:]*(?::(?!//)[^\s:]*)*)(?=@)"),
 )
-"""The same, once the values of names are gone: one may hide a name and half of its value."""
+"""The same, once the values of names are hidden: a URL may cover a name and half of its value."""
 
 SECRET_NAME = re.compile(
     r"(?i)password|passwd|passphrase|pwd|secret|token|credential|signature|cookie"
@@ -101,7 +101,7 @@ SECRET_NAME = re.compile(
     r"|(?:basic|digest|ntlm|proxy)auth(?![\w.-])"
     r"|(?:(?<![a-z])|db|key|store|user)pass(?![a-z]|[_.-]?(?:count|rate|through))"
 )
-"""Found in a name, makes its value a secret: ``spark.hadoop.fs.s3a.secret.key=...``."""
+"""A name that matches has a secret value: ``spark.hadoop.fs.s3a.secret.key=...``."""
 
 PATH_NAME = re.compile(r"(?i)[._-](?:file|path|dir)$")
-"""Tells where a secret lies, which is no secret: ``webhook_secret_file``."""
+"""The name of a secret's location, which is not secret itself: ``webhook_secret_file``."""

@@ -1,6 +1,6 @@
-"""Keeps a listener registered in every session whose queries live, where the bus refuses ours.
+"""Keeps a listener registered in every session with active queries, if the bus refuses ours.
 
-A session has a listener bus of its own, and Spark drops a listener for good when a query is
+Each session has its own listener bus, and Spark permanently removes a listener when a query is
 stopped while its ``onQueryStarted`` runs (``ListenerBus.removeListenerOnError``).
 """
 
@@ -21,10 +21,10 @@ CHECK_EVERY_SECONDS = 5.0
 
 
 class SessionListeners:
-    """A JVM listener in the ``StreamingQueryManager`` of each session with living queries.
+    """A JVM listener in the ``StreamingQueryManager`` of each session with active queries.
 
-    ``wirings`` counts how often PySpark has asked for the listener, to add or to remove it.
-    ``dropped_events`` counts what Spark's queue has dropped since Spark started.
+    ``wirings`` counts how often PySpark read the listener, to add or to remove it.
+    ``dropped_events`` counts the events that Spark's queue has dropped since Spark started.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class SessionListeners:
         self._dropped_events = dropped_events
         self._managers: dict[int, Any] = {first.hashCode(): first}
         self._removed: set[int] = set()
-        """Sessions whose user has taken the listener out."""
+        """Sessions from which the user removed the listener."""
         self._checked_at: float | None = None
 
     def add(self) -> bool:
-        """Register in the first session, once; whether it is registered then."""
+        """Register in the first session, once; return whether Spark lists it then."""
         if not self._is_registered(self._first):
             self._first.addListener(self._listener)
         return self._is_registered(self._first)
 
     def cover(self, execution: Any) -> None:
-        """Register in the session of a query just met, unless it is already."""
+        """Register in the session of a newly found query, unless it is registered there."""
         manager = execution.sparkSession().streams()
         key = manager.hashCode()
         if key in self._managers or key in self._removed:
@@ -63,23 +63,23 @@ class SessionListeners:
             manager.addListener(self._listener)
 
     def check(self, now: float) -> ListenerHealth:
-        """Every few seconds: put the listener back where Spark has dropped it."""
+        """Every few seconds: register the listener again where Spark dropped it."""
         if self._checked_at is None:
-            # PySpark may be about to add it: to find it missing now would be to add it twice.
+            # PySpark may be about to add the listener; adding it now would add it twice.
             self.health = ListenerHealth(True, 0, self._dropped_events())
             self._checked_at, self._wirings_seen = now, self._wirings()
         if now - self._checked_at < CHECK_EVERY_SECONDS:
             return self.health
         self._checked_at = now
         registered, put_back = self._put_back()
-        self._let_go()
+        self._release_idle()
         self.health = ListenerHealth(
             registered, self.health.reregistrations + put_back, self._dropped_events()
         )
         return self.health
 
     def remove(self) -> None:
-        """Take the listener out of every session we still hold, and let go of them."""
+        """Remove the listener from every session we hold and release the sessions."""
         for manager in self._managers.values():
             with suppress(Py4JJavaError):
                 while self._is_registered(manager):
@@ -88,9 +88,9 @@ class SessionListeners:
         self._listener = self._first = None
 
     def _put_back(self) -> tuple[bool, int]:
-        """Whether the listener is in every session, and in how many it had to be put back."""
+        """Whether the listener is in every session, and in how many it was added again."""
         lost = {key: one for key, one in self._managers.items() if not self._is_registered(one)}
-        # PySpark reads the listener to add it and once more to remove it.
+        # PySpark reads the listener once to add it and once to remove it.
         by_hand, self._wirings_seen = self._wirings() != self._wirings_seen, self._wirings()
         if lost and by_hand:
             for key in lost:
@@ -99,11 +99,11 @@ class SessionListeners:
             return False, 0
         for manager in lost.values():
             manager.addListener(self._listener)
-            log.warning("querypulse: Spark had dropped the listener; it is registered again")
+            log.warning("querypulse: Spark dropped the listener; it is registered again")
         return bool(self._managers), len(lost)
 
-    def _let_go(self) -> None:
-        """Hold no session but the first whose queries have all ended: it could not be freed."""
+    def _release_idle(self) -> None:
+        """Release sessions without active queries, except the first, so that they can be freed."""
         for key, manager in list(self._managers.items()):
             if manager is not self._first and not len(manager.active()):
                 del self._managers[key]

@@ -1,4 +1,4 @@
-"""The ways through the listener bus of each session: our Java class, or Py4J's proxy."""
+"""The event paths through each session's listener bus: our Java class, or Py4J's proxy."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _SHARED_QUEUE_DROPS = "queue.streams.numDroppedEvents"
 
 
 class _InSessions:
-    """What both ways have in common: a listener in each session that has queries."""
+    """The common part of both paths: a listener in each session that has queries."""
 
     _sessions: SessionListeners
 
     def check(self, now: float) -> ListenerHealth:
-        """Put the listener back where Spark has dropped it."""
+        """Register the listener again where Spark dropped it."""
         return self._sessions.check(now)
 
     def cover(self, execution: Any) -> None:
-        """Listen in the session of a run just met."""
+        """Listen in the session of a newly found run."""
         self._sessions.cover(execution)
 
 
@@ -46,28 +46,28 @@ class SessionPath(_InSessions):
 
     @property
     def ownership(self) -> Ownership:
-        """Which queries this process answers for."""
+        """Which queries this process alerts for."""
         return self.source.ownership
 
     @property
     def terminated(self) -> bool:
-        """Whether the JVM has said that a signal ends it."""
+        """Whether the JVM reported that a signal ends it."""
         return self.source.terminated
 
     def listen(self, *, by_hand: bool) -> None:
-        """Begin, in the first session unless PySpark is about to add us there."""
+        """Start in the first session, unless PySpark is about to add the listener there."""
         self.source.claim(self._session)
         self.source.java.listenInSessions()
         _add(self._sessions, by_hand=by_hand)
 
     def check(self, now: float) -> ListenerHealth:
-        """Put the listener back where Spark dropped it; receive again after a long pause."""
+        """Register the listener again where Spark dropped it; reopen a queue that has closed."""
         if self.source.java.isClosed():
             self.source.java.listenInSessions()
         return super().check(now)
 
     def job_counts(self) -> Mapping[str, JobCounts] | None:
-        """None: a session's bus carries no jobs."""
+        """None: a session's bus carries no job events."""
         return None
 
     def release(self) -> None:
@@ -92,7 +92,7 @@ class ProxyPath(_InSessions):
         self._sessions = _session_listeners(self.java_listener, spark, listener)
 
     def listen(self, *, by_hand: bool) -> None:
-        """Begin; Py4J's callback server is started as PySpark's ``addListener`` does."""
+        """Start; also starts Py4J's callback server, as PySpark's ``addListener`` does."""
         if not by_hand:
             from pyspark import java_gateway
 
@@ -101,7 +101,7 @@ class ProxyPath(_InSessions):
         _add(self._sessions, by_hand=by_hand)
 
     def job_counts(self) -> Mapping[str, JobCounts] | None:
-        """None: a task's event would cost a call into Python."""
+        """None: each task event would cost a call into Python."""
         return None
 
     def release(self) -> None:
@@ -122,11 +122,11 @@ def _session_listeners(java: Any, spark: Any, listener: HealthListener) -> Sessi
 
 def _add(sessions: SessionListeners, *, by_hand: bool) -> None:
     if not by_hand and not sessions.add():
-        raise NotListeningError("the session does not know the listener just added")
+        raise NotListeningError("Spark's session does not list the listener just added")
 
 
 def _shared_queue_drops(java_context: Any) -> int | None:
-    """What the queue of all streaming listeners has dropped since Spark's start; None: unknown."""
+    """Events that Spark's queue for streaming listeners has dropped since its start, if known."""
     try:
         registry = java_context.sc().listenerBus().metrics().metricRegistry()
         return int(registry.counter(_SHARED_QUEUE_DROPS).getCount())

@@ -1,4 +1,4 @@
-"""The immutable view that everything downstream reads."""
+"""The immutable snapshot that rules, metrics and pages read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .query import Query
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """The watcher itself stood still for ``seconds`` until ``at``."""
+    """A pause of this process: ``seconds`` long, until ``at``."""
 
     at: float
     seconds: float
@@ -26,23 +26,23 @@ class Snapshot(msgspec.Struct, frozen=True):
     probe: ProbeReport | None = None
     log: LogReport | None = None
     context_stopped_at: float | None = None
-    """When the probe first saw the SparkContext stopped, by whomever."""
+    """When the probe first saw the SparkContext stopped, for any reason."""
     events_dropped_at: float | None = None
-    """When the probe last saw that Spark's listener queue had dropped more."""
+    """When the probe last saw that Spark's listener queue had dropped more events."""
     pauses: tuple[Pause, ...] = ()
     ownership: Ownership = ALONE
-    """Which queries this process answers for."""
+    """Which queries this process alerts for."""
     expected: frozenset[str] = frozenset()
-    """The names of queries that must be there."""
+    """The names of queries that must run."""
 
     @property
     def context(self) -> Context:
-        """The SparkContext as last seen; running while no probe says otherwise."""
+        """The SparkContext's last known state; running without a probe report."""
         return self.probe.context if self.probe is not None else Context.RUNNING
 
     @property
     def received_at(self) -> float | None:
-        """When the probe, or an event of a living query, last showed anything of the driver.
+        """When the probe, or an event of an active query, last reported anything.
 
         None without a probe.
         """
@@ -52,9 +52,9 @@ class Snapshot(msgspec.Struct, frozen=True):
         return max([self.probe.at, *(at for at in events if at is not None)])
 
     def watched(self, since: float, now: float) -> float:
-        """Seconds between ``since`` and ``now`` in which this process was awake.
+        """Seconds between ``since`` and ``now`` in which this process was not paused.
 
-        A driver that was frozen for ten minutes has not been silent for ten minutes.
+        A driver that was frozen for ten minutes has not been inactive for ten minutes.
         """
         awake = now - since
         for pause in self.pauses:

@@ -1,7 +1,7 @@
-"""Opens checkpoints as Spark itself does: through the JVM's Hadoop ``FileSystem``.
+"""Opens checkpoints as Spark does, through Hadoop's ``FileSystem`` in the JVM.
 
-It reads whatever Spark can write to, and its cache gives the very file system, with the
-credentials, that the query opened.
+It reads every storage that Spark can write to, and its cache returns the same file system, with
+the same credentials, that the query opened.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .starting_point import times_in
 
 
 class SparkStorage:
-    """All storage that one Spark can open; used by one thread."""
+    """All storage that one Spark application can open; used by one thread."""
 
     def __init__(self, spark: Any) -> None:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
@@ -24,11 +24,11 @@ class SparkStorage:
     def open(self, location: str, query_id: str = "") -> SparkCheckpoint:
         """Open a checkpoint by ``StreamExecution.resolvedCheckpointRoot``; it need not exist.
 
-        With the settings of the query's own session: credentials may be there only, and a file
-        system that was opened without them would stay in Hadoop's cache, for the job too.
+        Uses the settings of the query's own session: only they may hold the credentials, and a
+        file system opened without them would stay in Hadoop's cache, also for the job.
 
         Raises:
-            StorageError: no file system answers there.
+            StorageError: no file system answers at that location.
 
         """
         with java_errors(StorageError):
@@ -55,17 +55,17 @@ class SparkCheckpoint:
     def ids(self, log: str) -> list[int]:
         """All batch ids in a log; none when its folder does not exist.
 
-        A run makes the checkpoint itself before anything else: where that is not to be seen, as a
-        local one without permission, nothing is known of its logs.
+        A run creates its checkpoint folder first. If that folder is not visible, for example a
+        local one without permission, nothing is known about its logs.
         """
         with java_errors(StorageError):
             listing = self._folder.listing(log)
             return self._nothing() if listing is None else ids_in(listing, log)
 
     def times(self, log: str) -> dict[int, float | None]:
-        """All batch ids in a log, and the Unix seconds of their files.
+        """All batch ids in a log with the Unix seconds of their files.
 
-        Where the storage prints a file's status in a way of its own, only the newest is asked.
+        If the storage prints a file's status in another format, only the newest file has a time.
         """
         with java_errors(StorageError):
             listing = self._folder.statuses(log)
@@ -77,7 +77,7 @@ class SparkCheckpoint:
             }
 
     def _nothing(self) -> list[int]:
-        """A log without a folder is empty, where the checkpoint can be seen at all."""
+        """An empty log, if the checkpoint folder is visible; otherwise an error."""
         if self._folder.has():
             return []
         raise StorageError(short_reason(f"{self._location} cannot be seen"))

@@ -14,7 +14,7 @@ SHUTDOWN_HOOKS = "org.apache.spark.util.ShutdownHookManager"
 
 
 class SparkContextState:
-    """Asks one classic SparkContext; any thread may, also after ``release``."""
+    """The state of one classic SparkContext; any thread may call it, also after ``release``."""
 
     def __init__(self, context: Any) -> None:
         self._context = context
@@ -23,12 +23,11 @@ class SparkContextState:
         self._hooks: Any = getattr(context._jvm, SHUTDOWN_HOOKS)  # noqa: SLF001 - no public way
 
     def ask(self, *, stopped: bool | None = None) -> Context:
-        """``stopped`` is whether Spark calls it so, None where it must be asked.
+        """The current state; ``stopped`` is what Spark reports, None to ask Spark.
 
-        PySpark's own ``stop()`` drops its reference to the Java context at the end.
-
-        Until then, while queues drain and the event log is written, a thread is inside it. A
-        context that died by itself leaves the reference in place.
+        PySpark's ``stop()`` drops its reference to the Java context at its end. Until then, while
+        queues drain and the event log is written, a thread is inside ``stop()``. A context that
+        stopped by itself leaves the reference in place.
 
         Raises:
             Py4JError: the JVM is gone or refuses to answer.
@@ -38,17 +37,17 @@ class SparkContextState:
             return Context.STOPPED_BY_APPLICATION
         if not (self._is_stopped() if stopped is None else stopped):
             return Context.RUNNING
-        # It may end between the two questions.
+        # stop() may end between the two checks.
         if is_running(self._stop) or self._is_dropped():
             return Context.STOPPED_BY_APPLICATION
         return Context.TERMINATED if self._jvm_shuts_down() else Context.STOPPED
 
     def release(self) -> None:
-        """Let go of the Java context."""
+        """Release the Java context."""
         self._java = self._hooks = None
 
     def _jvm_shuts_down(self) -> bool:
-        """Whether its shutdown hooks run, which SIGTERM and SIGINT set off."""
+        """Whether the JVM's shutdown hooks run, which SIGTERM and SIGINT start."""
         if self._hooks is None:
             return False
         try:

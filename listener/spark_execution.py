@@ -1,4 +1,4 @@
-"""One run of a query, asked through its ``StreamExecution``.
+"""One run of a query, read through its ``StreamExecution``.
 
 Private, but stable in Spark 3.5 to 4.3.
 """
@@ -18,7 +18,7 @@ _UNKNOWN_ERROR = "UnknownError"
 
 
 class SparkExecution:
-    """Answers questions about one run; ``java`` still answers after its death."""
+    """Reads one run; ``java`` still answers after the run has ended."""
 
     def __init__(self, java: Any, jvm: Any, spark_major: int, details: OptionalCalls) -> None:
         self.java = java
@@ -27,10 +27,10 @@ class SparkExecution:
         self._ask = details.ask
 
     def facts(self, query_id: str, run_id: str) -> RunFacts:
-        """What never changes in this run; ``run_id`` is empty where it must be asked.
+        """The facts that never change; ``run_id`` is empty if it must be read.
 
         Raises:
-            Exception: the run id must be asked, and Spark refuses it.
+            Exception: the run id must be read, and Spark refuses it.
 
         """
         java, ask = self.java, self._ask
@@ -50,7 +50,7 @@ class SparkExecution:
         )
 
     def is_over(self) -> bool:
-        """Whether it has ended.
+        """Whether the run has ended.
 
         Raises:
             Exception: Spark refuses to answer.
@@ -59,7 +59,7 @@ class SparkExecution:
         return not self.java.isActive()
 
     def living_run(self, facts: RunFacts, batch_id: int | None) -> LivingRun | None:
-        """What it does now; ``batch_id`` is where that is not told. None when it has ended.
+        """The current status; None when it has ended. ``batch_id`` is used if Spark has none.
 
         Raises:
             Exception: Spark refuses to answer.
@@ -79,7 +79,7 @@ class SparkExecution:
         )
 
     def available_offsets(self) -> str:
-        """Where the planned batch ends; its beginning where none is planned."""
+        """Where the planned batch ends; without one, where the last batch ended."""
         return self._ask("end_offsets", lambda: str(self.java.availableOffsets().toString()), "")
 
     def committed_offsets(self) -> str:
@@ -87,7 +87,7 @@ class SparkExecution:
         return self._ask("offsets", lambda: str(self.java.committedOffsets().toString()), "")
 
     def batch_id(self, default: int | None) -> int | None:
-        """The batch in flight, or the next one. Never ask this of a Continuous run."""
+        """The batch in flight, or the next one. Never call this for a continuous query."""
         return self._ask("batch_id", self._batch_id, default)
 
     def last_progress_mark(self, default: str) -> str:
@@ -95,10 +95,9 @@ class SparkExecution:
         return self._ask("last_progress", self._last_progress_mark, default)
 
     def death(self) -> tuple[str | None, str | None]:
-        """The exception it died of, with all its causes, and Spark's own error class.
+        """The exception that ended it, with all its causes, and Spark's error class.
 
-        Where Spark refuses to say whether there was one, it is an unknown error: a death is
-        never silent.
+        If Spark refuses the answer, this returns an unknown error, so that no failure is lost.
         """
         unknown: tuple[str | None, str | None] = (_UNKNOWN_ERROR, None)
         return self._ask("death", self._death, unknown)
@@ -137,7 +136,7 @@ class SparkExecution:
 
 
 def _error_class(cause: Any) -> str | None:
-    """Spark's own error class, which only a ``SparkThrowable`` has."""
+    """Spark's error class, which only a ``SparkThrowable`` has."""
     try:
         condition = cause.getErrorClass()
     except Exception as error:

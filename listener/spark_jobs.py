@@ -1,4 +1,4 @@
-"""The Spark jobs of each query, as counted by the event channel or known to Spark's tracker."""
+"""The Spark jobs of each query, from the event channel or from Spark's status tracker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NONE = JobCounts()
 
 
 class StatusTracker:
-    """``SparkStatusTracker``: the jobs that Spark has not forgotten (``spark.ui.retainedJobs``)."""
+    """``SparkStatusTracker``: the jobs that Spark still retains (``spark.ui.retainedJobs``)."""
 
     def __init__(self, java_context: Any, jvm: Any) -> None:
         self._java = java_context.statusTracker()
@@ -32,7 +32,7 @@ class StatusTracker:
         return self._integers(self._java.getJobIdsForGroup(group))
 
     def counts(self, known: Collection[int], active: Collection[int]) -> JobCounts:
-        """Count the tasks of active jobs; the highest id of the known ones dates them all."""
+        """Count the tasks of active jobs; the highest known id counts the started ones."""
         completed = running = 0
         for job in active:
             info = self._java.getJobInfo(job)
@@ -49,21 +49,21 @@ class StatusTracker:
 
 
 class TaskSlots:
-    """How many tasks all executors of the application can run at once; none without executors."""
+    """How many tasks all executors of the application can run at once; 0 without executors."""
 
     def __init__(self, java_context: Any) -> None:
         self._java = java_context.sc()
         self._profile: Any = None
 
     def count(self) -> int:
-        """Ask Spark's scheduler."""
+        """Read the number from Spark's scheduler."""
         if self._profile is None:
             self._profile = self._java.resourceProfileManager().defaultResourceProfile()
         return int(self._java.maxNumConcurrentTasks(self._profile))
 
 
 class PolledJobs:
-    """The jobs of all living runs at one moment; nothing is asked twice, or before it is needed."""
+    """The jobs of all active runs at one moment; each call is made once, when first needed."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class PolledJobs:
         self._groups: dict[str, set[int]] = {}
 
     def of(self, facts: RunFacts) -> JobActivity:
-        """The jobs of one run, and those of no query; nothing of its threads."""
+        """The jobs of one run and the jobs without a query id; without stacks."""
         work = self._jobs_of(facts)
         return replace(work, slots=self._slots_beside(work, facts.query_id))
 
@@ -95,9 +95,9 @@ class PolledJobs:
         return JobActivity(tracked, NONE if tracked.jobs_active else self._unowned)
 
     def _slots_beside(self, work: JobActivity, query_id: str) -> SlotUse | None:
-        """Asked only where jobs are active and none of their tasks runs.
+        """The use of task slots; read only if jobs are active and none of their tasks runs.
 
-        Where nothing counts, nobody knows who else runs tasks.
+        Without job counts it is unknown which other tasks run.
         """
         waits = work.jobs.jobs_active and not work.jobs.tasks_active
         if not waits or self._slots is None:
@@ -122,13 +122,13 @@ class PolledJobs:
         return self._ask("unowned_jobs", self._tracked_unowned, NONE)
 
     def _tracked(self, run_id: str) -> JobCounts:
-        # Active jobs first: one that began after its query's jobs were asked would be nobody's.
+        # Active jobs first: a job started after its query's jobs were read would have no query.
         active = self._active
         group = self._group(run_id)
         return self._tracker.counts(group, active & group)
 
     def _tracked_unowned(self) -> JobCounts:
-        """Active jobs that are in the group of no living run."""
+        """Active jobs that are in no active run's group."""
         left = set(self._active)
         for run_id in self._run_ids:
             if not left:
@@ -143,7 +143,7 @@ class PolledJobs:
 
 
 def slots_beside(counts: Mapping[str, JobCounts], query_id: str, total: int) -> SlotUse:
-    """Who else runs tasks, and how many."""
+    """How many tasks other queries and jobs run, and which of them runs most."""
     others = {one: known.tasks_active for one, known in counts.items() if one != query_id}
     taken = sum(others.values())
     if not taken:

@@ -1,7 +1,7 @@
-"""Asks Spark what all its living runs do with one command, whatever their number.
+"""Reads the status of all active runs with one Py4J command.
 
-Py4J takes a command for each method of each object, six for a run, and the JVM and Python pay
-for every one. So the driver's JVM gets a small class that does the asking.
+Py4J needs one command per method call, six per run, and each command costs time in the JVM and in
+Python. So a small Java class in the driver's JVM makes the calls.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from .optional_calls import OptionalCalls
 
 NAME = "LivingRuns"
 FIRST_WITH_EXECUTION_CONTEXT = 4
-"""Spark 4 keeps the batch's id in its ``getLatestExecutionContext``."""
+"""Spark 4 keeps the batch id in ``getLatestExecutionContext``."""
 RETRY_SECONDS = 60.0
 
 
 class SparkLivingRuns:
-    """``LivingRuns.java`` in Spark's JVM, compiled when it is first asked; used by one thread.
+    """``LivingRuns.java`` in Spark's JVM, compiled at first use; used by one thread.
 
-    What Spark refuses is tried again after ``RETRY_SECONDS``.
+    A refused call is tried again after ``RETRY_SECONDS``.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class SparkLivingRuns:
         self._refused_at: float | None = None
 
     def ask(self, now: float) -> LivingRuns | None:
-        """What all living runs do; None where this Spark does not let us ask so.
+        """The status of all active runs; None if this Spark refuses the call.
 
         ``now`` is monotonic seconds.
 

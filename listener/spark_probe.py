@@ -1,4 +1,4 @@
-"""The second witness: asks Spark about all its queries."""
+"""The second signal: polls all queries of a Spark application."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .spark_queries import SparkQueries
 
 
 class SparkProbe:
-    """Looks at the queries of one classic SparkContext; used by one thread.
+    """Polls the queries of one classic SparkContext; used by one thread.
 
-    A run busy with one thing for ``closer_after_seconds`` is looked at closely, again and
-    again at half that interval: it must be well below the shortest stall window.
+    Once a run is busy with the same batch for ``closer_after_seconds``, its jobs and stacks are
+    polled too, every half of that interval. It must be far below the shortest stall window.
     """
 
     def __init__(self, spark: Any, channel: EventChannel, closer_after_seconds: float) -> None:
@@ -31,7 +31,7 @@ class SparkProbe:
         self._listener = ListenerHealth()
 
     def context(self) -> Context:
-        """Whether the SparkContext runs, and if not, who stopped it; any thread may ask.
+        """Whether the SparkContext runs, and if not, what stopped it; any thread may call this.
 
         Raises:
             Py4JError: the JVM is gone or refuses to answer.
@@ -40,7 +40,7 @@ class SparkProbe:
         return self._context.ask()
 
     def poll(self, clock: Callable[[], float]) -> ProbeReport:
-        """Look at every run once.
+        """Poll every run once.
 
         Raises:
             Py4JError, ConnectionError, EOFError: the JVM is gone or refuses to answer.
@@ -64,7 +64,7 @@ class SparkProbe:
         )
 
     def release(self) -> None:
-        """Take the listener out of Spark, if there still is a Spark, and let go of its objects."""
+        """Remove the listener from Spark, if Spark still exists, and release Spark's objects."""
         with suppress(*THROWN, OSError):
             self._channel.release()
         self._queries = None

@@ -1,7 +1,7 @@
-"""All queries of one SparkContext, of whatever session, as Spark lists and describes them.
+"""All queries of one SparkContext, in all sessions, as Spark reports them.
 
-``SharedState.activeStreamingQueries`` holds them; a run's ``StreamExecution`` still answers
-after its death. Private but stable in Spark 3.5 to 4.3.
+``SharedState.activeStreamingQueries`` holds them; a run's ``StreamExecution`` still answers after
+the run has ended. Private, but stable in Spark 3.5 to 4.3.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class SparkQueries:
-    """What they do is one question, whatever their number.
+    """Polls all queries with one call, whatever their number.
 
-    A Spark that does not answer it is asked of each of them, and so is a run that Spark cannot
-    describe. One that does not answer either costs the others nothing, and stays as last seen.
+    If Spark refuses that call, each run is polled on its own, and so is a run that Spark cannot
+    describe. A run that does not answer keeps its last poll and does not affect the others.
     """
 
     def __init__(
@@ -51,10 +51,10 @@ class SparkQueries:
         self._ended = EndedRuns()
 
     def poll(self, now: float) -> bool | None:
-        """Look at every run once; ``now`` is monotonic seconds.
+        """Poll every run once; ``now`` is monotonic seconds.
 
-        The answer is whether the SparkContext is stopped, None where that must be asked: a
-        run has ended, and may have ended with it.
+        Returns whether the SparkContext is stopped; None if that must be read again, because a
+        run has ended and the context may have stopped since.
 
         Raises:
             Py4JNetworkError, ConnectionError, EOFError: the JVM does not answer.
@@ -62,7 +62,7 @@ class SparkQueries:
         """
         reported = self._report(now)
         for query_id, about in reported.runs.items():
-            self._contain(query_id, self._meet_if_new, query_id, about)
+            self._contain(query_id, self._add_if_new, query_id, about)
         work = self._work.poll([run.facts.run_id for run in self._living.values()])
         for query_id in list(self._living):
             self._contain(
@@ -71,11 +71,11 @@ class SparkQueries:
         return None if self._ended.has_news else reported.context_stopped
 
     def report(self) -> tuple[ProbedRun, ...]:
-        """All runs, living and lately ended."""
+        """All runs, active and recently ended."""
         return tuple(run.last for run in self._living.values()) + self._ended.report()
 
     def _report(self, now: float) -> LivingRuns:
-        """What each query's run does, as far as one answer for all of them says."""
+        """The status of each query's run, from one answer for all of them."""
         reported = self._living_runs.ask(now)
         if reported is not None:
             return reported
@@ -86,10 +86,10 @@ class SparkQueries:
         return _UUID.findall(self._active.keySet().toString())
 
     def _contain(self, query_id: str, step: Callable[..., None], *args: object) -> None:
-        """Whatever one run answers costs the others nothing."""
+        """Contain errors of one run, so that they do not affect the others."""
         self._details.ask(f"run of query {query_id}", lambda: step(*args), None)
 
-    def _meet_if_new(self, query_id: str, about: LivingRun | UnreadRun) -> None:
+    def _add_if_new(self, query_id: str, about: LivingRun | UnreadRun) -> None:
         if isinstance(about, UnreadRun) and about.reason:
             self._details.miss("living_run", f"query {query_id}: {about.reason}")
         known = self._living.get(query_id)
@@ -101,7 +101,7 @@ class SparkQueries:
         execution = SparkExecution(java, self._jvm, self._spark_major, self._details)
         facts = execution.facts(query_id, about.run_id)
         if known is not None:
-            self._ended.add(known.last_words())
+            self._ended.add(known.final_poll())
         self._living[query_id] = SparkRun(execution, facts, self._details)
         self._details.ask("session", lambda: self._channel.cover(java), None)
 
@@ -111,7 +111,7 @@ class SparkQueries:
         run = self._living[query_id]
         reported = run.current(about)
         if reported is None:
-            self._ended.add(run.last_words())
+            self._ended.add(run.final_poll())
             del self._living[query_id]
         else:
             run.poll(reported, now, self._closer_after, work)

@@ -1,4 +1,4 @@
-"""What a Spark session itself wants hidden, by its redaction settings."""
+"""Builds a redactor from a Spark session's redaction settings."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .redaction import Redactor, unusable
 log = logging.getLogger("querypulse")
 
 NAMES = "spark.redaction.regex"
-"""Found in a setting's name, hides its value. Spark's default is part of our own names."""
+"""Hides the value of a setting whose name matches. Our own names include Spark's default."""
 OPTIONS = "spark.sql.redaction.options.regex"
 """The same for options of data sources."""
 OPTIONS_DEFAULT = "(?i)url"
 TEXTS = ("spark.redaction.string.regex", "spark.sql.redaction.string.regex")
-"""What it matches in any text is hidden."""
+"""Hide every match in any text."""
 
 
 def session_redactor(
@@ -23,11 +23,11 @@ def session_redactor(
     secrets: Iterable[str] = (),
     patterns: Iterable[str] = (),
 ) -> Redactor:
-    """Make the redactor of one session; ``conf`` answers None for what is not set.
+    """Build the redactor of one session; ``conf`` returns None for a setting that is not set.
 
-    ``lambda name: spark.conf.get(name, None)`` is such a ``conf``. ``secrets`` are our own,
-    ``patterns`` those of our settings. Spark's patterns are Java's: one that Python cannot
-    use is said in the log, and hides all it could.
+    ``lambda name: spark.conf.get(name, None)`` is such a ``conf``. ``secrets`` are our own
+    secrets, ``patterns`` come from our settings. Spark's patterns are Java's: a pattern that
+    Python cannot use is logged and hides everything that it could match.
     """
     names = conf(NAMES)
     options = OPTIONS_DEFAULT if (own := conf(OPTIONS)) is None else own
@@ -42,7 +42,7 @@ def session_redactor(
 
 
 def _report_unusable(settings: dict[str, str]) -> None:
-    """Nobody asked us to read them, so they are no reason to stop the job's start."""
+    """Log unusable patterns; they are Spark's settings, so they must not stop the job's start."""
     for name, pattern in settings.items():
         problem = unusable(pattern)
         if problem:

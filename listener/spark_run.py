@@ -1,4 +1,4 @@
-"""One living run of a query: its handle, and what the last poll saw of it."""
+"""One active run of a query: its handle and its last poll."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .spark_work import PolledWork
 
 
 class SparkRun:
-    """``last`` is replaced by each look; a run that cannot be looked at keeps it."""
+    """Polls one run; ``last`` is the newest poll, kept when a poll fails."""
 
     def __init__(self, execution: SparkExecution, facts: RunFacts, details: OptionalCalls) -> None:
         self.facts = facts
@@ -26,16 +26,16 @@ class SparkRun:
         self._idle_progress = IdleProgress()
 
     def is_over(self, reported: LivingRun | UnreadRun) -> bool:
-        """Whether ``reported`` of its query is another run, or this one says that it has ended."""
+        """Whether its query now reports another run, or this run has ended."""
         if reported.run_id:
             return reported.run_id != self.facts.run_id
         return self._ask("is_active", self._execution.is_over, False)
 
     def current(self, reported: LivingRun | UnreadRun | None) -> LivingRun | None:
-        """What it does: as was ``reported`` of its query, else as it says; None when it has ended.
+        """The current status, from ``reported`` or from the run itself; None when it has ended.
 
         Raises:
-            Exception: it must be asked itself, and Spark refuses to answer.
+            Exception: the run must be polled on its own, and Spark refuses to answer.
 
         """
         replaced = reported is None or (
@@ -43,14 +43,14 @@ class SparkRun:
         )
         if isinstance(reported, LivingRun) and not replaced:
             return reported if reported.active else None
-        # Spark's own list of living queries lacks it: its silence says the same.
+        # Spark no longer lists the run, so a refused answer means that it has ended.
         if replaced and self._ask("is_active", self._execution.is_over, True):
             return None
         return self._execution.living_run(self.facts, self.last.batch_id)
 
     def poll(self, reported: LivingRun, now: float, closer_after: float, work: PolledWork) -> None:
-        """Take in what it does; look closer once it is busy with one thing for long."""
-        # Under Continuous the id is the epoch begun, which tells nothing of those committed.
+        """Apply the status; also poll jobs and stacks once it is busy with one batch for long."""
+        # For a continuous query the id is the epoch begun, which does not show commits.
         seen = ProbedRun(
             facts=self.facts,
             active=True,
@@ -65,12 +65,12 @@ class SparkRun:
         seen = replace(seen, idle_progress=idle_progress)
         self.last = self._poll_closer(seen, now, closer_after, work)
 
-    def last_words(self) -> ProbedRun:
-        """It has ended: of what, and in which batch."""
+    def final_poll(self) -> ProbedRun:
+        """The poll of a run that has ended: why, and in which batch."""
         exception, error_class = self._execution.death()
         batch_id, committed, available = self.last.batch_id, self.last.committed_offsets, ""
         if not self.facts.trigger.is_continuous:
-            # The last look may have seen an earlier batch than the one it died in.
+            # The last poll may show an earlier batch than the one that failed.
             batch_id = self._execution.batch_id(batch_id)
             committed = self._execution.committed_offsets() or committed
             available = self._execution.available_offsets()

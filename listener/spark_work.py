@@ -1,4 +1,4 @@
-"""A closer look at busy queries: their Spark jobs, stream threads and Python lines."""
+"""Details of busy queries: their Spark jobs, stream threads and Python lines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .spark_jobs import PolledJobs, StatusTracker, TaskSlots
 
 STACK_FRAMES = 5
 STACK_DEPTH = 60
-# A query waits in here until the writer of its logs takes more.
+# A query waits in this method until the writer of its logs has room.
 _LOG_QUEUE_IS_FULL = re.compile(r"AsyncProgressTracking.*\.rejectedExecution\(")
 _PLUMBING = re.compile(r"(?:app//)?(?:java\.|jdk\.|sun\.|scala\.|py4j\.)")
 
 
 class SparkThreads:
-    """Asks Spark's driver for stacks, and for the sessions that batches run in."""
+    """Reads stacks, and the sessions that batches run in, from Spark's driver."""
 
     def __init__(self, jvm: Any) -> None:
         self._system = getattr(jvm, "java.lang.System")
@@ -31,22 +31,22 @@ class SparkThreads:
         self._utils = getattr(jvm, "org.apache.spark.util.Utils")
 
     def identity(self, java: Any) -> int:
-        """What tells one Java object from another."""
+        """A Java object's identity hash."""
         return int(self._system.identityHashCode(java))
 
     def stack(self, execution: Any) -> tuple[str, ...]:
         """The stream thread's stack from its top, without the plumbing of sockets and Scala."""
-        # As an exception's it is one text; frame by frame it would be two hundred commands.
+        # As an exception's text it is one command; frame by frame it would be two hundred.
         carrier = self._throwable()
         carrier.setStackTrace(execution.queryExecutionThread().getStackTrace())
         text = self._utils.exceptionString(carrier)
         frames = [line.removeprefix("\tat ") for line in text.splitlines()[1:]][:STACK_DEPTH]
-        telling = [frame.removeprefix("app//") for frame in frames if not _PLUMBING.match(frame)]
-        return tuple(telling or frames)
+        shown = [frame.removeprefix("app//") for frame in frames if not _PLUMBING.match(frame)]
+        return tuple(shown or frames)
 
 
 class SparkWork:
-    """Makes, for each poll, what looks closer at the runs that are due."""
+    """Creates a ``PolledWork`` for each poll."""
 
     def __init__(
         self, java_context: Any, jvm: Any, count_jobs: CountJobs, details: OptionalCalls
@@ -58,7 +58,7 @@ class SparkWork:
         self._details = details
 
     def poll(self, run_ids: Collection[str]) -> PolledWork:
-        """One poll of all living runs, which are ``run_ids``; asks nothing yet."""
+        """The details for one poll of the active runs ``run_ids``; makes no call yet."""
         jobs = PolledJobs(
             self._count_jobs, self._tracker, self._slots.count, run_ids, self._details
         )
@@ -66,7 +66,7 @@ class SparkWork:
 
 
 class PolledWork:
-    """Looks closer at runs; what concerns all of them is asked once, when the first is due."""
+    """Reads the details of runs; makes calls that concern all runs once, when first needed."""
 
     def __init__(self, jobs: PolledJobs, threads: SparkThreads, details: OptionalCalls) -> None:
         self._jobs = jobs
@@ -74,7 +74,7 @@ class PolledWork:
         self._ask = details.ask
 
     def of(self, execution: Any, facts: RunFacts, session: int | None) -> JobActivity:
-        """Look at one run, a ``StreamExecution``; its batches run in ``session``."""
+        """The details of one run, a ``StreamExecution``; its batches run in ``session``."""
         no_stack: tuple[str, ...] = ()
         stack = self._ask("stack", lambda: self._threads.stack(execution), no_stack)
         return replace(

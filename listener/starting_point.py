@@ -1,8 +1,8 @@
-"""What a checkpoint held when a run began: its newest commit, and a batch that waits for one.
+"""What a checkpoint held when a run began: its newest commit, and an uncommitted batch.
 
-Pure. ``offsets/N`` is written once, when batch N is planned; a run that repeats the batch leaves it
-as it is (``MicroBatchExecution.populateStartOffsets``). So its age is that of the plan, however
-many processes have tried the batch since.
+Pure. Spark writes ``offsets/N`` once, when it plans batch N; a run that repeats the batch does not
+change the file (``MicroBatchExecution.populateStartOffsets``). So the file's age is the age of the
+plan, however many processes have tried the batch since.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from collections.abc import Mapping
 import msgspec
 
 MOST_SECONDS = 366 * 24 * 3600.0
-"""A file that is older than this has no time that anybody should believe (some storages say 0)."""
+"""An older file time is not plausible and is ignored (some storages report 0)."""
 BATCHES_TO_LEARN = 50
 STATUS = re.compile(r"/(\d+); isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
 """``FileStatus.toString``, Hadoop 3."""
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A batch in one of the logs, and when its file was written, where the storage says it."""
+    """A batch in one of the logs, and when its file was written, if the storage reports it."""
 
     batch_id: int
     at: float | None = None
-    """Monotonic seconds of this process; less than 0 where this machine started later."""
+    """Monotonic seconds of this process; negative if this machine started later."""
     wall: float | None = None
-    """Unix seconds, as the storage has them."""
+    """Unix seconds by the storage's clock."""
 
 
 class StartingPoint(msgspec.Struct, frozen=True):
-    """Where a run began. ``unfinished`` is a batch that was planned and not committed by then.
+    """Where a run began. ``unfinished`` is a batch that was planned but not committed by then.
 
-    ``usual_seconds``: so long its recent batches took from plan to commit, the longest tenth left
-    out: in those a restart may have come between.
+    ``usual_seconds`` is how long recent batches took from plan to commit, without the longest
+    tenth, which may include a restart.
     """
 
     committed: Written | None = None
@@ -47,7 +47,7 @@ def starting_point(
     now: float,
     wall: float,
 ) -> StartingPoint:
-    """From the times of the files in both logs (Unix seconds), read at ``now`` and ``wall``."""
+    """Derive it from the file times of both logs (Unix seconds), read at ``now`` and ``wall``."""
     planned, committed = max(offsets, default=None), max(commits, default=None)
     is_unfinished = planned is not None and (committed is None or planned > committed)
     return StartingPoint(
@@ -58,9 +58,9 @@ def starting_point(
 
 
 def times_in(listing: str) -> dict[int, float | None]:
-    """Batch ids and Unix seconds out of a listing of ``FileStatus``es, as Scala prints them.
+    """Batch ids and Unix seconds from a listing of ``FileStatus`` objects, as Scala prints them.
 
-    Checksums, temporary and foreign files are left out, see ``checkpoint.ids_in``.
+    Skips checksums, temporary and foreign files, see ``checkpoint.ids_in``.
     """
     return {int(name): int(millis) / 1000 for name, millis in STATUS.findall(listing)}
 
@@ -71,7 +71,7 @@ def _written(
     if batch_id is None:
         return None
     written = times[batch_id]
-    # A time to come, and one long past, says that the clocks differ, not how old the file is.
+    # A time in the future or long past means different clocks and does not show the file's age.
     if written is None or not 0.0 <= wall - written <= MOST_SECONDS:
         return Written(batch_id)
     return Written(batch_id, now - (wall - written), written)

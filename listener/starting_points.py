@@ -1,4 +1,4 @@
-"""Reads, once for each run, where it began: two listings of its checkpoint."""
+"""Reads the starting point of each run once, from two listings of its checkpoint."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = logging.getLogger("querypulse")
 
 
 class ReadableCheckpoint(Checkpoint, Protocol):
-    """A checkpoint on some storage that also says when its files were written."""
+    """A checkpoint on some storage that also reports when its files were written."""
 
     def times(self, log: str) -> dict[int, float | None]:
-        """All batch ids in a log with the Unix seconds of their files, where they are known.
+        """All batch ids in a log with the Unix seconds of their files, if known.
 
         Raises:
             StorageError: the storage did not answer.
@@ -29,12 +29,12 @@ class ReadableCheckpoint(Checkpoint, Protocol):
 
 
 class StartingPoints:
-    """Used by one thread; ``lacks`` may be asked by any.
+    """Starting points by run id; used by one thread, but any thread may call ``lacks``.
 
-    A run that has ended is read as well: it may have failed before anybody could read. A storage
-    that refuses is not asked again for that run. Left out are runs that do not plan a batch before
-    they run it: ``continuous``, ``realTime``, and async progress tracking, which writes its logs
-    now and then.
+    A run that has ended is read too, because it may have failed before the first reading. If the
+    storage refuses, it is not read again for that run. Runs that do not plan a batch before they
+    run it are left out: ``continuous``, ``realTime``, and async progress tracking, which writes
+    its logs only now and then.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class StartingPoints:
         return any(one.facts.run_id not in self._known for one in runs if _is_read(one.facts))
 
     def read(self, runs: Iterable[ProbedRun], now: float) -> dict[str, StartingPoint]:
-        """Where these runs began, by run id, at monotonic ``now``; of others nothing is kept."""
+        """The starting points of these runs by run id, at monotonic ``now``; drops all others."""
         self._known = {
             one.facts.run_id: self._known.get(one.facts.run_id) or self._point(one.facts, now)
             for one in runs
@@ -63,7 +63,7 @@ class StartingPoints:
     def _point(self, facts: RunFacts, now: float) -> StartingPoint:
         try:
             checkpoint = self._open(facts.checkpoint, facts.query_id)
-            # Offsets first: a batch that is planned in between looks like none, see CheckpointLogs.
+            # Offsets first: a batch planned in between never seems unfinished, see CheckpointLogs.
             offsets, commits = checkpoint.times(OFFSETS), checkpoint.times(COMMITS)
         except StorageError as error:
             name = base_label(facts.name, facts.query_id)

@@ -1,4 +1,4 @@
-"""What is known of all queries of one driver. Owned and changed by one thread only."""
+"""The state of all queries of one driver. One thread owns and changes it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ MAX_BEFORE_FORGETTING = 2000
 class State:
     """Folds observations into queries and publishes immutable snapshots of them.
 
-    ``expected`` are the names of queries that are never forgotten. Which query an observation
-    belongs to is for ``Identity`` to say.
+    ``expected`` are the names of queries that are never forgotten. ``Identity`` decides which
+    query an observation belongs to.
     """
 
     def __init__(self, began_at: float, expected: Iterable[str] = ()) -> None:
@@ -50,15 +50,15 @@ class State:
         self._ownership = ALONE
 
     def apply_event(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
-        """Take in one event that arrived at ``at``; ``context`` as seen when it was read."""
+        """Apply an event that arrived at ``at``; ``context`` is the state when it was read."""
         self.events[KIND_OF[type(event)].value] += 1
         self._apply(Observed(event, at, context), wait=True)
         self._settle()
 
     def apply_probe(self, report: ProbeReport) -> None:
-        """Take in a probe report: complete, so a living run it does not name has vanished.
+        """Apply a probe report; it is complete, so an active run that it lacks has vanished.
 
-        Of a JVM that is gone nothing more is known: its runs are what they were.
+        After the JVM has ended nothing more is known and its runs keep their state.
         """
         self._apply_driver(report)
         if report.context is Context.JVM_GONE:
@@ -69,49 +69,49 @@ class State:
         for query in self._queries.values():
             if query.alive and query.run_id not in named and query.started_at < report.began_at:
                 self._put(replace(query, vanished_at=report.at))
-        # Only now is it known which of the other bearers of a name are alive.
+        # Only now is it known which other queries of the same name are active.
         for run in report.runs:
             self._apply_new(run, report)
         self._decide(self._undecided.since(report.began_at), wait=False)
         self._settle()
 
     def apply_commit_log(self, report: LogReport) -> None:
-        """Take in a round of reading checkpoints; what names no present run is let go."""
+        """Apply a round of checkpoint reading; entries without a current run are ignored."""
         self._log = report
         for query in self._queries.values():
             self._put(fold_logs(query, report))
 
     def apply_sources(self, report: SourceReport) -> None:
-        """Take in what is known of all sources asked; the dead are asked too."""
+        """Apply a report of source polls, which includes failed queries."""
         for query in self._queries.values():
             polls = report.polls.get(query.run_id, {})
             trouble = report.unreadable.get(query.run_id, "")
             self._put(fold_sources(query, polls, trouble))
 
     def query(self, query_id: str) -> Query | None:
-        """What is known of the query that an id belongs to, or did."""
+        """The query that an id belongs to, or belonged to."""
         return self._identity.present(query_id, self._queries)
 
     def restore(self, past: PastFailures) -> None:
-        """Give the queries that were met meanwhile their failures of earlier processes."""
+        """Add the failures of earlier processes to newly found queries."""
         for query in past.restored(self._queries):
             self._put(query)
 
     def expect_stop(self, name: str) -> None:
-        """Take note that the present run of ``name`` is going to be stopped, or just was."""
+        """Record that the current run of ``name`` will be stopped, or just was."""
         called = [one for one in self._queries.values() if is_called(one, name)]
-        # Of namesakes, one that has ended before is not meant.
+        # If several queries have the name, only active ones are meant.
         for query in [one for one in called if one.alive] or called:
             self._put(expect_stop(query))
 
     def pause(self, at: float, seconds: float) -> None:
-        """Record that nobody watched for ``seconds`` before ``at`` (GC, SIGSTOP, a full CPU)."""
+        """Record that this process was paused for ``seconds`` before ``at`` (GC, SIGSTOP, CPU)."""
         self._pauses = (*self._pauses, Pause(at, seconds))[-MAX_PAUSES:]
 
     def own(self, ownership: Ownership) -> None:
-        """Take in which queries this process answers for.
+        """Set which queries this process alerts for.
 
-        A process that closes has reported what had ended by then; the rest becomes another's.
+        A process that closes has reported all ends up to then; others take over its other queries.
         """
         self._ownership = ownership
         for one in self._queries.values():
@@ -119,12 +119,12 @@ class State:
                 self._put(replace(one, reported_elsewhere=True))
 
     def forget(self, now: float) -> None:
-        """Drop queries that completed a while ago, and the oldest of too many that are gone."""
+        """Drop queries completed some time ago, and the oldest ended ones above the limit."""
         for query in to_forget(self._queries.values(), now, self.expected):
             self._drop(query)
 
     def forget_name(self, name: str) -> None:
-        """Drop the queries of this name that are gone: they will not come back."""
+        """Drop the ended queries of this name, which will not return."""
         called = [one for one in self._queries.values() if is_called(one, name)]
         if not any(one.alive for one in called):
             self.expected -= {name, *(one.name for one in called)}
@@ -132,7 +132,7 @@ class State:
             self._drop(query)
 
     def snapshot(self, now: float) -> Snapshot:
-        """Everything known, frozen."""
+        """The current state, frozen."""
         self._decide(self._undecided.since(now - UNDECIDED_SECONDS), wait=False)
         self._settle()
         return Snapshot(
@@ -161,7 +161,7 @@ class State:
         if not run.active:
             self._end_past_run(run.end_event, report.at, "probe", report.context)
         query = self.query(run.facts.query_id)
-        # A run whose turn it was not is reported as it was last seen: no news.
+        # A run that was not polled this time is reported with its last poll; skip that.
         if query is not None and query.run_id == run.facts.run_id and query.probed is not run:
             self._put(fold_probe(query, run, report.at, context=report.context))
 
@@ -197,7 +197,7 @@ class State:
         self._has_ended |= isinstance(event, Terminated)
 
     def _settle(self) -> None:
-        """After an end: the run that waits may be the successor of the one that has ended."""
+        """After an end, decide held events: their run may succeed the run that has ended."""
         while self._has_ended:
             self._has_ended = False
             self._decide(self._undecided.all(), wait=True)
@@ -213,7 +213,7 @@ class State:
                 self._apply(seen, wait=wait)
 
     def _route(self, seen: Observed, *, wait: bool) -> Query | None:
-        """The query an event belongs to; None when it is an old run's, or introduces none."""
+        """The query of an event; None for an event of an old run or one that introduces none."""
         event = seen.event
         known = self.query(event.query_id)
         if known is not None and known.run_id == event.run_id:
@@ -222,7 +222,7 @@ class State:
         if new is None:
             return None
         if isinstance(event, Terminated) and known is not None and known.alive:
-            # A death of another run than the one that lives.
+            # An earlier run failed, not the active one.
             self._identity.add_past_run(event.query_id, event.run_id, known.label)
             self._put(end_past_run(known, event, seen.at, signal="event", context=seen.context))
             return None

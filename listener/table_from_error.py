@@ -1,8 +1,8 @@
-"""The table that an exception's message speaks of.
+"""Finds the table that an exception's message names.
 
-Delta Lake 4.4 names it in its conflicts (``delta-error-classes.json``): "a concurrent MERGE
-added data to table spark_catalog.fleet.alerts committed at version 7"; a table that has no name
-in the catalog is ``delta.`file:/path```. Spark quotes: "The table or view `a`.`b` cannot be found".
+Delta Lake 4.4 names the table of a conflict (``delta-error-classes.json``): "a concurrent MERGE
+added data to table spark_catalog.fleet.alerts committed at version 7". A table without a catalog
+name is ``delta.`file:/path```. Spark quotes names: "The table or view `a`.`b` cannot be found".
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from __future__ import annotations
 import re
 
 _PART = r"(?:`[^`\n]{1,300}`|[\w-]{1,100})"
-# A single bare word may be any word: "the Delta table has been changed".
+# A single unquoted word may be any word: "the Delta table has been changed".
 _NAMED = re.compile(rf"\b(?:[Tt]able|view) ({_PART}(?:\.{_PART}){{1,4}}|`[^`\n]{{1,300}}`)")
 
 
 def table_from_error(message: str) -> str:
-    """The first table named, as it is written there; empty when none is."""
+    """The first table in the message, as written there; empty if there is none."""
     found = _NAMED.search(message)
     return found.group(1) if found is not None else ""

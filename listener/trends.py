@@ -1,7 +1,7 @@
-"""What many batches in a row say: offsets that stand or go back, lag that rises, a watermark.
+"""Trends over many batches: stuck or rewound offsets, rising lag, a stuck watermark.
 
-Kept as the beginning of each run of like batches, so that a trend costs the same however
-long it lasts. Pure; times are monotonic seconds.
+Each trend keeps only its start and a count, so its size does not grow with its length. Pure;
+times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ MAX_POINTS = 32
 
 
 class StuckPartition(msgspec.Struct, frozen=True, gc=False):
-    """A partition that has ended ``batches`` batches at one offset while data waited."""
+    """A partition whose last ``batches`` batches ended at one offset while data was unread."""
 
     since: float
     batches: int
 
 
 class Rewind(msgspec.Struct, frozen=True, gc=False):
-    """A partition that has ended ``batches`` batches before ``was``, where it had been."""
+    """A partition whose last ``batches`` batches ended before its earlier offset ``was``."""
 
     since: float
     batches: int
@@ -35,7 +35,7 @@ class Rewind(msgspec.Struct, frozen=True, gc=False):
 
 
 class SourceTrend(msgspec.Struct, frozen=True, gc=False):
-    """One source: where it ended last, and what stands or went back, by partition."""
+    """One source: its last end offsets, and its stuck and rewound partitions."""
 
     description: str = ""
     end: Offsets | None = None
@@ -46,8 +46,8 @@ class SourceTrend(msgspec.Struct, frozen=True, gc=False):
 class LagPoint(msgspec.Struct, frozen=True, gc=False):
     """The lag in offsets at one moment after a commit.
 
-    ``noise`` is how much came in between two looks of the witness that tells the lag: so much may
-    have come since the commit. Spark's own figure is of the moment of planning, without noise.
+    ``noise`` is how many offsets arrived between the two polls that measured the lag; so many may
+    have arrived since the commit. Spark's own figure is from planning time and has no noise.
     """
 
     at: float
@@ -58,7 +58,7 @@ class LagPoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Watermark(msgspec.Struct, frozen=True, gc=False):
-    """A watermark that stood while ``batches`` batches brought rows, on the sources ``fed``."""
+    """A watermark that did not advance in ``batches`` batches with rows from sources ``fed``."""
 
     timestamp: float
     since: float
@@ -67,7 +67,7 @@ class Watermark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trends(msgspec.Struct, frozen=True, gc=False):
-    """All of one query; ``rise`` is the lag since it last fell."""
+    """All trends of one query; ``rise`` is the lag since it last fell."""
 
     sources: tuple[SourceTrend, ...] = ()
     rise: tuple[LagPoint, ...] = ()
@@ -75,14 +75,14 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def under_way(self) -> bool:
-        """Whether something stands, went back or rises: time alone may make a finding of it."""
+        """Whether a trend has begun that may become a finding by time alone."""
         stuck = self.watermark is not None and self.watermark.batches > 1
         rises = bool(self.rise) and self.rise[-1].lag > self.rise[0].lag
         return stuck or rises or any(one.stuck or one.rewound for one in self.sources)
 
 
 def follow(trends: Trends, progress: Progress, at: float, *, asked: bool = False) -> Trends:
-    """Take in one executed batch; where sources are ``asked``, they tell the lag themselves."""
+    """Apply one executed batch; if the sources are ``asked``, the lag comes from their polls."""
     return Trends(
         sources=tuple(
             _follow_source(trends.sources, index, source, at)
@@ -96,9 +96,9 @@ def follow(trends: Trends, progress: Progress, at: float, *, asked: bool = False
 def follow_polls(
     trends: Trends, before: Mapping[int, SourcePoll], polls: Mapping[int, SourcePoll]
 ) -> Trends:
-    """Take in new looks at the sources; the first one after each commit with rows counts.
+    """Apply new polls of the sources; only the first one after each commit with rows counts.
 
-    Later ones only show what has come since, which the next batch may well take.
+    Later polls only show data that arrived since, which the next batch may read.
     """
     lags = [lag for poll in polls.values() if (lag := poll.lag_offsets) is not None]
     if not lags:
@@ -116,12 +116,12 @@ def follow_polls(
 
 
 def reports_lag(polls: Mapping[int, SourcePoll]) -> bool:
-    """Whether somebody else than Spark tells how far behind a query is."""
+    """Whether a polled source reports the query's lag."""
     return any(poll.lag_offsets is not None for poll in polls.values())
 
 
 def carry_over(trends: Trends) -> Trends:
-    """What the next run of the same checkpoint begins with: where the offsets were."""
+    """The trends for the next run of the same checkpoint: only the last offsets."""
     return Trends(tuple(replace(s, stuck={}, rewound={}) for s in trends.sources))
 
 
@@ -170,7 +170,7 @@ def _at(offsets: Offsets | None, partition: str) -> Position | str | None:
 
 
 def _rise(rise: tuple[LagPoint, ...], progress: Progress, at: float) -> tuple[LagPoint, ...]:
-    """The lag since it last fell, thinned when long; batches without rows say nothing."""
+    """The lag since it last fell, thinned when long; batches without rows do not count."""
     lags = [source.lag_offsets for source in progress.sources if source.lag_offsets is not None]
     if not lags or not progress.input_rows:
         return rise
@@ -178,7 +178,7 @@ def _rise(rise: tuple[LagPoint, ...], progress: Progress, at: float) -> tuple[La
 
 
 def _grown(rise: tuple[LagPoint, ...], point: LagPoint) -> tuple[LagPoint, ...]:
-    """Add a point; a fall within the noise takes away only what was higher."""
+    """Add a point; a fall within the noise removes only higher points."""
     fell = bool(rise) and point.lag < rise[-1].lag - point.noise
     lower = () if fell else tuple(known for known in rise if known.lag <= point.lag)
     rise = (*lower, point)
@@ -186,7 +186,7 @@ def _grown(rise: tuple[LagPoint, ...], point: LagPoint) -> tuple[LagPoint, ...]:
 
 
 def _thinned(rise: tuple[LagPoint, ...]) -> tuple[LagPoint, ...]:
-    """Without the point whose neighbours are closest: the others cover all of the time."""
+    """Drop the point whose neighbours are closest, so that the others still cover all the time."""
     gaps = [rise[place + 1].at - rise[place - 1].at for place in range(1, len(rise) - 1)]
     place = gaps.index(min(gaps)) + 1
     return (*rise[:place], *rise[place + 1 :])

@@ -1,4 +1,4 @@
-"""Events of runs of which nobody knows yet whose they are, until that is decided. Pure."""
+"""Holds events of runs whose query is not decided yet. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .events import Event
 from .probing import Context
 
 MAX_EVENTS = 1000
-"""Far more than one or two restarts bring within ``UNDECIDED_SECONDS``."""
+"""Far more than a few restarts produce within ``UNDECIDED_SECONDS``."""
 
 
 class Observed(msgspec.Struct, frozen=True):
-    """One event, when it arrived, and the SparkContext as seen when it was read."""
+    """One event, when it arrived, and the SparkContext's state when it was read."""
 
     event: Event
     at: float
@@ -20,7 +20,7 @@ class Observed(msgspec.Struct, frozen=True):
 
 
 class Undecided:
-    """Holds back events by query id, in their order."""
+    """Holds events by query id, in their order."""
 
     def __init__(self) -> None:
         self._held: dict[str, list[Observed]] = {}
@@ -31,24 +31,24 @@ class Undecided:
 
     @property
     def is_full(self) -> bool:
-        """Whether all that is held must be decided now."""
+        """Whether all held events must be decided now."""
         return self._count >= MAX_EVENTS
 
     def add(self, seen: Observed) -> None:
-        """Hold back an event behind those of the same query."""
+        """Hold an event after those of the same query."""
         self._held.setdefault(seen.event.query_id, []).append(seen)
         self._count += 1
 
     def take(self, query_id: str) -> list[Observed]:
-        """Give back what is held of a query, the oldest first."""
+        """Remove and return the held events of a query, oldest first."""
         held = self._held.pop(query_id, [])
         self._count -= len(held)
         return held
 
     def since(self, at: float) -> list[str]:
-        """The queries of which something has been held since before ``at``."""
+        """The queries with an event held since before ``at``."""
         return [key for key, held in self._held.items() if held[0].at < at]
 
     def all(self) -> list[str]:
-        """The queries of which something is held."""
+        """The queries with held events."""
         return list(self._held)

@@ -1,4 +1,4 @@
-"""Which querypulse this is."""
+"""The installed version of querypulse."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def installed_version() -> str:
-    """The version in the metadata; "unknown" where that was not shipped, as by --py-files."""
+    """The version in the metadata; "unknown" without metadata, for example with --py-files."""
     try:
         return version("querypulse")
     except PackageNotFoundError:

@@ -24,11 +24,11 @@ LOCAL = "file:/tmp/cp"
         (f"file:/tmp/temporary-{UUID}", "temporary"),
         (f"file:/local_disk0/tmp/temporary-{UUID}/", "temporary"),
         (f"hdfs://nn/tmp/temporary-{UUID}", "temporary"),
-        ("file:/tmp/cp/bronze", "below /tmp "),
-        ("file:///tmp/cp", "below /tmp "),
-        ("file:/tmp", "below /tmp "),
-        ("file:/var/tmp/cp", "below /var/tmp "),
-        ("file:/dev/shm/cp", "below /dev/shm "),
+        ("file:/tmp/cp/bronze", "under /tmp "),
+        ("file:///tmp/cp", "under /tmp "),
+        ("file:/tmp", "under /tmp "),
+        ("file:/var/tmp/cp", "under /var/tmp "),
+        ("file:/dev/shm/cp", "under /dev/shm "),
     ],
 )
 def test_a_checkpoint_that_does_not_survive_has_a_problem(place, begins):

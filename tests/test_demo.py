@@ -135,13 +135,13 @@ def test_the_page_of_the_demo_is_served_while_the_incident_happens(playing):
 @pytest.mark.browser
 def test_a_browser_sees_the_incident_while_it_happens(playing, windows):
     page = windows.open(playing)
-    page.wait_for_selector("text=All 2 queries are well.", timeout=90_000)
+    page.wait_for_selector("text=All 2 queries are healthy.", timeout=90_000)
     page.wait_for_selector(
-        "text=1 of 2 queries is well; alert_resolution has failed.", timeout=60_000
+        "text=1 of 2 queries is healthy; alert_resolution has failed.", timeout=60_000
     )
     assert "ConcurrentAppendException" in page.inner_text(".query[data-state=failed] .reason")
     page.wait_for_selector("#alerts h3:has-text('StreamingQueryFailed of alert_resolution')")
-    page.wait_for_selector("text=The monitor was closed in good order", timeout=60_000)
+    page.wait_for_selector("text=The monitor was shut down", timeout=60_000)
 
 
 def test_ctrl_c_ends_it_cleanly(tmp_path):

@@ -59,7 +59,7 @@ class Desk:
             lambda: self.story.state.snapshot(self.clock.now),
             lambda: self.announced.append(self.reader.latest),
             interval_seconds=INTERVAL,
-            meet_every_seconds=0,
+            find_every_seconds=0,
             clock=self.clock,
         )
         for name in queries:

@@ -38,7 +38,7 @@ def traps(spark, watch):
 def test_deaths_are_shown_within_two_seconds_of_being_known(traps, windows):
     sidecar, traps = traps
     page = windows.open(sidecar.url)
-    page.wait_for_selector("text=All 4 queries are well.")
+    page.wait_for_selector("text=All 4 queries are healthy.")
     took = []
     for name, trap in traps.items():
         trap.die.set()
@@ -49,7 +49,7 @@ def test_deaths_are_shown_within_two_seconds_of_being_known(traps, windows):
 
     assert sorted(took)[1] < 2.0
     assert page.inner_text("#sentence") == (
-        "1 of 4 queries is well; anna has failed, bert has failed and carl has failed."
+        "1 of 4 queries is healthy; anna has failed, bert has failed and carl has failed."
     )
 
 
@@ -58,7 +58,7 @@ def test_the_page_tells_the_story_of_a_death(traps, windows):
     traps["bert"].die.set()
     page = windows.open(sidecar.url)
     page.wait_for_selector("#alerts h3:has-text('StreamingQueryFailed of bert')")
-    page.wait_for_selector("text=3 of 4 queries are well; bert has failed.")
+    page.wait_for_selector("text=3 of 4 queries are healthy; bert has failed.")
 
     assert texts(page, ".query h3")[0] == "bert"
     assert row(page, "bert").locator(".reason").inner_text().startswith("Boom: ")
@@ -66,7 +66,7 @@ def test_the_page_tells_the_story_of_a_death(traps, windows):
     well = row(page, "well")
     assert well.get_by_role("meter").get_attribute("aria-valuemax") == "60"
     assert "batches: the last took" in well.get_by_role("img").get_attribute("aria-label")
-    assert page.inner_text("#roster") == "Roster: 4 expected, every one has been seen."
+    assert page.inner_text("#roster") == "Expected queries: 4, all seen."
     assert "registered, by bus queue" in texts(page, "#monitor dd")[1]
 
 
@@ -74,15 +74,15 @@ def test_a_real_driver_that_is_frozen_thawed_and_killed_is_told_so(windows, tmp_
     with Driver(SERVED, tmp_path) as driver:
         url = until(lambda: driver.lines, "it serves", timeout=150)[0]
         page = windows.open(url)
-        page.wait_for_selector("text=The query is well.")
+        page.wait_for_selector("text=The query is healthy.")
         page.wait_for_timeout(1500)
 
         driver.signal_all(signal.SIGSTOP)
-        notice(page, "The driver does not answer. It said no farewell")
+        notice(page, "The driver does not answer. It sent no shutdown notice")
         driver.signal_all(signal.SIGCONT)
         until_live(page)
 
         page.wait_for_timeout(1500)
         driver.signal_all(signal.SIGKILL)
-        notice(page, "The driver does not answer. It said no farewell")
+        notice(page, "The driver does not answer. It sent no shutdown notice")
         assert states(page) == {"served": "running"}

@@ -67,8 +67,8 @@ def test_a_driver_that_is_gone_is_noticed_and_nothing_polls_true_any_more(window
         until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
         page.wait_for_timeout(1100)
         kill(server)
-        notice(page, "The driver does not answer. It said no farewell", timeout=5000)
-        assert re.match(r"Last heard at \d\d:\d\d:\d\d, \d s ago", page.inner_text("#notice-age"))
+        notice(page, "The driver does not answer. It sent no shutdown notice", timeout=5000)
+        assert re.match(r"Last answer at \d\d:\d\d:\d\d, \d s ago", page.inner_text("#notice-age"))
         assert page.get_attribute("body", "data-stale") == "true"
         assert page.title() == "silent · telemetry"
         assert list(states(page)) == ["a"]
@@ -78,9 +78,9 @@ def test_a_driver_that_closes_in_good_order_is_told_from_one_that_is_gone(window
     with status_page(windows, at_work("a")) as (page, server):
         until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
         server.close()
-        notice(page, "The monitor was closed in good order")
+        notice(page, "The monitor was shut down")
         page.wait_for_timeout(2500)
-        assert "closed in good order" in page.inner_text("#notice-text")
+        assert "was shut down" in page.inner_text("#notice-text")
         assert page.title() == "closed · telemetry"
 
 
@@ -109,7 +109,7 @@ def test_a_worker_that_stands_still_is_noticed(windows):
     living = at_work("a")
     with status_page(windows, living) as (page, _):
         living.freeze()
-        notice(page, "The monitor stands still")
+        notice(page, "The monitor is stuck")
         living.frozen = None
         until_live(page)
 
@@ -129,10 +129,10 @@ def test_a_driver_that_closed_is_not_missed_by_the_proxy_before_it(windows):
         until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
         page.route("**/status", lambda route: route.fulfill(status=502, body="Bad gateway"))
         server.close()
-        notice(page, "The monitor was closed in good order")
+        notice(page, "The monitor was shut down")
         with page.expect_response("**/status"):
             pass
-        assert "closed in good order" in page.inner_text("#notice-text")
+        assert "was shut down" in page.inner_text("#notice-text")
 
 
 def test_a_driver_that_has_just_come_back_tells_nothing_of_the_one_before(windows):
@@ -150,7 +150,7 @@ def test_before_the_first_poll_the_page_says_so_and_then_shows_it(windows):
     living = at_work("a")
     shown = [None]
     with status_page(windows, lambda: shown[0], query='body[data-connection="early"]') as (page, _):
-        assert "nothing has been looked at yet" in page.inner_text("#sentence")
+        assert "nothing has been evaluated yet" in page.inner_text("#sentence")
         assert not page.is_visible("#main")
         shown[0] = living()
         page.wait_for_selector("#queries .query")
@@ -302,7 +302,7 @@ def test_a_screen_reader_finds_landmarks_headings_and_the_state_in_words(windows
     for line in (
         "- banner:",
         '- heading "telemetry" [level=1]',
-        "- status: 1 of 2 queries is well; doors has failed.",
+        "- status: 1 of 2 queries is healthy; doors has failed.",
         '- list "Queries by state":',
         "- main:",
         '- region "1 open alert":',
@@ -323,7 +323,7 @@ def test_a_screen_reader_finds_landmarks_headings_and_the_state_in_words(windows
 def test_a_driver_with_a_token_is_shown_to_who_has_it(windows):
     living = at_work("a")
     with status_page(windows, living, token="s3cret", query="#token") as (page, server):
-        assert page.inner_text("#sentence") == "This driver asks for a token."
+        assert page.inner_text("#sentence") == "This driver requires a token."
         assert not page.is_visible("#main")
         page.fill("#token", "wrong")
         page.keyboard.press("Enter")
@@ -347,7 +347,7 @@ def test_two_hundred_queries_are_shown_and_changed_without_being_made_anew(windo
     living = at_work(*names, kind=Counted)
     with status_page(windows, living) as (page, _):
         assert page.locator(".query").count() == 200
-        assert page.inner_text("#sentence") == "All 200 queries are well."
+        assert page.inner_text("#sentence") == "All 200 queries are healthy."
         page.evaluate(WATCH)
         page.evaluate(
             "document.querySelectorAll('.query').forEach((node) => { node.mine = true; })"

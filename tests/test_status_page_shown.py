@@ -61,7 +61,7 @@ def test_a_change_is_shown_within_two_seconds(windows):
 def test_one_sentence_says_how_many_are_well_and_who_is_not(page):
     assert (
         page.inner_text("#sentence")
-        == "3 of 5 queries are well; alerts has failed and gold is missing."
+        == "3 of 5 queries are healthy; alerts has failed and gold is missing."
     )
     assert texts(page, "#counts li") == ["1 failed", "1 missing", "3 running"]
     assert texts(page, ".identity > *")[:2] == ["telemetry", "Spark 4.0.0"]
@@ -142,21 +142,18 @@ def test_an_idle_query_has_no_window_to_fill(windows):
         assert (
             nightly.locator(".fill").evaluate("e => e.style.getPropertyValue('--used')") == "0.00"
         )
-        assert (
-            nightly.locator(".reason").inner_text()
-            == "it asked its sources, and there was nothing new"
-        )
+        assert nightly.locator(".reason").inner_text() == "its sources have no new data"
         assert "nothing to commit since" in nightly.get_by_role("meter").get_attribute(
             "aria-valuetext"
         )
-        assert page.inner_text("#sentence") == "The query is well."
+        assert page.inner_text("#sentence") == "The query is healthy."
 
 
 def test_a_name_of_the_roster_that_nobody_has_seen_says_so(page):
     gold = row(page, "gold")
     assert gold.locator(".marks").inner_text() == "never seen"
     assert gold.get_by_role("meter").get_attribute("aria-valuetext") == "never seen"
-    assert page.inner_text("#roster") == "Roster: 3 expected, not seen: gold."
+    assert page.inner_text("#roster") == "Expected queries: 3, not seen: gold."
 
 
 def test_open_alerts_come_first_with_their_runbook_and_their_evidence(page):
@@ -195,14 +192,14 @@ def test_the_monitor_tells_its_own_health(windows):
         assert facts["spool"] == "/spool: no space left on device"
         assert facts["app name"] == "the app is called 'pyspark-shell'"
         assert texts(page, "#receivers tr:first-child > *") == [
-            "webhook", "5", "2 (transient 2)", "1", "0", "open: left alone for a while",
+            "webhook", "5", "2 (transient 2)", "1", "0", "open: paused after failures",
         ]  # fmt: skip
         assert texts(page, "#receivers tr:last-child > *")[4] == "1 (rejected 1)"
 
 
 def test_without_queries_the_page_says_so(windows):
     with status_page(windows, LivingBoard(), query="#empty") as (page, _):
-        assert page.inner_text("#sentence") == "No query is watched."
+        assert page.inner_text("#sentence") == "No query is monitored."
         assert page.inner_text("#empty").startswith("No streaming query has been started")
 
 

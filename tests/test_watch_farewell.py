@@ -129,7 +129,7 @@ def test_a_server_that_closes_is_not_live_any_more():
         assert get(server, "/livez").status_code == 200
         server._shutdown_notice.say(Notice.STOPPED, 0.0)
         answer = get(server, "/livez")
-    assert (answer.status_code, answer.text) == (503, "closing in good order\n")
+    assert (answer.status_code, answer.text) == (503, "shutting down\n")
 
 
 def test_watch_needs_the_token_as_every_page_does():

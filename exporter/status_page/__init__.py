@@ -1,1 +1,1 @@
-"""The status page at ``/``: HTML, style and script, served as one answer."""
+"""The status page at ``/``: HTML, style and script in one document."""

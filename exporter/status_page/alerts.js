@@ -1,4 +1,4 @@
-// What is open now: the reason for being here.
+// The open alerts.
 
 const SEVERITIES = ["critical", "warning", "info"];
 const LINKS = { runbook_url: "Runbook", dashboard_url: "Dashboard", spark_ui_url: "Spark UI" };
@@ -33,7 +33,7 @@ class AlertCard {
     const { summary = "", reason = "" } = alert.annotations;
     setText(this.summary, summary);
     setText(this.reason, reason);
-    setHidden(this.reason, !reason || says(summary, reason));
+    setHidden(this.reason, !reason || includesReason(summary, reason));
     this.link(alert.annotations);
     const evidence = Object.entries(alert.annotations).filter(([name]) => !SHOWN_APART.has(name));
     this.facts.update(evidence.map(([name, text]) => [name.replaceAll("_", " "), text]));
@@ -54,14 +54,14 @@ class AlertCard {
   }
 }
 
-/** A link, or the text of what is no address. */
+/** A link, or plain text if the address is not a link. */
 function linkOut(address, words) {
   const href = safeLink(address);
   return href ? el("a", { href, target: "_blank", rel: "noopener noreferrer" }, words) : address;
 }
 
-/** Whether a headline gives the reason, which may begin with a code that stands last there. */
-function says(summary, reason) {
+/** Whether a headline includes the reason; the reason may start with a code that it omits. */
+function includesReason(summary, reason) {
   const rest = reason.slice(reason.indexOf(": ") + 2);
   return summary.includes(reason) || (reason.includes(": ") && summary.includes(rest));
 }
@@ -85,7 +85,7 @@ class AlertList {
     setText(byId("alerts-title"), shown.length === 1 ? "1 open alert" : `${shown.length} open alerts`);
   }
 
-  /** @param {number} now the server's time, in milliseconds since 1970 */
+  /** @param {number} now the server's time in milliseconds since 1970 */
   tick(now) {
     for (const card of this.cards.entries.values()) card.tick(now);
   }

@@ -1,7 +1,7 @@
-"""Puts the status page together: one document without any outside asset. Pure, but for its files.
+"""Assembles the status page: one document without external assets. Reads only its own files.
 
-The page holds no data; its script polls ``/status``. Nothing but that script and that style
-may run in it: the policy names them by their hashes (Content Security Policy 3, "script-src").
+The page holds no data; its script polls ``/status``. The policy allows only this script and this
+style, by their hashes (Content Security Policy 3, "script-src").
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ SCRIPTS = (
     "driver.js",
     "page.js",
 )
-"""In the order in which they are joined: each uses only names of those before it."""
+"""In the order in which they are joined: each file uses only names of earlier files."""
 _STYLE_MARK = "/* page.css */"
 _SCRIPT_MARK = "/* page.js */"
 
 
 @cache
 def status_page() -> bytes:
-    """The document, in UTF-8."""
+    """The document in UTF-8."""
     page = _read("page.html").replace(_STYLE_MARK, _style())
     return page.replace(_SCRIPT_MARK, _script()).encode()
 
 
 @cache
 def policy() -> tuple[tuple[str, str], ...]:
-    """The headers it is served with."""
+    """The page's HTTP headers."""
     rules = (
         "default-src 'none'",
         f"script-src {_hash(_script())}",

@@ -1,4 +1,4 @@
-// The only ways in which data gets into the document: as text, or as an attribute that holds none.
+// The only ways to put data into the document: as text, or as a harmless attribute.
 
 const byId = (id) => document.getElementById(id);
 
@@ -15,7 +15,7 @@ function el(tag, attributes = {}, ...children) {
   return node;
 }
 
-/** Nothing is touched that is right already: whoever reads along is not interrupted. */
+/** Change only what differs, so that a screen reader is not interrupted. */
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
@@ -28,7 +28,7 @@ function setHidden(node, hidden) {
   if (node.hidden !== hidden) node.hidden = hidden;
 }
 
-/** @returns {string|null} the address, if it is one that may be followed */
+/** @returns {string|null} the address, if it is an HTTP or HTTPS link */
 function safeLink(text) {
   try {
     const { protocol, href } = new URL(text);
@@ -38,7 +38,7 @@ function safeLink(text) {
   }
 }
 
-/** A list whose entries keep their nodes, and so focus, selection and what is open, by key. */
+/** A list that keeps each entry's node by key, and so its focus, selection and open details. */
 class KeyedList {
   /** @param {Element} container @param {(item) => {node: Element, update: (item) => void}} make */
   constructor(container, make) {
@@ -70,7 +70,7 @@ class KeyedList {
     return entry;
   }
 
-  /** A node that is moved would lose the focus in it. */
+  /** Move a node and restore the focus in it. */
   move(node, before) {
     const focused = node.contains(document.activeElement) ? document.activeElement : null;
     this.container.insertBefore(node, before);
@@ -94,7 +94,7 @@ class Facts {
     return { node, update };
   }
 
-  /** @param {[string, string, string?][]} facts name, text, and "bad" or "note" where it is odd */
+  /** @param {[string, string, string?][]} facts name, text, and "bad" or "note" if it needs attention */
   update(facts) {
     this.pairs.update(facts.map((fact) => [fact[0], fact]));
   }

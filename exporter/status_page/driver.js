@@ -1,4 +1,4 @@
-// Asks the driver, one question at a time, and hears its farewell.
+// Polls the driver, one request at a time, and receives its shutdown notice.
 
 const ASK_EVERY = { visible: 1000, hidden: 5000 };
 const PATIENCE = [2000, 3000, 5000];
@@ -7,7 +7,7 @@ const WATCH_PATIENCE = 30000;
 const WATCH_AGAIN = 20000;
 const SETTLED = 1000;
 
-/** Where this page is served is where the rest is, also behind a proxy that strips a path. */
+/** The base path of this page, also behind a proxy that strips a path prefix. */
 const BASE = location.pathname.replace(/\/?$/, "/");
 const TOKEN = `querypulse-token ${BASE}`;
 
@@ -15,14 +15,14 @@ const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 const nth = (values, index) => values[Math.min(index, values.length - 1)];
 
 /**
- * Polls `status`. `tell` gets what came of each question: `{kind: "status", status}`,
- * `{kind: "early"}` (nothing looked at yet), `{kind: "locked", refused}` (a token is needed),
- * `{kind: "odd", detail}` (somebody else answered), `{kind: "silent", watched}` (nobody did;
- * whether a farewell would have been heard), and, unasked, `{kind: "closed"}`.
+ * Polls `status`. `report` receives the result of each poll: `{kind: "status", status}`,
+ * `{kind: "early"}` (nothing evaluated yet), `{kind: "locked", refused}` (a token is needed),
+ * `{kind: "odd", detail}` (something else answered), `{kind: "silent", watched}` (no answer;
+ * whether a shutdown notice would have arrived), and at any time `{kind: "closed"}`.
  */
 class Driver {
-  constructor(tell) {
-    this.tell = tell;
+  constructor(report) {
+    this.report = report;
     this.failures = 0;
     this.answers = false;
     this.waitsSince = null;
@@ -46,20 +46,20 @@ class Driver {
       const found = await this.ask();
       this.answers = found.kind === "status";
       this.failures = found.kind === "silent" ? this.failures + 1 : 0;
-      this.tell(found);
+      this.report(found);
       await this.rest();
     }
   }
 
   async ask() {
     try {
-      return await judge(await get("status", nth(PATIENCE, this.failures)));
+      return await classify(await get("status", nth(PATIENCE, this.failures)));
     } catch {
       return { kind: "silent", watched: this.waits };
     }
   }
 
-  /** Until the next question is due, or somebody wakes us. */
+  /** Wait until the next poll is due or `wake` is called. */
   rest() {
     const usual = document.hidden ? ASK_EVERY.hidden : ASK_EVERY.visible;
     const due = this.failures ? nth(REST_AFTER_FAILURE, this.failures - 1) : usual;
@@ -69,14 +69,14 @@ class Driver {
     });
   }
 
-  /** Wait where the driver says farewell; a connection that breaks there is looked into at once. */
+  /** Wait for the driver's shutdown notice; poll at once if that connection breaks. */
   async watch() {
     for (;;) {
       while (!this.answers) await pause(SETTLED / 4);
       this.waitsSince = performance.now();
       try {
         const { status } = await (await get("watch/page", WATCH_PATIENCE)).json();
-        if (status !== "running") this.tell({ kind: "closed" });
+        if (status !== "running") this.report({ kind: "closed" });
         if (!this.waits) await this.leave(WATCH_AGAIN);
       } catch {
         this.wake();
@@ -85,7 +85,7 @@ class Driver {
     }
   }
 
-  /** Whether we have a place where farewells are heard; without one the answer comes at once. */
+  /** Whether a place for the shutdown notice is held; without a place the answer comes at once. */
   get waits() {
     return this.waitsSince !== null && performance.now() - this.waitsSince > SETTLED;
   }
@@ -96,7 +96,7 @@ class Driver {
   }
 }
 
-/** @returns {Promise<Response>} rejects when nobody answers within `patience` milliseconds */
+/** @returns {Promise<Response>} rejects without an answer within `patience` milliseconds */
 function get(path, patience) {
   const token = sessionStorage.getItem(TOKEN);
   return fetch(BASE + path, {
@@ -106,7 +106,7 @@ function get(path, patience) {
   });
 }
 
-async function judge(response) {
+async function classify(response) {
   if (response.status === 401) {
     return { kind: "locked", refused: sessionStorage.getItem(TOKEN) !== null };
   }
@@ -118,7 +118,7 @@ async function judge(response) {
   return { kind: "odd", detail: `HTTP ${response.status}` };
 }
 
-/** An answer that breaks off is silence; one that is no JSON is somebody else's. */
+/** An interrupted answer counts as no answer; one that is not JSON is from something else. */
 function rethrowTimeout(error) {
   if (error instanceof SyntaxError) return null;
   throw error;

@@ -1,11 +1,11 @@
-// Two small pictures of one query, each with the same in words.
+// Two small charts of one query, each with the same information as text.
 
 const BAR = 3;
 const BARS = 30;
 const HEIGHT = 24;
 const CUT_AT_MEDIANS = 4;
 
-/** How much of its window a query has used since its last commit. */
+/** The part of its stall window that a query has used since its last commit. */
 class CommitMeter {
   constructor() {
     this.fill = el("span", { class: "fill" });
@@ -14,7 +14,7 @@ class CommitMeter {
     this.node = el("span", { class: "commit" }, this.bar, this.text);
   }
 
-  /** @param query @param {number} elapsed seconds since the query's figures were true */
+  /** @param query @param {number} elapsed seconds since the query's figures were current */
   update(query, elapsed) {
     const since = commitAge(query, elapsed);
     const limit = query.window_seconds;
@@ -36,7 +36,7 @@ class CommitMeter {
   }
 }
 
-/** Whether it has proven that there is nothing to commit: then its window does not run. */
+/** Whether it has nothing to commit, so that its stall window does not run. */
 function quiet(query) {
   return query.state === "idle" || query.state === "waiting";
 }
@@ -46,7 +46,7 @@ function commitAge(query, elapsed) {
 }
 
 function commitText(query, since, calm) {
-  if (since === null) return query.last_commit_batch === null ? "none yet" : "before watching";
+  if (since === null) return query.last_commit_batch === null ? "none yet" : "before monitoring";
   const limit = query.window_seconds;
   return calm || !limit || OVER.has(query.state) ? age(since) : `${age(since)} / ${age(limit)}`;
 }
@@ -54,9 +54,9 @@ function commitText(query, since, calm) {
 function commitWords(query, since) {
   if (query.id === null) return "never seen";
   if (since === null) return "no commit seen in this run";
-  const told = `last commit ${age(since)} ago`;
-  if (quiet(query)) return `${told}; nothing to commit since`;
-  return query.window_seconds ? `${told}, ${age(query.window_seconds)} are allowed` : told;
+  const words = `last commit ${age(since)} ago`;
+  if (quiet(query)) return `${words}; nothing to commit since`;
+  return query.window_seconds ? `${words}, ${age(query.window_seconds)} are allowed` : words;
 }
 
 /** The durations of the last batches, one bar each, the newest last. */
@@ -80,7 +80,7 @@ class Sparkline {
   }
 }
 
-/** One long batch shall not make all others look alike: what is much longer is cut. */
+/** Cut very long bars, so that the others still differ visibly. */
 function bars(seconds) {
   const full = Math.min(Math.max(...seconds, 1e-9), (median(seconds) || Infinity) * CUT_AT_MEDIANS);
   return seconds

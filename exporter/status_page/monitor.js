@@ -1,4 +1,4 @@
-// The monitor's own health: who watches the watchman.
+// The health of the monitor itself.
 
 const LATE_HEARTBEAT = 5;
 const LATE_PROBE = 5;
@@ -16,7 +16,7 @@ class MonitorPanel {
     this.receivers.update(monitor.receivers.map((name) => [name, receiverOf(monitor, name)]));
   }
 
-  /** @param {number} now the server's time, in milliseconds since 1970 @param {number} elapsed */
+  /** @param {number} now the server's time in milliseconds since 1970 @param {number} elapsed */
   tick(now, elapsed) {
     this.facts.update(monitorFacts(this.monitor, now, elapsed));
   }
@@ -30,13 +30,13 @@ function monitorFacts(monitor, now, elapsed) {
     ["events", itemised(monitor.events)],
     probe(monitor, elapsed),
     ["callback", timing(monitor.callback_duration_seconds)],
-    ["mailbox", `${amount(monitor.mailbox_depth)} waiting`],
+    ["mailbox", `${amount(monitor.mailbox_depth)} queued`],
     ["dropped", itemised(monitor.events_dropped), total(monitor.events_dropped) ? "note" : ""],
     ["errors", itemised(monitor.internal_errors), total(monitor.internal_errors) ? "bad" : ""],
   ];
   if (monitor.spool_problem) facts.push(["spool", monitor.spool_problem, "bad"]);
   if (monitor.app_name_problem) facts.push(["app name", monitor.app_name_problem, "note"]);
-  if (!monitor.receivers.length) facts.push(["receivers", "none: nobody is told", "note"]);
+  if (!monitor.receivers.length) facts.push(["receivers", "none: alerts are not sent", "note"]);
   return facts;
 }
 
@@ -53,15 +53,15 @@ function listener({ listener_path: path, listener_registered: registered, reregi
   return ["listener", text, registered === false ? "bad" : again ? "note" : ""];
 }
 
-function probe({ probe_age_seconds: seconds, probe_duration_seconds: looks }, elapsed) {
-  if (seconds === null) return ["probe", "has not looked yet", "note"];
+function probe({ probe_age_seconds: seconds, probe_duration_seconds: durations }, elapsed) {
+  if (seconds === null) return ["probe", "none yet", "note"];
   const since = seconds + elapsed;
-  return ["probe", `${age(since)} ago, ${timing(looks)}`, since > LATE_PROBE ? "bad" : ""];
+  return ["probe", `${age(since)} ago, ${timing(durations)}`, since > LATE_PROBE ? "bad" : ""];
 }
 
 function timing({ count, p99_seconds: p99 }) {
   if (!count) return "none yet";
-  return p99 === null ? "more than 1 % off the scale" : `99 % within ${micro(p99)}`;
+  return p99 === null ? "more than 1 % above the largest bucket" : `99 % within ${micro(p99)}`;
 }
 
 function micro(seconds) {
@@ -84,7 +84,7 @@ function receiverRow(name) {
   const cells = [0, 1, 2, 3, 4].map(() => el("td"));
   const node = el("tr", {}, el("th", { scope: "row" }, name), ...cells);
   const update = (receiver) => {
-    const circuit = receiver.open ? "open: left alone for a while" : "closed";
+    const circuit = receiver.open ? "open: paused after failures" : "closed";
     const texts = [
       [amount(receiver.delivered), ""],
       [itemised(receiver.failed), total(receiver.failed) ? "note" : ""],

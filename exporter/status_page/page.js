@@ -1,23 +1,23 @@
-// Puts it together: what the driver says is shown, and what it no longer says is said.
+// Connects the parts: shows the driver's status, and says when it is no longer current.
 
 const TICK = 500;
-const STANDS_AFTER = 4000;
+const STUCK_AFTER = 4000;
 const CLOSING = 1500;
-const KNOWN_THEN = "Below is what was known then.";
+const LAST_STATUS = "Below is the last known status.";
 
-/** What is shown while the driver does not say that all of it is true now. */
+/** The notices that are shown while the status is not current. */
 const NOTICES = {
-  closed: () => `The monitor was closed in good order: the job has ended, or let it go. ${KNOWN_THEN}`,
+  closed: () => `The monitor was shut down: the job has ended or has closed it. ${LAST_STATUS}`,
   silent: ({ watched }) => {
     const why = watched
-      ? "It said no farewell: it was killed, is frozen, or is out of reach."
-      : "It was closed or killed, is frozen, or is out of reach.";
-    return `The driver does not answer. ${why} ${KNOWN_THEN}`;
+      ? "It sent no shutdown notice: it was killed, is frozen, or cannot be reached."
+      : "It was shut down or killed, is frozen, or cannot be reached.";
+    return `The driver does not answer. ${why} ${LAST_STATUS}`;
   },
   odd: ({ detail }) =>
-    `Something answers in place of the driver (${detail}): a proxy that does not reach it, or a login that has expired. ${KNOWN_THEN}`,
-  standing: () =>
-    `The monitor stands still: the driver answers, and nothing is judged any more. ${KNOWN_THEN}`,
+    `Something answers in place of the driver (${detail}): a proxy that cannot reach it, or an expired login. ${LAST_STATUS}`,
+  stuck: () =>
+    `The monitor is stuck: the driver answers, but the queries are no longer evaluated. ${LAST_STATUS}`,
 };
 
 class Page {
@@ -26,12 +26,12 @@ class Page {
     this.alerts = new AlertList((name) => this.queries.reveal(name));
     this.monitor = new MonitorPanel();
     this.counts = new KeyedList(byId("counts"), ([state]) => countItem(state));
-    this.driver = new Driver((found) => this.hear(found));
+    this.driver = new Driver((found) => this.receive(found));
     this.connection = "asking";
     this.status = null;
-    /** When this `status` was first seen, and when one was last heard: performance.now(). */
+    /** When this `status` was first seen, and when one was last received: performance.now(). */
     this.seenAt = 0;
-    this.heardAt = 0;
+    this.receivedAt = 0;
     this.closedAt = -Infinity;
   }
 
@@ -42,9 +42,9 @@ class Page {
     this.driver.start();
   }
 
-  hear(found) {
+  receive(found) {
     const now = performance.now();
-    if (found.kind === "status") this.heard(found.status, now);
+    if (found.kind === "status") this.received(found.status, now);
     else if (found.kind === "closed") this.closed(now);
     else if (found.kind === "early") this.early();
     else if (found.kind === "locked") this.locked(found.refused);
@@ -52,14 +52,14 @@ class Page {
     this.tick();
   }
 
-  heard(status, now) {
-    // A driver that has said farewell still answers for a moment.
+  received(status, now) {
+    // A driver that is shutting down still answers for a moment.
     if (this.connection === "closed" && now - this.closedAt < CLOSING) return;
     const moved = this.status?.at !== status.at;
     if (moved) this.seenAt = now;
-    this.heardAt = now;
+    this.receivedAt = now;
     this.status = status;
-    this.connect(now - this.seenAt >= STANDS_AFTER ? "standing" : "live");
+    this.connect(now - this.seenAt >= STUCK_AFTER ? "stuck" : "live");
     if (moved) this.show(status);
   }
 
@@ -69,18 +69,18 @@ class Page {
   }
 
   lost(found) {
-    // Whoever has said farewell is not missed, by whatever stands where it was.
+    // After a shutdown notice, no answer or another server's answer is expected.
     if (this.connection !== "closed" && this.connection !== found.kind) this.connect(found.kind, found);
   }
 
   early() {
     this.connect("early");
-    setText(byId("sentence"), "The monitor has just come: nothing has been looked at yet.");
+    setText(byId("sentence"), "The monitor has just started: nothing has been evaluated yet.");
   }
 
   locked(refused) {
     this.connect("locked");
-    setText(byId("sentence"), "This driver asks for a token.");
+    setText(byId("sentence"), "This driver requires a token.");
     setText(byId("token-trouble"), refused ? "This token was refused." : "");
   }
 
@@ -91,7 +91,7 @@ class Page {
     byId("token").value = "";
   }
 
-  /** Say how we stand with the driver; `found` is what the words may need. */
+  /** Show the state of the connection; `found` holds the details for its notice. */
   connect(connection, found = {}) {
     this.connection = connection;
     setAttribute(document.body, "data-connection", connection);
@@ -101,7 +101,7 @@ class Page {
     setAttribute(document.body, "data-stale", String(Boolean(notice)));
     setHidden(byId("notice"), !notice);
     setText(byId("notice-text"), notice ? notice(found) : "");
-    this.entitle();
+    this.setTitle();
   }
 
   show(status) {
@@ -115,14 +115,14 @@ class Page {
     this.monitor.update(status.monitor);
   }
 
-  /** What passes by itself, from the server's figures and the time since we have them. */
+  /** Update the figures that change with time, from the server's figures and their age. */
   tick() {
     if (document.hidden || this.status === null) return;
     if (this.connection === "live") this.age(performance.now() - this.seenAt);
-    const told = clock(new Date(Date.now() - (performance.now() - this.heardAt)).toISOString());
-    setText(byId("freshness"), this.connection === "live" ? "live" : `as of ${told}`);
-    const silence = (performance.now() - this.heardAt) / 1000;
-    setText(byId("notice-age"), `Last heard at ${told}, ${age(silence)} ago.`);
+    const silence = performance.now() - this.receivedAt;
+    const last = clock(new Date(Date.now() - silence).toISOString());
+    setText(byId("freshness"), this.connection === "live" ? "live" : `as of ${last}`);
+    setText(byId("notice-age"), `Last answer at ${last}, ${age(silence / 1000)} ago.`);
   }
 
   age(milliseconds) {
@@ -132,8 +132,8 @@ class Page {
     this.monitor.tick(now, milliseconds / 1000);
   }
 
-  /** The tab's title and icon: the worst state, or that nobody answers. */
-  entitle() {
+  /** Set the tab's title and icon: the worst state, or the connection's state. */
+  setTitle() {
     const live = this.connection === "live";
     const worst = live ? counted(this.status.queries)[0]?.state : null;
     const app = this.status?.app ?? "querypulse";

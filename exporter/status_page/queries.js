@@ -1,8 +1,8 @@
-// The list of queries, worst first, and what is not there.
+// The list of queries, worst first, and the expected queries that are missing.
 
 let nextRow = 0;
 
-/** One query. Its nodes are made once; `update` changes what has changed. */
+/** One query. Its nodes are created once; `update` changes only what differs. */
 class QueryRow {
   constructor(query) {
     this.name = query.name;
@@ -66,28 +66,28 @@ class QueryRow {
     this.facts.update(furtherFacts(query));
   }
 
-  /** @param {number} elapsed seconds since the query's figures were true */
+  /** @param {number} elapsed seconds since the query's figures were current */
   tick(elapsed) {
     this.meter.update(this.query, elapsed);
     setText(this.flight, flightText(this.query, elapsed));
   }
 
-  get matter() {
+  get searchText() {
     return `${this.name} ${this.query.state}`.toLowerCase();
   }
 }
 
 function marks(query) {
-  const told = [query.ignored ? "ignored" : "", query.id === null ? "never seen" : ""];
-  return told.filter(Boolean).join(", ");
+  const words = [query.ignored ? "ignored" : "", query.id === null ? "never seen" : ""];
+  return words.filter(Boolean).join(", ");
 }
 
 function reasonOf(query) {
   if (query.reason) return query.reason;
-  if (query.ignored) return "by the settings, nothing depends on it and nobody is told of it";
+  if (query.ignored) return "the settings ignore it: it sends no alerts";
   const idle = query.last_idle_age_seconds;
-  if (query.state === "idle" && idle !== null) return "it asked its sources, and there was nothing new";
-  return query.state === "waiting" ? "its source has data, and holds it back" : "";
+  if (query.state === "idle" && idle !== null) return "its sources have no new data";
+  return query.state === "waiting" ? "its source has data but holds it back" : "";
 }
 
 function flightText(query, elapsed) {
@@ -95,9 +95,9 @@ function flightText(query, elapsed) {
   return `#${query.batch_in_flight}, ${age(query.batch_in_flight_seconds + elapsed)}`;
 }
 
-/** What is asked for rarely; no figure in here moves by itself. */
+/** Details that are needed rarely; none of them changes with time alone. */
 function furtherFacts(query) {
-  if (query.id === null) return [["on the roster", "expected, and no witness has seen it"]];
+  if (query.id === null) return [["expected", "yes, but no signal has shown it yet"]];
   const speed = query.processed_rows_per_second;
   return [
     ["last committed batch", query.last_commit_batch === null ? "none seen" : `#${query.last_commit_batch}`],
@@ -110,13 +110,13 @@ function furtherFacts(query) {
     ["processed", speed === null ? UNKNOWN : `${amount(speed)} rows/s`],
     ["batches", sparkWords(query.recent_batch_seconds)],
     ["window", query.window_seconds === null ? UNKNOWN : duration(query.window_seconds)],
-    ["on the roster", query.expected ? "yes" : "no"],
+    ["expected", query.expected ? "yes" : "no"],
     ["query id", query.id],
     ["run id", query.run_id],
   ].filter(([, text]) => text !== "");
 }
 
-/** All rows, the filter over them, and the words for an empty list. */
+/** All rows, their filter, and the text for an empty list. */
 class QueryList {
   constructor() {
     this.rows = new KeyedList(byId("queries"), (query) => new QueryRow(query));
@@ -128,7 +128,7 @@ class QueryList {
     const shown = [...queries].sort(byBadness);
     this.rows.update(shown.map((query) => [query.name, query]));
     setHidden(byId("queries-section"), false);
-    setText(byId("roster"), rosterWords(queries));
+    setText(byId("roster"), expectedWords(queries));
     this.sift();
   }
 
@@ -139,14 +139,14 @@ class QueryList {
   sift() {
     const wanted = this.filter.value.trim().toLowerCase();
     const rows = [...this.rows.entries.values()];
-    for (const row of rows) setHidden(row.node, !row.matter.includes(wanted));
+    for (const row of rows) setHidden(row.node, !row.searchText.includes(wanted));
     const left = rows.filter((row) => !row.node.hidden).length;
     setText(byId("shown"), wanted ? `${left} of ${rows.length} shown` : "");
     setText(byId("empty"), rows.length ? `No query matches “${this.filter.value.trim()}”.` : NO_QUERY);
     setHidden(byId("empty"), left > 0);
   }
 
-  /** Take the reader to a query, even if the filter hides it. */
+  /** Scroll to a query, even if the filter hides it. */
   reveal(name) {
     const row = this.rows.entries.get(name);
     if (!row) return;
@@ -159,12 +159,12 @@ class QueryList {
   }
 }
 
-const NO_QUERY = "No streaming query has been started in this driver since the monitor came.";
+const NO_QUERY = "No streaming query has been started in this driver since the monitor started.";
 
-function rosterWords(queries) {
+function expectedWords(queries) {
   const expected = queries.filter((query) => query.expected);
   const unseen = expected.filter((query) => query.id === null).map((query) => query.name);
-  if (!expected.length) return "No roster is set (expected_queries): a query that never starts is not missed.";
-  if (!unseen.length) return `Roster: ${expected.length} expected, every one has been seen.`;
-  return `Roster: ${expected.length} expected, not seen: ${unseen.join(", ")}.`;
+  if (!expected.length) return "expected_queries is not set: a query that never starts raises no alert.";
+  if (!unseen.length) return `Expected queries: ${expected.length}, all seen.`;
+  return `Expected queries: ${expected.length}, not seen: ${unseen.join(", ")}.`;
 }

@@ -1,6 +1,6 @@
-// A shape for every state, so that colour never has to tell alone.
+// A shape for every state, so that colour is never the only sign.
 
-/** Paths in a box of 16 x 16, drawn with a round pen 2 wide. */
+/** Paths in a box of 16 x 16, drawn with a round stroke 2 wide. */
 const SHAPES = {
   failed: "M4 4L12 12M12 4L4 12",
   missing: "M5.5 6A2.5 2.5 0 1 1 8 8.5V9.5M8 12.5V12.6",
@@ -21,7 +21,7 @@ const SHAPES = {
 const NO_ANSWER = "M8 3.5V8.5M8 12.4V12.5";
 const SVG = "http://www.w3.org/2000/svg";
 
-/** @param {string} state @returns {SVGElement} for sighted people; the word stands beside it */
+/** @param {string} state @returns {SVGElement} for sighted people; the state's name is next to it */
 function symbol(state) {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("viewBox", "0 0 16 16");
@@ -37,7 +37,7 @@ function draw(svg, state) {
   setAttribute(svg.firstChild, "d", SHAPES[state] ?? NO_ANSWER);
 }
 
-/** @returns {string} a data: URL of the state's shape on its colour; without a state, on grey */
+/** @returns {string} a data: URL of the state's shape on its colour, or on grey */
 function iconOf(state) {
   const style = getComputedStyle(document.documentElement);
   const ground = style.getPropertyValue(`--${state}`).trim() || "#999999";

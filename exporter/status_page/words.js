@@ -1,8 +1,8 @@
-// What is said and how: states, ages, numbers, the one sentence. Pure.
+// Texts for states, ages, numbers and the summary sentence. Pure.
 
 /**
- * Every state, worst first, as `exporter/board.py` has them: what is said of one query in it,
- * and of several.
+ * Every state, worst first, as in `exporter/published_state.py`: the words for one query in it,
+ * and for several.
  */
 const STATES = {
   failed: ["has failed", "have failed"],
@@ -22,12 +22,12 @@ const STATES = {
   completed: ["has completed", "have completed"],
 };
 const ORDER = Object.keys(STATES);
-const WELL = new Set(["waiting", "idle", "running", "completed"]);
+const HEALTHY = new Set(["waiting", "idle", "running", "completed"]);
 const OVER = new Set(["failed", "missing", "stopped_unexpectedly", "stopped", "completed"]);
 const NAMED = 4;
 const UNKNOWN = "–";
 
-/** @param {string} state @returns {number} its place; a state nobody knows comes first */
+/** @param {string} state @returns {number} its position; an unknown state comes first */
 function badness(state) {
   return ORDER.indexOf(state);
 }
@@ -60,7 +60,7 @@ function amount(value) {
   return new Intl.NumberFormat("en", options).format(value);
 }
 
-/** @param {string} iso @returns {string} the viewer's time of day, with the day if it is another */
+/** @param {string} iso @returns {string} the viewer's local time, with the date if not today */
 function clock(iso) {
   const at = new Date(iso);
   if (Number.isNaN(at.getTime())) return iso;
@@ -81,12 +81,12 @@ function itemised(counts) {
   return parts.length ? `${sum} (${parts.map(([what, n]) => `${what} ${n}`).join(", ")})` : sum;
 }
 
-/** Queries on which something depends, worst first. */
+/** The queries that are not ignored, worst first. */
 function counted(queries) {
   return queries.filter((query) => !query.ignored).sort(byBadness);
 }
 
-/** Worst first, then by name; what is ignored comes last. */
+/** Worst first, then by name; ignored queries come last. */
 function byBadness(a, b) {
   return (
     a.ignored - b.ignored ||
@@ -95,27 +95,27 @@ function byBadness(a, b) {
   );
 }
 
-/** @returns {string} such as "7 of 8 queries are well; bronze has failed." */
+/** @returns {string} such as "7 of 8 queries are healthy; bronze has failed." */
 function sentence(queries) {
   const all = counted(queries);
-  if (!all.length) return "No query is watched.";
-  const others = all.filter((query) => !WELL.has(query.state));
+  if (!all.length) return "No query is monitored.";
+  const others = all.filter((query) => !HEALTHY.has(query.state));
   const noun = all.length === 1 ? "query" : "queries";
-  if (!others.length) return all.length === 1 ? "The query is well." : `All ${all.length} queries are well.`;
-  const well = all.length - others.length;
-  return `${well} of ${all.length} ${noun} ${well === 1 ? "is" : "are"} well; ${complaints(others)}.`;
+  if (!others.length) return all.length === 1 ? "The query is healthy." : `All ${all.length} queries are healthy.`;
+  const healthy = all.length - others.length;
+  return `${healthy} of ${all.length} ${noun} ${healthy === 1 ? "is" : "are"} healthy; ${problems(others)}.`;
 }
 
-/** Each by name where they are few, else by number. */
-function complaints(queries) {
+/** A few queries by name, more of them by number. */
+function problems(queries) {
   if (queries.length <= NAMED) {
-    return listed(queries.map((query) => `${query.name} ${said(query.state, 1)}`));
+    return listed(queries.map((query) => `${query.name} ${stateWords(query.state, 1)}`));
   }
   const states = countByState(queries);
-  return listed(states.map(([state, count]) => `${count} ${said(state, count)}`));
+  return listed(states.map(([state, count]) => `${count} ${stateWords(state, count)}`));
 }
 
-function said(state, count) {
+function stateWords(state, count) {
   const [one, many] = STATES[state] ?? [`is ${state}`, `are ${state}`];
   return count === 1 ? one : many;
 }
@@ -132,11 +132,11 @@ function countByState(queries) {
   return [...counts];
 }
 
-/** @returns {string} the document's title: the worst state and whose it is */
+/** @returns {string} the document's title: the worst state and its query */
 function titleOf(status) {
   const all = counted(status.queries);
-  const well = all.filter((query) => WELL.has(query.state)).length;
-  const worst = all.find((query) => !WELL.has(query.state));
-  const what = worst ? `${worst.state}: ${worst.name}` : "all well";
-  return `${what} · ${well}/${all.length} · ${status.app}`;
+  const healthy = all.filter((query) => HEALTHY.has(query.state)).length;
+  const worst = all.find((query) => !HEALTHY.has(query.state));
+  const what = worst ? `${worst.state}: ${worst.name}` : "all healthy";
+  return `${what} · ${healthy}/${all.length} · ${status.app}`;
 }

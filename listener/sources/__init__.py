@@ -1,1 +1,1 @@
-"""The fourth witness: the systems that queries read from, asked about what they have."""
+"""The fourth signal: polls the systems that queries read from."""

@@ -1,4 +1,4 @@
-"""How far the log of a Delta table reaches, found out with as few questions as possible.
+"""Finds the newest version in a Delta table's log with as few storage calls as possible.
 
 Each commit is one file ``<version, 20 digits>.json`` in ``_delta_log``; versions have no gaps, and
 only old ones are removed (``logRetentionDuration``). Delta protocol, "Delta Log Entries".
@@ -18,22 +18,22 @@ _COMMIT = re.compile(r"/(\d{20})(?:\.[0-9a-f-]{36})?\.json(?=, |\)$)", re.ASCII)
 
 
 class DeltaLog(Protocol):
-    """The log of a table on some storage; both questions may take long."""
+    """The log of a table on some storage; both methods may block."""
 
     def has(self, version: int) -> bool:
-        """Whether a version's commit is there."""
+        """Whether a version's commit exists."""
         ...
 
     def versions(self) -> Iterable[int]:
-        """All versions there are, in any order; costly where there are many."""
+        """All versions, in any order; costly if there are many."""
         ...
 
 
 def end_of(log: DeltaLog, known: int) -> int:
-    """The version that the next commit will have, looked for from ``known`` on.
+    """The version of the next commit, searched from ``known`` on.
 
-    Where nothing has changed it costs two questions, where ``n`` versions have come about
-    ``2 log n``. A log that ends before ``known`` is listed: its table has been replaced.
+    Costs two calls if nothing has changed, about ``2 log n`` calls after ``n`` new versions. A
+    log that ends before ``known`` is listed, because its table has been replaced.
     """
     if log.has(known):
         return _first_missing(log, known)
@@ -43,7 +43,7 @@ def end_of(log: DeltaLog, known: int) -> int:
 
 
 def first_unread(position: Position | None) -> int | None:
-    """The first version that is not wholly read at Delta's offset of a version and a file in it."""
+    """The first version not fully read at a Delta offset, which is a version and a file index."""
     if not isinstance(position, tuple):
         return None
     version, index = position
@@ -56,10 +56,9 @@ def commit_name(version: int) -> str:
 
 
 def versions_in(listing: str) -> list[int]:
-    """Read versions out of a listing, ``Array(file:/t/_delta_log/00000000000000000007.json)``.
+    """Read versions from a listing, ``Array(file:/t/_delta_log/00000000000000000007.json)``.
 
-    Commits that wait to be published in ``_staged_commits`` count, checksums and checkpoints do
-    not.
+    Unpublished commits in ``_staged_commits`` count; checksums and checkpoints do not.
     """
     return [int(version) for version in _COMMIT.findall(listing)]
 

@@ -1,9 +1,8 @@
-"""Looks how far the log of a Delta table reaches that a query reads from.
+"""Polls the newest version in the log of a Delta table that a query reads.
 
-Delta itself tells no latest offset (``reportLatestOffset``), and no backlog outside Databricks
-(seen on Delta 4.4.0). Asked is the storage, with the table's own file system and settings, and
-none of Delta's locks is touched. ``DeltaSource.deltaLog`` is private to Delta, but is there in
-Delta 3 and 4.
+Delta reports no latest offset (``reportLatestOffset``), and no backlog outside Databricks (seen on
+Delta 4.4.0). So we read the storage, with the table's own file system and settings, and take none
+of Delta's locks. ``DeltaSource.deltaLog`` is private to Delta, but exists in Delta 3 and 4.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ STAGED = "_staged_commits"
 class DeltaSource:
     """One Delta source of one run; used by one thread.
 
-    Positions are versions: ``committed`` is the first that is not wholly read, ``latest`` the one
-    that the next commit will have. A look costs about ten Py4J commands.
+    Positions are versions: ``committed`` is the first version not fully read, ``latest`` the
+    version of the next commit. A poll costs about ten Py4J commands.
     """
 
     def __init__(self, jvm: Any, execution: Any, stream: Any) -> None:
@@ -40,14 +39,14 @@ class DeltaSource:
 
     @property
     def address(self) -> str:
-        """The table: none shares another's silence."""
+        """The table; each one is polled even when another does not answer."""
         return self._description
 
     def poll(self) -> SourcePoll:
-        """Ask the storage.
+        """Poll the storage.
 
         Raises:
-            SourceError: it refused.
+            SourceError: the storage refused.
 
         """
         with java_errors(SourceError):
@@ -68,20 +67,20 @@ class DeltaSource:
             )
 
     def close(self) -> None:
-        """Nothing is held: file systems are shared with Spark."""
+        """Do nothing: file systems are shared with Spark."""
 
     def _committed(self) -> int | None:
         positions = committed_in(self._execution, self._stream)
         return first_unread(next(iter(positions.values()), None))
 
     def _log(self) -> StoredLog:
-        """Opened by the first look, so that a refusal is told of this source alone."""
+        """The log, opened by the first poll, so that an error concerns only this source."""
         if self._opened is None:
             self._opened = StoredLog(self._jvm, self._stream.deltaLog())
         return self._opened
 
     def _waiting_since(self, log: StoredLog, committed: int, end: int) -> dict[str, float]:
-        """When the first version that waits was written; what is old may have been removed."""
+        """When the first unread version was written; an old version may have been removed."""
         if committed >= end or not log.has(committed):
             return {}
         if self._waiting is None or self._waiting[0] != committed:
@@ -97,14 +96,14 @@ class StoredLog:
         self._folder = HadoopFolder(jvm, delta_log.logPath(), conf)
 
     def has(self, version: int) -> bool:
-        """Whether a version's commit is there."""
+        """Whether a version's commit exists."""
         return self._folder.has(commit_name(version))
 
     def versions(self) -> list[int]:
-        """All versions there are, those that wait to be published included."""
+        """All versions, unpublished ones included."""
         listings = (self._folder.listing(), self._folder.listing(STAGED))
         return [version for listing in listings for version in versions_in(listing or "")]
 
     def written_at(self, version: int) -> float:
-        """Unix seconds, as the storage has them."""
+        """When a version was written, in Unix seconds by the storage's clock."""
         return self._folder.written_at(commit_name(version))

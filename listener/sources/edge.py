@@ -1,8 +1,8 @@
-"""One partition's retention edge, look by look: what is deleted, and what still waits before it.
+"""Follows one partition's retention edge, the first offset that is still kept. Pure.
 
-Kafka deletes whole segments from a partition's beginning, by age or by size, whoever has read
-them. The first offset that is still kept is the edge; the run's committed offset runs ahead of
-it, or is overtaken. Pure; times are monotonic seconds, unless they are records' own (Unix).
+Kafka deletes whole segments from a partition's start, by age or by size, whether they were read
+or not. The run's committed offset stays ahead of the edge or is overtaken by it. Times are
+monotonic seconds, except timestamps of records (Unix).
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ MAX_MOVES = 8
 
 
 class EdgePoint(msgspec.Struct, frozen=True):
-    """Where the query stood in a partition in which something waited."""
+    """The query's position in a partition that had unread data."""
 
     at: float
     committed: int
     waiting_since: float | None
-    """Unix seconds: the time of the first record that waited."""
+    """Unix seconds: the timestamp of the first unread record."""
 
 
 class Move(msgspec.Struct, frozen=True):
-    """The edge was seen to have moved to ``earliest``, by ``leap`` offsets."""
+    """The edge moved to ``earliest``, by ``leap`` offsets."""
 
     at: float
     earliest: int
@@ -31,10 +31,10 @@ class Move(msgspec.Struct, frozen=True):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """The edge, and the query before it.
+    """The edge, and the query's positions ahead of it.
 
-    ``points`` are the looks since something waits without a break, thinned when many;
-    ``moves`` the last moves of the edge. A topic made anew begins anew.
+    ``points`` are the polls since data has been unread without a break, thinned when many;
+    ``moves`` the last moves of the edge. A recreated topic starts over.
     """
 
     earliest: int
@@ -42,9 +42,9 @@ class Edge(msgspec.Struct, frozen=True):
     moves: tuple[Move, ...] = ()
 
     def speed(self, now: float) -> float | None:
-        """Offsets a second at which the edge moves; None until two moves tell.
+        """Offsets per second at which the edge moves; None before two moves.
 
-        It moves in leaps: one that is overdue slows it down, one that is not does not.
+        The edge moves in leaps. An overdue leap lowers the speed.
         """
         if len(self.moves) < 2:  # noqa: PLR2004 - a speed has two ends
             return None
@@ -54,17 +54,17 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 def follow_edge(before: Edge | None, point: EdgePoint, earliest: int, *, waits: bool) -> Edge:
-    """Take in where the edge and the query are now, and whether anything waits."""
-    news = (point,) if waits else ()
+    """Apply the newest edge and position, and whether data is unread."""
+    new = (point,) if waits else ()
     if before is None or earliest < before.earliest:
-        return Edge(earliest, news)
+        return Edge(earliest, new)
     went_back = before.points and point.committed < before.points[-1].committed
     known = before.points if waits and not went_back else ()
     leap = earliest - before.earliest
     moved = (Move(point.at, earliest, leap),) if leap else ()
-    return Edge(earliest, _thinned((*known, *news)), (*before.moves, *moved)[-MAX_MOVES:])
+    return Edge(earliest, _thinned((*known, *new)), (*before.moves, *moved)[-MAX_MOVES:])
 
 
 def _thinned(points: tuple[EdgePoint, ...]) -> tuple[EdgePoint, ...]:
-    """Every other one of too many: fewer of what is long ago, all of what is recent."""
+    """Drop every other point when there are too many: older points become fewer."""
     return points if len(points) <= MAX_POINTS else (*points[:-1:2], points[-1])

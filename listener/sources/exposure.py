@@ -1,8 +1,8 @@
-"""How much of its retention a partition's backlog has used up, and for how long it is safe. Pure.
+"""How much of the retention a partition's backlog has used, and how long it is safe. Pure.
 
-By time where time alone decides: the age of the first waiting record against ``retention.ms``. By
-offsets where size may decide, or where nobody knows what does: what waits against all that is
-kept, once the edge has been seen to move. Times are monotonic seconds.
+By time if only time limits retention: the age of the first unread record against
+``retention.ms``. By offsets if size may limit it, or if the limit is unknown: the unread offsets
+against all retained offsets, once the edge has moved. Times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from .report import SourcePoll, topic_of
 
 
 class Exposure(msgspec.Struct, frozen=True, kw_only=True):
-    """One partition before its source's retention edge, as of one look.
+    """One partition and its source's retention edge, as of one poll.
 
-    Records grow old after it too.
+    Records continue to age after the poll.
     """
 
     partition: str
     keeps_seconds: float | None = None
-    """The retention time, where time tells."""
+    """The retention time, if retention is measured by time."""
     written_at: float | None = None
-    """When the first waiting record was written."""
+    """When the first unread record was written."""
     used_by_offsets: float | None = None
-    """What waits over what is kept, where offsets tell; at 1 the edge is there."""
+    """Unread over retained offsets, if measured by offsets; 1 means the edge is reached."""
     passed_at: float | None = None
-    """When the edge will be there, at its present speed."""
+    """When the edge reaches the committed offset, at its current speed."""
     lost: int = 0
-    """Offsets that were deleted before the query had read them."""
+    """Offsets that were deleted before the query read them."""
 
     def used_by_time(self, now: float) -> float:
-        """Age of the first waiting record over the retention time; from 1 on it may go."""
+        """Age of the first unread record over the retention time; from 1 on it may be deleted."""
         if self.keeps_seconds is None or self.written_at is None:
             return 0.0
         return (now - self.written_at) / max(self.keeps_seconds, 1e-3)
 
     def used(self, now: float) -> float:
-        """The worse of both, from 0 (nothing waits) to 1 (at the edge, or beyond)."""
+        """The larger of both, from 0 (nothing is unread) to 1 (at the edge or beyond)."""
         if self.lost:
             return 1.0
         return min(1.0, max(0.0, self.used_by_time(now), self.used_by_offsets or 0.0))
 
     def left_seconds(self, now: float) -> float | None:
-        """How long until the first waiting record is deleted if the query reads nothing.
+        """Seconds until the first unread record may be deleted if the query reads nothing.
 
-        At least, for whole segments are deleted at once; None where no time is known.
+        A lower bound, because whole segments are deleted at once; None if unknown.
         """
         if self.lost:
             return 0.0
@@ -58,7 +58,7 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exposure_of(poll: SourcePoll, partition: str, edge: Edge, waiting: int) -> Exposure | None:
-    """What can be said of a partition in which ``waiting`` offsets wait; None where nothing can."""
+    """The exposure of a partition with ``waiting`` unread offsets; None if unknown."""
     committed, kept = poll.committed[partition], poll.latest[partition] - edge.earliest
     if committed < edge.earliest:
         return Exposure(partition=partition, lost=edge.earliest - committed)
@@ -77,7 +77,7 @@ def exposure_of(poll: SourcePoll, partition: str, edge: Edge, waiting: int) -> E
 
 
 def _offsets_suffice(edge: Edge, kept: int) -> bool:
-    """Whether the edge moves, and more is kept than goes at once: else all that is new is old."""
+    """Whether the edge moves, and more is retained than one leap deletes."""
     return bool(edge.moves) and kept > edge.moves[-1].leap
 
 

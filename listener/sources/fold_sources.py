@@ -1,4 +1,4 @@
-"""One query, what its sources say -> that query afterwards. Pure."""
+"""Applies the polls of a query's sources to the query. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .unread import follow_unread
 
 
 def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) -> Query:
-    """Take in what is known of the sources of the query's present run."""
+    """Apply the newest polls of the sources of the query's current run."""
     if polls == query.polls:
         return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
     return replace(

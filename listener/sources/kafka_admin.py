@@ -1,4 +1,4 @@
-"""What a Kafka cluster answers an admin client about the partitions that a query reads."""
+"""Reads offsets and retention of a query's partitions through a Kafka admin client."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ CONSUMERS_ONLY = (
     "session.timeout.ms",
     "value.deserializer",
 )
-"""Options that no admin client reads (``ConsumerConfig``), and its name, which is ours."""
+"""Options that admin clients ignore (``ConsumerConfig``), and the client's name, which we set."""
 
 
 class Retention(msgspec.Struct, frozen=True):
-    """How long, and how much of, each topic is kept; ``missing_reason``: why it is not known."""
+    """How long, and how much of, each topic is kept; ``missing_reason``: why it is unknown."""
 
     by_topic: dict[str, Kept] = {}
     missing_reason: str = ""
 
 
 def admin_config(java: KafkaJava, params: Any) -> Any:
-    """What an admin client makes of a query's options: equal maps may share one."""
+    """A query's options for an admin client; sources with equal maps may share a client."""
     config = java.java("java.util.HashMap")(params)
     for name in CONSUMERS_ONLY:
         config.remove(name)
@@ -59,13 +59,13 @@ def admin_config(java: KafkaJava, params: Any) -> Any:
 
 
 def close_client(java: KafkaJava, client: Any) -> None:
-    """Drop the connections of an admin client at once; the cluster may be away."""
+    """Drop the connections of an admin client at once; the cluster may be unreachable."""
     with suppress(Py4JError, OSError):
         client.close(java.millis(0))
 
 
 class KafkaAdmin:
-    """One source's questions to its cluster, through a client that it may share."""
+    """One source's calls to its cluster, through a client that it may share."""
 
     def __init__(self, java: KafkaJava, lease: Lease, isolation: str) -> None:
         self._java = java
@@ -81,9 +81,9 @@ class KafkaAdmin:
         self._retention = Retention()
 
     def led(self, topics: Sequence[str]) -> set[str]:
-        """Those of the topics' partitions that have a leader; a deleted topic has none.
+        """The partitions of the topics that have a leader; a deleted topic has none.
 
-        An offset of a partition without a leader would be waited for until time is up.
+        A request for an offset of a partition without a leader would wait until its timeout.
         """
         names = self._java.array_list(*topics)
         futures = self._lease.client.describeTopics(names).topicNameValues()
@@ -95,7 +95,7 @@ class KafkaAdmin:
         return self._listed(self._from)
 
     def ends(self, partitions: tuple[str, ...]) -> dict[str, int]:
-        """The offset behind each partition's last record that the isolation level shows."""
+        """The offset after the last record of each partition visible at the isolation level."""
         self._prepare(partitions)
         return self._listed(self._to)
 
@@ -105,12 +105,12 @@ class KafkaAdmin:
             self._from, self._to = self._each(partitions, spec.earliest(), spec.latest())
             self._partitions = partitions
 
-    def _listed(self, asked: Any) -> dict[str, int]:
-        answer = self._lease.client.listOffsets(asked, self._options).all()
+    def _listed(self, specs: Any) -> dict[str, int]:
+        answer = self._lease.client.listOffsets(specs, self._options).all()
         return offsets_in(self._java.text(answer))
 
     def retention(self, topics: tuple[str, ...], now: float) -> Retention:
-        """How long topics are kept, asked every few minutes; not everybody may know."""
+        """How long topics are kept, read every few minutes; the user may lack permission."""
         if topics != self._topics or now - self._reported_at >= CONFIG_EVERY_SECONDS:
             self._topics, self._reported_at = topics, now
             try:
@@ -128,7 +128,7 @@ class KafkaAdmin:
             raise
 
     def _each(self, partitions: tuple[str, ...], *specs: Any) -> list[Any]:
-        """For each of ``specs`` a map that asks it of all partitions."""
+        """One map for each of ``specs``, from every partition to that spec."""
         asked = [self._java.java("java.util.HashMap")() for _ in specs]
         for partition in partitions:
             key = self._java.partition(partition)

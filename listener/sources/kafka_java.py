@@ -1,4 +1,4 @@
-"""Kafka's Java client as Spark's connector brings it, reached through Py4J."""
+"""The Kafka Java client of Spark's connector, through Py4J."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SILENCE = ("TimeoutException", "No resolvable bootstrap", "DisconnectException"
 
 
 class KafkaJava:
-    """Classes by name, each looked up once, and the few containers that calls are made with."""
+    """Java classes by name, each resolved once, and the containers that calls need."""
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
@@ -23,7 +23,7 @@ class KafkaJava:
         self._seconds = self.java("java.util.concurrent.TimeUnit").SECONDS
 
     def use_package_of(self, client: Any) -> None:
-        """Take Kafka's classes from where a client's are: a vendor may have moved them."""
+        """Use the package of a client's class for all classes: a vendor may have moved them."""
         self._package = str(client.getClass().getName()).partition(".clients.")[0]
 
     def java(self, name: str) -> Any:
@@ -44,7 +44,7 @@ class KafkaJava:
         return made
 
     def partition(self, partition: str) -> Any:
-        """``TopicPartition`` of ``topic/0``."""
+        """The ``TopicPartition`` for ``topic/0``."""
         topic, _, number = partition.rpartition("/")
         return self.kafka("common.TopicPartition")(topic, int(number))
 
@@ -53,15 +53,15 @@ class KafkaJava:
         return self.java("java.time.Duration").ofMillis(int(seconds * 1000))
 
     def text(self, future: Any) -> str:
-        """What a future comes to, printed; it fails by itself after ``API_SECONDS``."""
+        """A future's result as text; the future itself fails after ``API_SECONDS``."""
         return str(future.get(API_SECONDS + 1, self._seconds).toString())
 
 
 def private_field(java: Any, name: str) -> Any:
-    """A private field, wherever in the ancestry of its object's class it is declared.
+    """The value of a private field, declared in the object's class or a superclass.
 
     Raises:
-        SourceError: there is none.
+        SourceError: there is no such field.
 
     """
     declaring = java.getClass()
@@ -76,7 +76,7 @@ def private_field(java: Any, name: str) -> Any:
 
 @contextmanager
 def java_errors() -> Iterator[None]:
-    """Turn what Java throws into ``SourceError``, a silence into ``SourceSilentError``."""
+    """Raise Java exceptions as ``SourceError``, timeouts as ``SourceSilentError``."""
     try:
         yield
     except THROWN as error:

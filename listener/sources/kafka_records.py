@@ -1,6 +1,6 @@
-"""Reads the first record that waits in a partition, through a consumer in no group.
+"""Reads the first unread record of a partition, through a consumer without a group.
 
-It takes a partition by ``assign`` and ``seek``, one record of it, and commits nothing.
+The consumer uses ``assign`` and ``seek``, reads one record and commits nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from typing import Any
 from .kafka_java import KafkaJava
 from .waiting import Found, Search
 
-POLL_SECONDS = 2.0
+SEARCH_SECONDS = 2.0
+"""The time limit for all searches of one poll."""
 POLL_SECONDS = 0.5
 OPTIONS = {
     "enable.auto.commit": "false",
     "auto.offset.reset": "earliest",
-    # Whoever asks for a deleted topic must not bring it back.
+    # Reading a deleted topic must not create it again.
     "allow.auto.create.topics": "false",
     "max.poll.records": "1",
     "max.partition.fetch.bytes": "65536",
@@ -27,7 +28,7 @@ OF_GROUPS = ("group.id", "group.instance.id", "interceptor.classes")
 
 
 class KafkaRecords:
-    """One consumer, made when first needed; used by one thread at a time."""
+    """One consumer, created when first needed; used by one thread at a time."""
 
     def __init__(self, java: KafkaJava, params: Any, client_id: str) -> None:
         self._java = java
@@ -39,8 +40,8 @@ class KafkaRecords:
         self._consumer = java.kafka("clients.consumer.KafkaConsumer")(params)
 
     def find(self, searches: Iterable[Search]) -> dict[str, Found]:
-        """Look for the first record of each, as far as the time goes."""
-        until = time.monotonic() + POLL_SECONDS
+        """Find the first record of each search, within ``SEARCH_SECONDS`` in total."""
+        until = time.monotonic() + SEARCH_SECONDS
         found = {}
         for search in searches:
             if time.monotonic() >= until:
@@ -67,7 +68,7 @@ class KafkaRecords:
 
 
 def _first(search: Search, record: Any) -> Found:
-    """Records of old formats have no time: -1."""
+    """The result for a record; records of old formats have no timestamp (-1)."""
     millis, offset = int(record.timestamp()), int(record.offset())
     if offset >= search.end:
         return Found(search.committed, search.end)

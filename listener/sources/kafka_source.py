@@ -1,7 +1,7 @@
-"""Asks a Kafka cluster where a query's partitions begin and end, and since when records wait.
+"""Polls a Kafka cluster: where a query's partitions begin and end, and since when data is unread.
 
-The clients are those that Spark's connector brings, with the query's own options and security
-and short timeouts; they are in no group and commit nothing. ``KafkaOffsetReader``, its
+Uses the client library of Spark's connector, with the query's own options and security and short
+timeouts; the clients join no group and commit nothing. ``KafkaOffsetReader``, its
 ``driverKafkaParams`` and its ``ConsumerStrategy`` are private, but stable in Spark 3.5 to 4.2.
 """
 
@@ -35,8 +35,8 @@ OPTIONS = {
 class KafkaSource:
     """One Kafka source of one run; used by one thread.
 
-    Sources of one cluster, with equal options and security, share an admin client. A look costs
-    about 30 Py4J commands, and 10 for each partition that a record is looked for in.
+    Sources of one cluster with equal options and security share an admin client. A poll costs
+    about 30 Py4J commands, plus 10 for each partition that is searched for a record.
     """
 
     def __init__(
@@ -66,10 +66,10 @@ class KafkaSource:
         self._found: dict[str, Found] = {}
 
     def poll(self) -> SourcePoll:
-        """Ask the cluster.
+        """Poll the cluster.
 
         Raises:
-            SourceError: it refused; ``SourceSilentError``: it did not answer in time.
+            SourceError: the cluster refused; ``SourceSilentError``: it did not answer in time.
 
         """
         try:
@@ -80,14 +80,14 @@ class KafkaSource:
                 )
                 return self._ask(poll) if committed else poll
         except SourceSilentError:
-            # Left open, they would try to connect again and again, and log each time.
+            # Open clients would keep trying to connect and log every attempt.
             if self._lease is not None:
                 self._lease.drop()
             self.close()
             raise
 
     def close(self) -> None:
-        """Let go of the clients; the cluster may be away."""
+        """Release the clients; the cluster may be unreachable."""
         with suppress(Py4JError, OSError):
             if self._records is not None:
                 self._records.close()
@@ -100,14 +100,14 @@ class KafkaSource:
         return {key: end for key, end in positions.items() if isinstance(end, int)}
 
     def _ask(self, poll: SourcePoll) -> SourcePoll:
-        """Fill in a look of which only the committed offsets are known."""
+        """Complete a poll that has only the committed offsets."""
         admin = self._connect()
         led = admin.led(sorted({topic_of(partition) for partition in poll.committed}))
         partitions = tuple(sorted(led.intersection(poll.committed)))
         if not partitions:
             return poll
-        # In this order, because all three only rise: what is read and deleted meanwhile is then
-        # not taken for lost, and no batch can end beyond the latest offsets.
+        # In this order, because all three only grow: records read and deleted meanwhile then do
+        # not count as lost, and no batch can end beyond the latest offsets.
         earliest = admin.begins(partitions)
         committed = self._committed() or poll.committed
         latest = admin.ends(partitions)
@@ -130,7 +130,7 @@ class KafkaSource:
         return self._strategy.createAdmin(params)
 
     def _with_records(self, poll: SourcePoll) -> SourcePoll:
-        """Add since when records wait; that they cannot be read spoils nothing else."""
+        """Add since when data is unread; an error here does not affect the rest of the poll."""
         self._found = still_true(self._found, poll)
         wanted = searches(self._found, poll)
         try:

@@ -1,7 +1,7 @@
-"""Reads what Kafka's Java records print of themselves: one text for many partitions. Pure.
+"""Parses the text of Kafka's Java records: one text for many partitions. Pure.
 
-One text costs one Py4J command; asking a record of each partition for its fields costs
-several for each.
+One text costs one Py4J command; reading the fields of each partition's record costs several
+commands per partition.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _ENTRY = re.compile(r"ConfigEntry\(name=([\w.]+), value=(.*?), source=")
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """How long a topic's records are kept, None for ever; and whether only so many bytes are."""
+    """How long a topic's records are kept (None: forever), and whether size is limited too."""
 
     seconds: float | None
     bounded_by_size: bool
 
 
 def offsets_in(text: str) -> dict[str, int]:
-    """Offset by partition of ``ListOffsetsResult.all()``; -1, which is none, is left out."""
+    """Offset by partition from ``ListOffsetsResult.all()``, without -1, which means none."""
     return {
         f"{topic}/{partition}": int(offset)
         for topic, partition, offset in _OFFSET.findall(text)
@@ -37,24 +37,22 @@ def offsets_in(text: str) -> dict[str, int]:
 
 
 def led_partitions(text: str) -> set[str]:
-    """The partitions in ``TopicDescription`` that somebody leads, and so can be asked about."""
+    """The partitions in ``TopicDescription`` that have a leader and can be queried."""
     return {
         f"{topic}/{number}"
-        for topic, reported in _by_name(_TOPIC, text)
-        for number, leader in _PARTITION.findall(reported)
+        for topic, description in _by_name(_TOPIC, text)
+        for number, leader in _PARTITION.findall(description)
         if leader not in ("none", "null")
     }
 
 
 def kept_in(text: str) -> dict[str, Kept]:
-    """By topic, out of ``DescribeConfigsResult.all()``; none of its settings is a secret."""
-    return {
-        topic: _kept(dict(_ENTRY.findall(reported))) for topic, reported in _by_name(_CONFIG, text)
-    }
+    """By topic, from ``DescribeConfigsResult.all()``; none of its settings is a secret."""
+    return {topic: _kept(dict(_ENTRY.findall(config))) for topic, config in _by_name(_CONFIG, text)}
 
 
 def _kept(config: dict[str, str]) -> Kept:
-    """Without the policy ``delete``, compaction alone takes records, and no age or size."""
+    """Without the policy ``delete`` no age or size limit applies, only compaction."""
     if "delete" not in config.get("cleanup.policy", "delete").split(","):
         return Kept(None, bounded_by_size=False)
     millis = int(config.get("retention.ms", "-1"))
@@ -63,6 +61,6 @@ def _kept(config: dict[str, str]) -> Kept:
 
 
 def _by_name(name: re.Pattern[str], text: str) -> list[tuple[str, str]]:
-    """Each name, and what follows until the next."""
+    """Each name, and the text up to the next name."""
     parts = name.split(text)[1:]
     return list(zip(parts[::2], parts[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""What a source has, from whoever was asked, where Spark does not tell it. Pure."""
+"""Adds a source's latest offsets from a poll when Spark does not report them. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .report import SourcePoll
 
 
 def with_latest(progress: Progress, query: Query) -> Progress:
-    """A batch whose sources tell what they have, as it was at the last look before its end.
+    """A batch with the latest offsets of its sources, as of the last poll before it ended.
 
-    A trigger that ends by itself reads up to what there was at its start (``availableNow``):
-    what has come since does not wait for it.
+    A trigger that ends by itself reads only the data present at its start (``availableNow``), so
+    later data does not count as unread.
     """
     if not query.polls or (query.facts is not None and query.facts.trigger.ends_by_itself):
         return progress
@@ -31,6 +31,6 @@ def _with_latest(source: SourceProgress, poll: SourcePoll | None) -> SourceProgr
     newest = poll.latest.get(WHOLE)
     if newest is None:
         return source
-    # A table's version, before its first file: beyond all that earlier versions hold.
+    # The version before its first file is beyond everything in earlier versions.
     latest = {key: (newest, -1) for key, end in source.end.items() if isinstance(end, tuple)}
     return replace(source, latest=dict(latest)) if latest else source

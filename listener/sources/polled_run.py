@@ -1,4 +1,4 @@
-"""The sources of one run: when each is due, what it said last, and what is wrong with it."""
+"""The sources of one run: when each is due, its last poll, and its last error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class PolledSource:
 
 
 class PolledRun:
-    """The sources of one run, once they are known."""
+    """The sources of one run, once they are found."""
 
     query: Query
 
@@ -31,20 +31,20 @@ class PolledRun:
         self.sources: dict[int, PolledSource] = {}
         self.polled_at = -math.inf
         self.waits = False
-        """Whether it is due, and other runs come first."""
-        self._met = False
-        self._meet_at = 0.0
+        """Whether it is due but other runs come first."""
+        self._found = False
+        self._find_at = 0.0
         self._refusal = ""
         self._logged = False
 
     @property
     def polls(self) -> dict[int, SourcePoll]:
-        """The newest look at each source."""
+        """The newest poll of each source."""
         return {index: one.last for index, one in self.sources.items() if one.last is not None}
 
     @property
     def trouble(self) -> str:
-        """Why not all sources have answered; empty when they have."""
+        """Why some sources have not answered; empty when all have."""
         troubles = [self._refusal, *(one.trouble for one in self.sources.values())]
         return "; ".join(dict.fromkeys(text for text in troubles if text))
 
@@ -52,26 +52,26 @@ class PolledRun:
         """The sources to poll now."""
         return [one for one in self.sources.values() if one.due_at <= now]
 
-    def meet(self, sources: Sources, now: float, retry: float) -> None:
-        """Find the sources, unless that is done; a dead run that has none now never will."""
-        if self._met or now < self._meet_at:
+    def find(self, sources: Sources, now: float, retry: float) -> None:
+        """Find the sources once; a failed run without sources will never have any."""
+        if self._found or now < self._find_at:
             return
         try:
             found, self._refusal = sources.open(self.query), ""
         except SourceError as error:
-            self._refusal, self._meet_at = str(error), now + retry
+            self._refusal, self._find_at = str(error), now + retry
             return
-        self._met = found is not None or not self.query.alive
+        self._found = found is not None or not self.query.alive
         self.sources = {index: PolledSource(source) for index, source in (found or {}).items()}
 
     def note_trouble(self) -> None:
-        """Log once that a source does not answer, until all do."""
+        """Log once when a source does not answer; log again only after all have answered."""
         if self.trouble and not self._logged:
             name = self.query.label
             log.warning("querypulse: cannot ask the sources of %s: %s", name, self.trouble)
         self._logged = bool(self.trouble)
 
     def close(self) -> None:
-        """Let go of all sources."""
+        """Close all sources."""
         for one in self.sources.values():
             one.source.close()

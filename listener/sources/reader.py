@@ -1,7 +1,7 @@
 """The sources as a signal: polls the systems that queries read from, in a thread of its own.
 
-A broker may be slow, dead or closed to us, so nobody waits for this thread; readers of
-``latest`` see the age of each look.
+A broker may be slow, down or unreachable, so nothing waits for this thread; ``latest`` shows the
+age of each poll.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from .turns import next_turn
 
 log = logging.getLogger("querypulse")
 
-MEET_EVERY_SECONDS = 1.0
+FIND_EVERY_SECONDS = 1.0
 MAX_RUNS = 100
-"""Polled in one interval; more are polled in turns."""
+"""How many runs are polled in one interval; more runs take turns."""
 MAX_DEAD_RUNS = 100
-"""Spark's objects of a dead run stay in the driver's memory for as long as it is polled."""
+"""Spark's objects of a failed run stay in the driver's memory for as long as it is polled."""
 RETRY_INTERVALS = 2
-"""A source that does not answer is left alone for this many intervals."""
+"""A source that does not answer is not polled for this many intervals."""
 NOT_ITS_TURN = f"not asked: more than {MAX_RUNS} queries"
 LEFT_OUT = f"not asked: more than {MAX_DEAD_RUNS} dead queries"
 
 
 class SourceReader:
-    """Meets new runs every second and polls each source every ``interval_seconds``.
+    """Finds the sources of new runs every second and polls each every ``interval_seconds``.
 
-    Used by one thread. A system that is silent is named in the report and left alone for a
-    while, so that its timeouts do not use up the time of the others. Where there are more than
-    ``MAX_RUNS`` runs, that many are polled in each interval, in turns; a run that is due and
-    waits is named in the report.
+    Used by one thread. A system that does not answer is listed in the report and not polled for
+    some time, so that its timeouts do not delay the others. With more than ``MAX_RUNS`` runs,
+    that many are polled in each interval, in turns; a run that is due and has to wait is listed
+    in the report.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SourceReader:
         on_report: Callable[[], None],
         *,
         interval_seconds: float,
-        meet_every_seconds: float = MEET_EVERY_SECONDS,
+        find_every_seconds: float = FIND_EVERY_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.latest: SourceReport | None = None
@@ -57,7 +57,7 @@ class SourceReader:
         self._on_report = on_report
         self._interval = interval_seconds
         self._retry = RETRY_INTERVALS * interval_seconds
-        self._meet_every = min(meet_every_seconds, interval_seconds)
+        self._find_every = min(find_every_seconds, interval_seconds)
         self._clock = clock
         self._runs: dict[str, PolledRun] = {}
         self._left_out: dict[str, str] = {}
@@ -66,37 +66,37 @@ class SourceReader:
         self._stopping = threading.Event()
 
     def step(self) -> None:
-        """Poll the sources that are due, then rest."""
+        """Poll the sources that are due, then wait."""
         try:
             self._choose()
             for run in self._runs.values():
-                run.meet(self._sources, self._clock(), self._retry)
+                run.find(self._sources, self._clock(), self._retry)
             self._poll_in_turn()
             self._note_bounds()
             self._report()
         finally:
-            self._stopping.wait(self._meet_every)
+            self._stopping.wait(self._find_every)
 
     def stop(self) -> None:
-        """Poll no more, and do not rest."""
+        """Stop polling, and end the wait."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Let go of all sources; by the thread that polls."""
+        """Close all sources; called by the thread that polls."""
         for run_id in list(self._runs):
-            self._let_go(run_id)
+            self._release(run_id)
 
     def _choose(self) -> None:
-        """Keep the runs to be polled, and let go of all others."""
+        """Keep the runs to be polled and release all others."""
         wanted, left_out = runs_to_ask(self._latest_snapshot())
         self._left_out = {query.run_id: LEFT_OUT for query in left_out}
         chosen = {query.run_id: query for query in wanted}
         for run_id in [run_id for run_id in self._runs if run_id not in chosen]:
-            self._let_go(run_id)
+            self._release(run_id)
         for run_id, query in chosen.items():
             self._runs.setdefault(run_id, PolledRun()).query = query
 
-    def _let_go(self, run_id: str) -> None:
+    def _release(self, run_id: str) -> None:
         self._runs.pop(run_id).close()
         self._sources.release(run_id)
 
@@ -113,7 +113,7 @@ class SourceReader:
             run.note_trouble()
 
     def _poll(self, run: PolledRun) -> None:
-        """Poll a run's sources that are due, those of silent systems excepted."""
+        """Poll a run's due sources, except those of systems that do not answer."""
         for one in run.due(self._clock()):
             now = self._clock()
             if self._stopping.is_set():
@@ -134,7 +134,7 @@ class SourceReader:
                 self._silent[one.source.address] = one.due_at, one.trouble
 
     def _note_bounds(self) -> None:
-        """Log once that a bound is reached, until it no longer is."""
+        """Log once when a limit is reached; log again only after it was not."""
         asked = sum(bool(run.sources) for run in self._runs.values())
         reached = {NOT_ITS_TURN} if asked > MAX_RUNS else set()
         reached |= {LEFT_OUT} if self._left_out else set()
@@ -156,9 +156,10 @@ class SourceReader:
 
 
 def runs_to_ask(snapshot: Snapshot) -> tuple[list[Query], list[Query]]:
-    """The queries whose present run lives, or is dead and should not be; and those left out.
+    """The queries whose current run is active or has failed, and those left out.
 
-    A stopped or completed one needs no data. Of the dead, the newest ``MAX_DEAD_RUNS`` count.
+    A stopped or completed run needs no polls. Of the failed runs only the newest
+    ``MAX_DEAD_RUNS`` are polled.
     """
     if snapshot.context is not Context.RUNNING:
         return [], []

@@ -1,8 +1,8 @@
-"""What the fourth witness, the systems that sources read from, has seen: frozen records.
+"""Frozen records of what the fourth signal, the polled source systems, shows.
 
-Spark tells a source's latest offset as of when it planned a batch: zero lag by construction
-where nothing limits a batch, and a frozen one while it hangs or is dead. A broker knows better.
-Partitions are named as in ``offsets.py`` (``topic/0``).
+Spark reports a source's latest offset as of when it planned a batch. So its lag is always zero if
+batches have no size limit, and it freezes while the query hangs or after it failed. The broker
+has the current offset. Partitions are named as in ``offsets.py`` (``topic/0``).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import msgspec
 
 
 class SourcePoll(msgspec.Struct, frozen=True):
-    """One source of one run: where the query stands, and where its data begins and ends.
+    """One source of one run: the query's position, and where its data begins and ends.
 
-    ``committed`` are the run's last committed offsets: the first record of each partition that
-    it has not read. What could not be found out is left out of the dictionaries.
+    ``committed`` are the run's last committed offsets: the first unread record of each
+    partition. Unknown values are left out of the dictionaries.
     """
 
     description: str
@@ -24,29 +24,29 @@ class SourcePoll(msgspec.Struct, frozen=True):
     earliest: dict[str, int]
     """The first offset that is still kept (Kafka's log start offset)."""
     latest: dict[str, int]
-    """The end, as far as this query may read (``isolation.level``)."""
+    """The end that this query may read up to (``isolation.level``)."""
     waiting_since: dict[str, float] = {}
-    """Unix seconds: the time of the first record that waits."""
+    """Unix seconds: the timestamp of the first unread record."""
     retention_seconds: dict[str, float] = {}
     """By topic: for how long records are kept; unlimited ones are left out (``retention.ms``)."""
     first_waiting: dict[str, int] = {}
-    """The first offset from ``committed`` on that may hold a record: what lies before it is none
-    (a transaction's marker, an aborted one's records, what compaction took)."""
+    """The first offset from ``committed`` on that may hold a record; offsets before it hold none
+    (transaction markers, aborted records, compacted records)."""
     at: float = 0.0
-    """Monotonic seconds: when the source was asked."""
+    """Monotonic seconds: when the source was polled."""
     wall: float = 0.0
     """The same moment in Unix seconds."""
     bounded_by_size: frozenset[str] = frozenset()
-    """Topics of which only so many bytes are kept (``retention.bytes``), however young."""
+    """Topics with a size limit (``retention.bytes``), which deletes records of any age."""
     missing_reason: str = ""
-    """Why something could not be found out, though the rest could."""
+    """Why a part of the poll failed although the rest succeeded."""
 
     @property
     def lag_by_partition(self) -> dict[str, int]:
-        """Offsets that wait, at least 0; a partition that is gone, or nothing of it read, is out.
+        """Unread offsets, at least 0; without partitions that are deleted or never read.
 
-        What retention has taken does not wait any more. A deleted and recreated topic ends
-        before the committed offset: nothing waits in it, as far as this query will ever know.
+        Offsets that retention deleted do not count. A deleted and recreated topic ends before the
+        committed offset, so this query will read nothing from it and its lag is 0.
         """
         return {
             partition: max(0, self.latest[partition] - self._begin(partition, offset))
@@ -65,13 +65,13 @@ class SourcePoll(msgspec.Struct, frozen=True):
 
     @property
     def lag_offsets(self) -> int | None:
-        """The sum over all partitions; None where nothing is committed."""
+        """The sum over all partitions; None if nothing is committed."""
         lags = self.lag_by_partition
         return sum(lags.values()) if lags else None
 
     @property
     def waiting_since_by_topic(self) -> dict[str, float]:
-        """Unix seconds of the first record that waits, as far as it is known."""
+        """Unix seconds of the first unread record by topic, where it is known."""
         lags, oldest = self.lag_by_partition, dict[str, float]()
         for partition, since in self.waiting_since.items():
             if lags.get(partition):
@@ -85,11 +85,11 @@ class SourcePoll(msgspec.Struct, frozen=True):
 
 
 class SourceReport(msgspec.Struct, frozen=True):
-    """All that is known of all sources asked, by run id and the source's index.
+    """The newest polls of all sources, by run id and source index.
 
-    Every report is complete: a look that is no newer stands until the next one succeeds, and its
-    ``at`` tells its age. ``unreadable`` says of a run, by its id, why a source of it did not
-    answer when it was last asked, or why none was asked.
+    Every report is complete: it keeps an old poll until the next one succeeds, and the poll's
+    ``at`` shows its age. ``unreadable`` holds, by run id, why a source did not answer its last
+    poll or why none was polled.
     """
 
     at: float
@@ -98,12 +98,12 @@ class SourceReport(msgspec.Struct, frozen=True):
 
 
 def topic_of(partition: str) -> str:
-    """``orders`` of ``orders/0``."""
+    """``orders`` for ``orders/0``."""
     return partition.rpartition("/")[0]
 
 
 def inflow(before: Mapping[int, SourcePoll], now: Mapping[int, SourcePoll]) -> int:
-    """How many offsets came in between two looks at the same sources."""
+    """How many offsets arrived between two polls of the same sources."""
     return sum(
         max(0, end - before[index].latest.get(partition, end))
         for index, poll in now.items()

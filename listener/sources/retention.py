@@ -1,4 +1,4 @@
-"""What a run's sources keep, and what of it waits: every partition's edge, look by look. Pure."""
+"""Follows the retention edge of every partition of a run's sources. Pure."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .report import SourcePoll
 
 
 class SourceEdges(msgspec.Struct, frozen=True):
-    """One source's partitions, named as in ``offsets.py``, as of the look ``at`` (monotonic).
+    """One source's partitions, named as in ``offsets.py``, as of the poll at ``at`` (monotonic).
 
-    ``exposures`` are of those that this look told of.
+    ``exposures`` holds only partitions that this poll covers.
     """
 
     description: str
@@ -27,9 +27,9 @@ class SourceEdges(msgspec.Struct, frozen=True):
 def follow_edges(
     known: Mapping[int, SourceEdges], polls: Mapping[int, SourcePoll]
 ) -> dict[int, SourceEdges]:
-    """Take in one look at each of a run's sources, by index; one that was seen says no more."""
-    news = {index: _follow_poll(known.get(index), poll) for index, poll in polls.items()}
-    return {**known, **news}
+    """Apply one poll of each of a run's sources, by index; a repeated poll changes nothing."""
+    followed = {index: _follow_poll(known.get(index), poll) for index, poll in polls.items()}
+    return {**known, **followed}
 
 
 def _follow_poll(known: SourceEdges | None, poll: SourcePoll) -> SourceEdges:
@@ -43,7 +43,7 @@ def _follow_poll(known: SourceEdges | None, poll: SourcePoll) -> SourceEdges:
     for partition, committed in poll.committed.items():
         before, earliest = known.edges.get(partition), poll.earliest.get(partition)
         if earliest is None or partition not in lags:
-            # Not found out this time: what was known stays.
+            # Unknown in this poll: keep the last known edge.
             edges |= {} if before is None else {partition: before}
             continue
         point = EdgePoint(poll.at, committed, poll.waiting_since.get(partition))

@@ -1,4 +1,4 @@
-"""Clients that all sources of one cluster and its credentials share."""
+"""Clients that all sources with the same cluster and credentials share."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 OpenClient = Callable[[str], Any]
-"""Opens a client of that name."""
+"""Opens a client with the given name."""
 
 
 class SharedClients:
-    """One client for each configuration, while a source needs it; used by one thread.
+    """One client per configuration, for as long as a source needs it; used by one thread.
 
-    A configuration is a Java map without the client's name: equal ones name the same servers,
-    the same security, and the same behaviour. The maps stay in Java, and the secrets in them.
+    A configuration is a Java map without the client's name: equal maps mean the same servers,
+    security and behaviour. The maps, and the secrets in them, stay in Java.
     """
 
     def __init__(self, close: Callable[[Any], object]) -> None:
@@ -24,7 +24,7 @@ class SharedClients:
         self._shared: list[_Shared] = []
 
     def lease(self, config: Any, open_client: OpenClient) -> Lease:
-        """A share of the client of a configuration, which is opened when first needed."""
+        """A lease of the configuration's client, which is opened when first needed."""
         shared = next((one for one in self._shared if one.config.equals(config)), None)
         if shared is None:
             self._made += 1
@@ -34,13 +34,13 @@ class SharedClients:
         return Lease(self, shared, open_client)
 
     def close(self, shared: _Shared) -> None:
-        """Close a client for all that share it; the next one that needs it opens another."""
+        """Close a client for all its leases; the next use opens a new one."""
         client, shared.client = shared.client, None
         if client is not None:
             self._close(client)
 
     def release(self, shared: _Shared) -> None:
-        """Take note that a source no longer needs it; the last one closes it."""
+        """End one lease; the last one closes the client."""
         shared.leases -= 1
         if not shared.leases:
             self._shared.remove(shared)
@@ -48,7 +48,7 @@ class SharedClients:
 
 
 class _Shared:
-    """One client, open or not, and how many sources need it."""
+    """One client, open or not, and its number of leases."""
 
     def __init__(self, config: Any, name: str) -> None:
         self.config = config
@@ -58,7 +58,7 @@ class _Shared:
 
 
 class Lease:
-    """One source's share of a client."""
+    """One source's lease of a client."""
 
     def __init__(self, clients: SharedClients, shared: _Shared, open_client: OpenClient) -> None:
         self._clients = clients
@@ -68,17 +68,17 @@ class Lease:
 
     @property
     def client(self) -> Any:
-        """The client, opened where it is not; raises what opening it does."""
+        """The client; opens it if necessary, and then may raise."""
         if self._shared.client is None:
             self._shared.client = self._open(self._shared.name)
         return self._shared.client
 
     def drop(self) -> None:
-        """Close the client for all, because its cluster does not answer."""
+        """Close the client for all leases, because its cluster does not answer."""
         self._clients.close(self._shared)
 
     def release(self) -> None:
-        """Need the client no longer; called again, does nothing."""
+        """End this lease; a second call does nothing."""
         if not self._released:
             self._released = True
             self._clients.release(self._shared)

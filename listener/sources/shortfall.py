@@ -1,7 +1,7 @@
-"""Sources that end before what a query has read of them: made anew, or copied back. Pure.
+"""Detects sources that end before the query's offsets: recreated or restored ones. Pure.
 
-Delta idles for ever on a table that was replaced by one with fewer versions, and skips what is
-written to it (seen on Delta 4.4.0); a hung query does not notice a topic that was made anew.
+A Delta query idles forever on a table that was replaced by one with fewer versions, and skips new
+data in it (seen on Delta 4.4.0). A hung query does not notice a recreated topic.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .report import SourcePoll
 
 
 class Shortfall(msgspec.Struct, frozen=True):
-    """A partition that has ended at ``end``, before ``committed``, in ``polls`` looks in a row."""
+    """A partition that ended at ``end``, before ``committed``, in ``polls`` polls in a row."""
 
     since: float
     polls: int
@@ -24,11 +24,11 @@ class Shortfall(msgspec.Struct, frozen=True):
 
 
 Shortfalls = dict[int, dict[str, Shortfall]]
-"""By the source's index and the partition."""
+"""By source index and partition."""
 
 
 def follow_shortfalls(known: Shortfalls, polls: Mapping[int, SourcePoll]) -> Shortfalls:
-    """Take in the newest look at each source; the same look counts once."""
+    """Apply the newest poll of each source; a repeated poll counts once."""
     found = {
         index: {
             partition: _follow(known.get(index, {}).get(partition), poll, partition)

@@ -1,4 +1,4 @@
-"""What the source reader asks of a source, and of what finds the sources of a run."""
+"""The source reader's interfaces: a source, and the finder of a run's sources."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ class SourceError(Exception):
 
 
 class SourceSilentError(SourceError):
-    """Nobody answered within the time given: the whole system is slow or away."""
+    """The system did not answer in time: it is slow or unreachable."""
 
 
 class Source(Protocol):
-    """One source of a run, of which somebody else than Spark can be asked."""
+    """One source of a run whose system can be polled without Spark."""
 
     @property
     def address(self) -> str:
-        """Where the system is; sources at one address share its silence."""
+        """Where the system is; if it does not answer, no source at this address is polled."""
         ...
 
     def poll(self) -> SourcePoll:
-        """Ask; takes seconds at most. Raises SourceError."""
+        """Poll the system; takes a few seconds at most. Raises SourceError."""
         ...
 
     def close(self) -> None:
-        """Let go of connections; never raises."""
+        """Close the connections; never raises."""
         ...
 
 
@@ -38,7 +38,7 @@ class Sources(Protocol):
     """Finds the sources of a run."""
 
     def open(self, query: Query) -> Mapping[int, Source] | None:
-        """By index; None where Spark does not know them yet. Raises SourceError."""
+        """The sources by index; None while Spark does not know them yet. Raises SourceError."""
         ...
 
     def release(self, run_id: str) -> None:

@@ -1,7 +1,7 @@
-"""Finds the sources of a run that somebody else than Spark can be asked about.
+"""Finds the sources of a run whose systems can be polled without Spark.
 
-``StreamExecution.sources`` is private, but stable in Spark 3.5 to 4.3; it is empty until the
-run has planned its query, and still answers after the run's death.
+``StreamExecution.sources`` is private, but stable in Spark 3.5 to 4.3. It is empty until the run
+has planned its query, and still answers after the run has ended.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _OFFSET_READERS = {
     "KafkaMicroBatchStream": "kafkaOffsetReader",
     "KafkaContinuousStream": "offsetReader",
 }
-"""By the simple name of the stream's class: what holds its consumer's options."""
+"""By the simple name of the stream's class: the method whose result holds the consumer options."""
 
 
 class SparkSources:
     """The sources of all queries of one classic SparkContext; used by one thread.
 
-    A run is held from the first moment until its sources are known, for Spark names only living
-    ones, or until it is released.
+    A run's ``StreamExecution`` is held from the start until its sources are known or the run is
+    released, because Spark lists only active runs.
     """
 
     def __init__(self, spark: Any) -> None:
@@ -44,7 +44,7 @@ class SparkSources:
         """The sources by index as in Spark's progress; None while the run has none.
 
         Raises:
-            SourceError: Spark refuses to tell them.
+            SourceError: Spark refuses to list them.
 
         """
         with java_errors():
@@ -68,7 +68,7 @@ class SparkSources:
         self._held.pop(run_id, None)
 
     def _hold(self, query: Query) -> Any:
-        """Its ``StreamExecution``, if that was to be had while it lived."""
+        """Its ``StreamExecution``, if it was available while the run was active."""
         if query.run_id not in self._held:
             execution = self._active.get(self._uuid.fromString(query.query_id))
             if execution is None or execution.runId().toString() != query.run_id:

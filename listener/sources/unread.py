@@ -1,8 +1,8 @@
-"""For how long the first unread record has waited, as far as that is certain. Pure.
+"""For how long the first record has been unread, as far as that is certain. Pure.
 
-A record's own time is what its producer says: old in a log that is replayed, in the future where a
-clock is wrong. So it counts only within what was seen: a record lies between two looks at the end
-of its partition, of which only the later reaches beyond it. Times are monotonic seconds.
+A record's timestamp comes from its producer: it is old in a replayed log, and in the future if a
+clock is wrong. So it counts only between the two polls that bracket the record: the earlier one
+saw the partition end before it, the later one after it. Times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 
 class Backlog(msgspec.Struct, frozen=True):
-    """The ends of a partition that were seen beyond ``first``, the first offset that is unread.
+    """The ends of a partition seen beyond ``first``, the first unread offset.
 
     The first of ``marks`` may be the last end that was not beyond it.
     """
@@ -35,21 +35,21 @@ class Backlog(msgspec.Struct, frozen=True):
 
     @property
     def has_beginning(self) -> bool:
-        """Whether its first record came while we watched."""
+        """Whether its first record arrived while we polled."""
         return self.marks[0].end <= self.first
 
     def unread_since(self, written_at: float) -> float:
-        """Since when, at the latest, its first record waits: by its own time where that can be."""
+        """Since when, at the latest, its first record is unread; by its timestamp if plausible."""
         after = next(mark.at for mark in self.marks if mark.end > self.first)
         is_known = self.has_beginning and self.marks[0].at <= written_at <= after
         return written_at if is_known else after
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
-    """How long the first unread record had waited at the first look after a commit with rows.
+    """How long the first record had been unread at the first poll after a commit with rows.
 
-    ``partition`` is empty where nothing waited. ``noise``: the seconds between two looks, by which
-    a look may come late.
+    ``partition`` is empty if nothing was unread. ``noise`` is the seconds between two polls, by
+    which a poll may be late.
     """
 
     at: float
@@ -58,14 +58,14 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
     committed: int
     """The sum of the committed offsets, which grows with each commit that brought rows."""
     lag: int
-    """All offsets that waited."""
+    """All unread offsets."""
     is_least: bool
-    """Whether it had waited already when we came, so that ``seconds`` grow while it is read."""
+    """Whether it was unread before the first poll, so that ``seconds`` grow while it is read."""
     noise: float = 0.0
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """All sources of one run, by index; ``waits`` are thinned when many, what is old first."""
+    """All sources of one run, by index; ``waits`` are thinned when many, the oldest first."""
 
     backlogs: dict[int, dict[str, Backlog]] = {}
     waits: tuple[Wait, ...] = ()
@@ -73,7 +73,7 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 def follow_unread(known: Unread, polls: Mapping[int, SourcePoll]) -> Unread:
-    """Take in new looks at the sources of one run."""
+    """Apply new polls of the sources of one run."""
     if not polls:
         return known
     backlogs = {
@@ -106,7 +106,7 @@ def _follow(known: Mapping[str, Backlog], poll: SourcePoll) -> dict[str, Backlog
 
 
 def _follow_partition(before: Backlog | None, now: Mark, first: int) -> Backlog:
-    """Only an end that is further on is news; a topic made anew and a query set back begin anew."""
+    """Add only an end further on; start over for a recreated topic or a rewound query."""
     marks = before.marks if before is not None and first >= before.first else ()
     if marks and now.end < marks[-1].end:
         marks = ()
@@ -118,14 +118,14 @@ def _follow_partition(before: Backlog | None, now: Mark, first: int) -> Backlog:
 
 
 def _without_closest(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
-    """Without the mark whose neighbours are closest: the others cover all of the time."""
+    """Drop the mark whose neighbours are closest, so that the others still cover all the time."""
     gaps = [marks[place + 1].at - marks[place - 1].at for place in range(1, len(marks) - 1)]
     place = gaps.index(min(gaps)) + 1
     return (*marks[:place], *marks[place + 1 :])
 
 
 def _longest(backlogs: Mapping[str, Backlog], poll: SourcePoll) -> tuple[float, str, bool]:
-    """The longest wait, of the partitions whose first unread record is known by its time."""
+    """The longest wait of all partitions whose first unread record has a known timestamp."""
     waits = [
         (
             poll.at - backlog.unread_since(written - poll.wall + poll.at),
@@ -139,5 +139,5 @@ def _longest(backlogs: Mapping[str, Backlog], poll: SourcePoll) -> tuple[float, 
 
 
 def _thinned(waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
-    """Every other one of too many: fewer of what is long ago, all of what is recent."""
+    """Drop every other wait when there are too many: older waits become fewer."""
     return waits if len(waits) <= MAX_POINTS else (*waits[:-1:2], waits[-1])

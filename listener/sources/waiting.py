@@ -1,8 +1,8 @@
-"""Since when does a partition's first record wait? What to ask for, and what is known. Pure.
+"""Plans the searches for each partition's first unread record, and keeps the results. Pure.
 
-Offsets do not tell records: transactions leave markers, aborted ones records that nobody sees,
-and compaction takes records away. So the record itself is looked for, in few partitions at a
-time, and once for each committed offset.
+Not every offset holds a record: transactions leave markers, aborted transactions leave invisible
+records, and compaction removes records. So the record itself is searched for, in a few partitions
+at a time, once for each committed offset.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import msgspec
 from .report import SourcePoll
 
 MAX_PARTITIONS = 16
-"""Looked into at one look."""
+"""How many partitions are searched in one poll."""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A search from ``committed``: no record before ``offset``; the one there is of ``since``.
+    """A search from ``committed``: no record before ``offset``; the record there is of ``since``.
 
-    ``since`` is Unix seconds; None where no record has been found yet.
+    ``since`` is Unix seconds; None if no record has been found yet.
     """
 
     committed: int
@@ -29,7 +29,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Search(msgspec.Struct, frozen=True):
-    """Look for the first record of a partition at or after ``start``, up to ``end``."""
+    """A search for a partition's first record at or after ``start``, up to ``end``."""
 
     partition: str
     committed: int
@@ -38,7 +38,7 @@ class Search(msgspec.Struct, frozen=True):
 
 
 def still_true(known: Mapping[str, Found], poll: SourcePoll) -> dict[str, Found]:
-    """What has not been overtaken: by the query, by retention, or by a topic made anew."""
+    """The results still valid: not passed by the query, not deleted, the topic not recreated."""
     return {
         partition: found
         for partition, found in known.items()
@@ -49,7 +49,7 @@ def still_true(known: Mapping[str, Found], poll: SourcePoll) -> dict[str, Found]
 
 
 def searches(known: Mapping[str, Found], poll: SourcePoll) -> list[Search]:
-    """Where to look now: where most waits, and nothing is known of it."""
+    """The searches to make now: partitions without a result, the most unread offsets first."""
     wanted = []
     for partition, committed in poll.committed.items():
         found = known.get(partition, Found(committed, committed))

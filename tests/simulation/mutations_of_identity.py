@@ -21,14 +21,14 @@ _met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity
 _remains = past_queries._remains
 
 
-def _nobody_bears_it(*_: Any) -> Iterator[Any]:
+def _no_namesakes(*_: Any) -> Iterator[Any]:
     return iter(())
 
 
 def _newest_bearer(self: identity.Identity, new: Any, queries: Any, *, wait: bool) -> Any:
     known = queries.get(self.label(new.query_id) or "")
-    bearers = list(self._bearers(new.name, queries)) if new.name else []
-    return known or (bearers[-1] if bearers else None)
+    namesakes = list(self._namesakes(new.name, queries)) if new.name else []
+    return known or (namesakes[-1] if namesakes else None)
 
 
 def _base_label(_: Any, new: Any, __: Any) -> str:
@@ -87,7 +87,7 @@ def _forget_expected(queries: Any, now: float, _: Any) -> Any:
 
 IDENTITY = (
     Mutation("a new checkpoint under the same name is another query", "P3|P4",
-             identity.Identity, "_bearers", _nobody_bears_it, only("new", named=1.0), finding="L3"),
+             identity.Identity, "_namesakes", _no_namesakes, only("new", named=1.0), finding="L3"),
     Mutation("expect_stop, stop and a new checkpoint: the probe's memory brings the old one back", "P2|P6",
              identity.Identity, "met_by_probe", _memory_introduces, only("new", named=1.0), finding="L3"),
     Mutation("two living queries of one name share a label", "P4|P6",
@@ -98,7 +98,7 @@ IDENTITY = (
              identity.Identity, "met_by_event", _sixteen_past_runs,
              finding="L16", plan=plan_of("L16")),
     Mutation("a crash loop without a fixed checkpoint is a new query each time", "P5|P7",
-             identity.Identity, "_bearers", _nobody_bears_it,
+             identity.Identity, "_namesakes", _no_namesakes,
              only("crash_loop", kept=0.0, named=1.0), finding="L23"),
     Mutation("a forgotten query is met anew through the probe's memory", "P2|P5|P6",
              identity.Identity, "met_by_probe", _memory_introduces,

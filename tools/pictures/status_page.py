@@ -20,7 +20,7 @@ PATIENCE_MILLISECONDS = 180_000.0
 MAX_BYTES = 200_000
 DEMO = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
 ADDRESS = re.compile(r"status page: (\S+)")
-INCIDENT = "text=7 of 8 queries are well; alert_resolution has failed."
+INCIDENT = "text=7 of 8 queries are healthy; alert_resolution has failed."
 REPORTED = "#receivers td:text-is('1')"
 WINDOWS: dict[str, dict[str, Any]] = {
     "status-page-light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
