@@ -1,4 +1,4 @@
-"""Keeps outboxes and failures on disk, in a thread of its own, so that they outlive the driver."""
+"""Keeps outboxes and failures on disk, in its own thread, so that they outlive the driver."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Spool:
     ) -> None:
         self.problem = ""
         self.is_taken = False
-        """Whether another live process has it: one of the same app."""
+        """Whether another running process of the same app uses the file."""
         self._file = SpoolFile(folder, app)
         self._guard = guard
         self._wall = wall
@@ -79,7 +79,7 @@ class Spool:
             self._changed.wait_for(lambda: self._was_opened or self._fails, timeout)
             found, self._found = self._found, None
             if found is not None:
-                # What was offered before does not know of them; the next offers will.
+                # Entries offered before do not include them; the next offers will.
                 self._newest.clear()
                 self._left = self._failures_on_disk
                 self._failures = None if self._left else self._failures
@@ -87,7 +87,7 @@ class Spool:
             return found
 
     def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
-        """Keep these rows of one receiver, and no others of it; never waits for the disk."""
+        """Store exactly these entries of one receiver; never waits for the disk."""
         if self._loop.is_forked:
             return
         with self._changed:
@@ -97,7 +97,7 @@ class Spool:
                 self._changed.notify_all()
 
     def take_failures(self) -> tuple[FailedQuery, ...]:
-        """The failures that came with the rows which ``load`` has returned, once."""
+        """The failures that were stored with the entries of ``load``; returned once."""
         if self._loop.is_forked:
             return ()
         with self._changed:
@@ -105,7 +105,7 @@ class Spool:
             return tuple(left.values())
 
     def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
-        """Keep these failures, and no others; never waits for the disk."""
+        """Store exactly these failures; never waits for the disk."""
         newest = {one.query_id: one for one in kept}
         if self._loop.is_forked:
             return
@@ -124,7 +124,7 @@ class Spool:
             return self._changed.wait_for(lambda: self._written >= due, timeout)
 
     def close(self, timeout: float) -> None:
-        """Write what is to be written, if that can be done in time, and let go of the file."""
+        """Write what is pending if there is time, and close the file."""
         if self._loop.is_forked:
             return
         began = time.monotonic()
@@ -216,14 +216,14 @@ class Spool:
             self._changed.wait_for(self._loop.stopping.is_set, RETRY_SECONDS)
 
     def _say(self, problem: str) -> None:
-        """Log a problem when it is news."""
+        """Log a problem if it is new."""
         if problem and problem != self.problem:
             log.warning("querypulse: the alerts' spool: %s", problem)
         self.problem = problem
 
 
 def essence(entry: OutboxEntry) -> Essence:
-    """What of a row is worth a write: all but its wording, which changes with every look."""
+    """The parts of an entry that are worth a write: not its texts, which change with every poll."""
     incident = entry.incident
     alerts = tuple((alert.key, alert.starts_at, alert.ends_at) for alert in incident.alerts)
     sent = (entry.state, entry.sent_revision, entry.sent_at, entry.queued_at)

@@ -45,14 +45,14 @@ def ping_of(incidents: Sequence[Incident]) -> Ping:
 def due_at(ping: Ping, last: Ping | None, last_at: float, interval_seconds: float) -> float:
     """When ``ping`` may leave, ``last`` being the last that arrived, and ``last_at`` when one left.
 
-    A change between well and failing does not wait for the interval.
+    A change between healthy and failing does not wait for the interval.
     """
     changed = last is None or last == START or (ping.path == "/fail") != (last.path == "/fail")
     return last_at + (min(LEAST_SECONDS, interval_seconds) if changed else interval_seconds)
 
 
 def ping_url(url: str, path: str, run: str) -> str:
-    """The check's URL with the signal's path; ``run`` tells the pings of one process."""
+    """The check's URL with the signal's path; ``run`` identifies the pings of one process."""
     parts = urlsplit(url)
     query = "&".join(filter(None, [parts.query, urlencode({"rid": run})]))
     return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path, query=query))

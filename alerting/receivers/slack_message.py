@@ -27,7 +27,7 @@ MINIMAL_CHARACTERS = 512
 
 SIGNS = {"critical": ":rotating_light:", "warning": ":warning:"}
 URL_MARKS = "!#$%'()*+,/:;=?@[]~&"
-"""What may stand in a link; anything else, such as ``|`` or ``>``, would end it."""
+"""The characters allowed in a link; others, such as ``|`` or ``>``, would end it."""
 LOOKALIKES = str.maketrans("*~", "\N{ASTERISK OPERATOR}\N{TILDE OPERATOR}")
 """Slack has no way to write the marks of bold and struck-out text but as other characters."""
 
@@ -44,7 +44,7 @@ def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
 
 
 def minimal_message(incident: Incident) -> dict[str, Any]:
-    """What is still told when something about the full message was not liked."""
+    """The message that is sent when Slack refuses the full one."""
     return {"text": shorten(_title(incident), MINIMAL_CHARACTERS)}
 
 
@@ -55,7 +55,7 @@ def escape(text: str) -> str:
 
 
 def _title(incident: Incident) -> str:
-    """The headline, without marks of its own: all of it stands between those of bold text."""
+    """The headline without markup of its own: all of it is bold."""
     words = escape(" ".join(headline_of(incident).split())).translate(LOOKALIKES)
     if incident.ends_at is not None:
         return f":white_check_mark: {words}"

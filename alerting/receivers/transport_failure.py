@@ -23,8 +23,8 @@ MISFITS = re.compile(
     "|WRONG_VERSION_NUMBER|HTTP_REQUEST|UNRECOGNIZED_NAME"
     "|NO_CERTIFICATE_OR_CRL_FOUND|PEM_LIB|KEY_VALUES_MISMATCH"
 )
-"""OpenSSL's names for what no second try mends: a missing or wrong certificate of ours, a file
-that holds none, a place that does not speak TLS, or only versions that we do not.
+"""OpenSSL's names for errors that no retry fixes: our certificate is missing or wrong, a file
+contains none, the server does not speak TLS, or it supports no TLS version that we do.
 """
 
 TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})\b")

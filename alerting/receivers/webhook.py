@@ -18,14 +18,14 @@ from .secret import Secret
 from .standard_webhooks import message_id, signed_headers, signing_key
 
 MAX_BODY_BYTES = 1024 * 1024
-"""The size that nginx, in front of many a receiver, takes unless told otherwise."""
+"""The largest body that nginx, in front of many receivers, takes by default."""
 
 
 class Webhook:
     """One POST per incident: Alertmanager's version-4 JSON (``format`` "alertmanager") or ours
     ("raw"), signed with each of ``secrets``, of which there are two while one is rotated.
 
-    ``Idempotency-Key`` is the same for every attempt to tell the same thing.
+    ``Idempotency-Key`` is the same for every attempt to send the same message.
     """
 
     capabilities = ReceiverCapabilities()
@@ -40,7 +40,7 @@ class Webhook:
         http: HttpOptions | None = None,
         external_url: str = "",
     ) -> None:
-        """Check the settings; ``external_url`` is where a person can look further.
+        """Check the settings; ``external_url`` is the link to more information.
 
         Raises:
             ValueError: ``url`` or a secret cannot be used; the message names the setting.
