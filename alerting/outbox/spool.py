@@ -24,13 +24,12 @@ Essence = tuple[object, ...]
 
 
 class Spool:
-    """The newest rows of every receiver, written as soon as anything of weight changes; and the
-    failures of queries.
+    """Stores the newest entries of every receiver, and the failures of queries.
 
-    ``problem`` says what is wrong, and is empty while all is well. Deliveries do not notice:
-    without a disk everything works as long as the process lives. Until the rows of an earlier
-    process were taken with ``load``, nothing is written over them. In a forked child nothing
-    happens.
+    It writes as soon as an important part changes. ``problem`` says what is wrong, and is empty
+    without a problem. Deliveries do not depend on it: without a disk everything works while the
+    process runs. The entries of an earlier process are not overwritten before ``load`` has
+    returned them. A forked child does nothing.
     """
 
     def __init__(
@@ -62,15 +61,15 @@ class Spool:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         if not self._loop.is_forked:
             self._loop.start()
 
     def load(self, timeout: float = LOAD_SECONDS) -> Entries | None:
-        """Start, and return once the rows that an earlier process left, by receiver.
+        """Start, and return the entries of an earlier process by receiver, once.
 
-        None when there was no spool, and also when it could not be read within ``timeout``
-        seconds: then they may come later, so ask again, with 0, as often as you like.
+        None if there was no spool, or if it could not be read within ``timeout`` seconds: then
+        call again with 0, since the entries may come later.
         """
         if self._loop.is_forked:
             return None
@@ -197,7 +196,7 @@ class Spool:
     def _differences(
         self, newest: dict[str, tuple[OutboxEntry, ...]]
     ) -> tuple[list[Change], dict[tuple[str, str], Essence]]:
-        """What to write, and what is on the disk then."""
+        """The changes to write, and the content of the disk afterwards."""
         entries = {
             (name, entry.incident.key): entry for name, held in newest.items() for entry in held
         }

@@ -46,10 +46,10 @@ class UnreadableError(Exception):
 
 
 class SpoolFile:
-    """One application's file in ``folder``: only its owner may read it, from its first byte on.
+    """The file of one application in ``folder``; only its owner can ever read it.
 
-    ``existed``: it was there before. ``failures`` are those it held when it was opened.
-    ``mishap`` says what could not be read, and where it was put. Errors are those of the file
+    ``existed``: the file existed before. ``failures`` are those that it held when it was opened.
+    ``mishap`` says what could not be read and where it was moved. Errors are those of the file
     system (``OSError``) and of SQLite (``sqlite3.Error``).
     """
 

@@ -36,12 +36,11 @@ class DeliveryError(Exception):
 class ReceiverCapabilities(msgspec.Struct, frozen=True):
     """What a kind of receiver needs beyond getting each change once.
 
-    ``per_minute``: how many requests it takes. ``resend_seconds``: how often it wants to hear
-    again what still fires, for it forgets. ``resend_resolved_seconds``: for how long it wants to
-    hear that something ended. ``reconciles``: what an earlier process may have left open is
-    resolved; if it ``can_be_asked``, what it says is open (``Asked``), else all, for a resolve of
-    something it does not know is harmless. ``groups_itself``: it knows alerts and no incidents,
-    so each alert is brought to it by itself.
+    ``per_minute``: how many requests it accepts. ``resend_seconds``: how often firing alerts must
+    be repeated. ``resend_resolved_seconds``: how long resolves must be repeated. ``reconciles``:
+    alerts that an earlier process may have left open are resolved; if it ``can_be_asked``, only
+    those that are open there (``Asked``), else all, since an unknown resolve is harmless.
+    ``groups_itself``: it knows alerts but no incidents, so each alert is sent separately.
     """
 
     per_minute: float | None = None

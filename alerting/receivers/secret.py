@@ -1,4 +1,4 @@
-"""A key, token or secret URL: given as it is, or kept in a file that may change."""
+"""A key, token or secret URL: given as a value, or stored in a file that may change."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Secret:
         return "Secret('********')"
 
     def _read(self) -> None:
-        """Take the file's content if the file is another than the one read last."""
+        """Read the file if it has changed since it was last read."""
         if self._path is None:
             return
         stat = self._path.stat()

@@ -1,4 +1,4 @@
-"""Tells incidents to a webhook, as Alertmanager would or in our own form."""
+"""Sends incidents to a webhook, in Alertmanager's format or in that of querypulse."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ MAX_BODY_BYTES = 1024 * 1024
 
 
 class Webhook:
-    """One POST per incident: Alertmanager's version-4 JSON (``format`` "alertmanager") or ours
-    ("raw"), signed with each of ``secrets``, of which there are two while one is rotated.
+    """One POST per incident: Alertmanager's version-4 JSON (``format`` "alertmanager") or our own
+    ("raw"), signed with each of ``secrets``: there are two during a rotation.
 
     ``Idempotency-Key`` is the same for every attempt to send the same message.
     """
@@ -54,7 +54,7 @@ class Webhook:
         self._poster = HttpPoster(url, setting="webhook_url", http=http)
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Tell one incident; see ``Receiver.send``."""
+        """Send one incident; see ``Receiver.send``."""
         identity = message_id(incident)
         try:
             keys = self._signing_keys()
@@ -72,7 +72,7 @@ class Webhook:
         post_or_less(post, full if len(full) <= MAX_BODY_BYTES else less, less)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._poster.close()
 
     def _body(self, incident: Incident, identity: str, *, plain: bool) -> bytes:
