@@ -1,4 +1,4 @@
-"""querypulse judges: snapshot -> findings -> alerts -> receivers."""
+"""The alerting of querypulse: snapshot -> findings -> alerts -> receivers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alerts and incidents: what receivers are told."""
+"""Alerts and incidents: what is sent to receivers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ PREFIX_CHARACTERS = 190
 MAX_KEY_CHARACTERS = 255
 """PagerDuty's limit for a ``dedup_key``."""
 ESCALATED = "critical"
-"""Ends the key of what was a warning first: the key of the warning is open."""
+"""Ends the key of an alert that was a warning first, because the warning's key is still open."""
 DRIVER = "driver"
-"""Ends the key of the whole driver's alert while a group of its name has the usual key."""
+"""Ends the key of a whole driver's alert while a group of the same name uses the usual key."""
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """One query is sick of one thing; ``starts_at`` and ``ends_at`` are Unix seconds.
+    """One problem of one query; ``starts_at`` and ``ends_at`` are Unix seconds.
 
-    ``members`` are the labels of the queries without a name that it lists.
+    ``members`` are the labels of the unnamed queries that the alert lists.
     """
 
     labels: dict[str, str]
@@ -37,26 +37,26 @@ class Alert(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What the alert is known by everywhere: ``querypulse/<app>/<query>/<alertname>``."""
+        """The key that identifies the alert: ``querypulse/<app>/<query>/<alertname>``."""
         return self.key_ending()
 
     def key_ending(self, *more: str) -> str:
-        """Its key with ``more`` appended, see ``alert_key``."""
+        """The key with ``more`` appended, see ``alert_key``."""
         return alert_key(self.labels["app"], self.labels["query"], self.name, *more)
 
     def ended(self, wall: float, **notes: str) -> Alert:
-        """The alert, over at Unix time ``wall``, with annotations that say how."""
+        """The alert, ended at Unix time ``wall``, with annotations that say how."""
         return replace(
             self, annotations={**self.annotations, **notes}, ends_at=max(wall, self.starts_at)
         )
 
 
 class Incident(msgspec.Struct, frozen=True):
-    """What one page is about: one alert, or several of one name that began together.
+    """One page: one alert, or several of one name that began together.
 
-    ``opened_as`` is its key where that is not the key of its only alert: of a group, and of a
-    warning that has become critical. ``revision`` grows with every reminder. ``muted`` is why
-    nobody is notified now ("silenced until ..."); what was sent before stays open all the same.
+    ``opened_as`` is the key of a group, and of a warning that has become critical; otherwise it is
+    empty and the key is that of the only alert. ``revision`` grows with every reminder. ``muted``
+    says why no notification is sent now ("silenced until ..."); a page sent before stays open.
     """
 
     alerts: tuple[Alert, ...]
@@ -66,12 +66,12 @@ class Incident(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """The ``dedup_key`` of the whole; it can be derived without memory, see ``alert_key``."""
+        """The ``dedup_key`` of the incident; it needs no stored state, see ``alert_key``."""
         return self.opened_as or self.alerts[0].key
 
     @property
     def is_escalated(self) -> bool:
-        """Whether it was opened for a warning that had become critical."""
+        """Whether the incident was opened for a warning that had become critical."""
         first = self.alerts[0]
         queries = (first.labels["query"], WHOLE_DRIVER)
         app = first.labels["app"]
@@ -79,21 +79,21 @@ class Incident(msgspec.Struct, frozen=True):
 
     @property
     def members(self) -> frozenset[str]:
-        """The queries without a name that its alerts list."""
+        """The unnamed queries that its alerts list."""
         return frozenset(one for alert in self.alerts for one in alert.members)
 
     @property
     def name(self) -> str:
-        """The name all its alerts share."""
+        """The name that all its alerts share."""
         return self.alerts[0].name
 
     @property
     def severity(self) -> str:
-        """That of its worst alert."""
+        """The severity of its most severe alert."""
         if len(self.alerts) == 1:
             return self.alerts[0].labels["severity"]
-        reported = {alert.labels["severity"] for alert in self.alerts}
-        return next((one.value for one in Severity if one.value in reported), min(reported))
+        found = {alert.labels["severity"] for alert in self.alerts}
+        return next((one.value for one in Severity if one.value in found), min(found))
 
     @property
     def starts_at(self) -> float:
@@ -102,16 +102,16 @@ class Incident(msgspec.Struct, frozen=True):
 
     @property
     def ends_at(self) -> float | None:
-        """When the last alert ended; None while any fires."""
+        """When the last alert ended, in Unix seconds; None while any alert fires."""
         ends = [alert.ends_at for alert in self.alerts]
         known = [end for end in ends if end is not None]
         return max(known) if len(known) == len(ends) else None
 
 
 def alert_key(app: str, query: str, name: str, *more: str) -> str:
-    """``querypulse/<app>/<query>/<alertname>``, hashed past PagerDuty's limit.
+    """``querypulse/<app>/<query>/<alertname>``, with a hash if longer than PagerDuty's limit.
 
-    A group has the query ``*``. ``more`` is appended: ``ESCALATED``, and ``DRIVER``.
+    The query of a group is ``*``. ``more`` is appended: ``ESCALATED`` and ``DRIVER``.
     """
     key = "/".join(("querypulse", app, query, name, *more))
     if len(key) <= MAX_KEY_CHARACTERS:

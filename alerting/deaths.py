@@ -1,4 +1,4 @@
-"""The failures of one query over all its runs: too many, or one batch again and again."""
+"""The failures of one query over all its runs: too many, or the same batch again and again."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .policy import Limits
 
 
 def is_flapping(query: Query, limits: Limits, now: float) -> bool:
-    """Whether the restart budget is spent.
+    """Whether the restart budget is used up.
 
-    While a query is down its failures do not grow old: time heals nothing that nobody cured.
+    While a query is down, its failures do not expire: the problem still exists.
     """
     if not query.deaths:
         return False
@@ -20,16 +20,16 @@ def is_flapping(query: Query, limits: Limits, now: float) -> bool:
 
 
 def poison_batch(query: Query, limits: Limits) -> Died | None:
-    """The last failure, when all of the budget were of its batch and its error class."""
+    """The last failure, if all failures of the budget had its batch and its error class."""
     if query.unrecovered_deaths == 0 or is_committed(query, query.deaths[-1]):
         return None
     return _same_again(query.deaths, limits)
 
 
 def is_committed(query: Query, died: Died) -> bool:
-    """Whether the checkpoint showed, when the last run began, that the batch has been done since.
+    """Whether the checkpoint showed, when the last run began, that the batch was committed.
 
-    The process that did it may not have been watched.
+    A process that querypulse did not monitor may have committed it.
     """
     point = query.start_point
     done = point.committed if point is not None else None
@@ -37,7 +37,7 @@ def is_committed(query: Query, died: Died) -> bool:
 
 
 def was_flapping_already(query: Query, limits: Limits) -> bool:
-    """Whether the budget was spent when the query last fell from health."""
+    """Whether the budget was already used up when the query last became unhealthy."""
     fell = max(0, len(query.deaths) - max(1, query.unrecovered_deaths))
     until_then = query.deaths[: fell + 1]
     return bool(until_then) and _spent(until_then, limits, until_then[-1].at)
@@ -49,7 +49,7 @@ def recent(query: Query, limits: Limits, now: float) -> list[Died]:
 
 
 def in_earlier_processes(deaths: Sequence[Died], began_at: float) -> int:
-    """How many of these came before this process began, at ``began_at``."""
+    """How many of these failures happened before this process began, at ``began_at``."""
     return sum(died.at < began_at for died in deaths)
 
 

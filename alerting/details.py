@@ -1,4 +1,4 @@
-"""What is shown of an alert below its headline: each fact once, the most useful first. Pure."""
+"""The details of an alert below its headline: each fact once, the most useful first. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .alert import Alert
 from .headline import code_last, summary_of
 
 LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
-"""Annotations that lead somewhere; each receiver shows them in its own form, by these words."""
+"""Annotations that are links, with their titles; each receiver shows them in its own form."""
 NEXT_STEPS = "next_steps"
-"""Three lines, the same for all alerts of one name."""
+"""Three lines, the same for all alerts with one name."""
 WORDS = ("summary", "description", "reason", *LINKS)
-"""Annotations that are no evidence."""
+"""Annotations that are not evidence."""
 FIRST = (
     "error_message",
     "python_line",
@@ -36,7 +36,7 @@ FIRST = (
     "flapping",
     "muted",
 )
-"""What a person reads first; what is named neither here nor in ``LAST`` comes in between."""
+"""Evidence shown first; names neither here nor in ``LAST`` are shown in between."""
 LAST = (
     "sources_unread",
     "commit_log",
@@ -57,7 +57,7 @@ LAST = (
 REPEATED = frozenset(
     {"error_class", "exception", "error_message", "table", "batch_in_flight", "queries", "drivers"}
 )
-"""Evidence that a headline or a reason may give already."""
+"""Evidence that a headline or a reason may already contain."""
 _RANKS = {name: rank for rank, name in enumerate(FIRST)} | {
     name: 1000 + rank for rank, name in enumerate(LAST)
 }
@@ -65,27 +65,27 @@ _BETWEEN = 500
 
 
 def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
-    """The same evidence, the most useful first."""
+    """The evidence, the most useful first."""
     return {name: evidence[name] for name in sorted(evidence, key=_rank)}
 
 
 def details(alert: Alert) -> dict[str, str]:
-    """What a reader of the headline does not know yet; of an alert that is over, what it was."""
+    """What the headline does not say; for a resolved alert, what it was about."""
     known = alert.annotations
     if alert.ends_at is not None:
         was = known.get("summary", "")
         return {"was": was} if was else {}
-    return _unsaid(summary_of(alert), known.get("reason", ""), known)
+    return _not_shown(summary_of(alert), known.get("reason", ""), known)
 
 
 def description(headline: str, reason: str, evidence: Mapping[str, str]) -> str:
-    """The same as one text, line by line, without what only an investigation needs."""
-    facts = _unsaid(headline, reason, evidence)
+    """The details as one text, line by line, without those that only an investigation needs."""
+    facts = _not_shown(headline, reason, evidence)
     return _text({name: text for name, text in facts.items() if name not in LAST}) or reason
 
 
 def shown_annotations(alert: Alert) -> dict[str, str]:
-    """The annotations as receivers of whole alerts get them; once it is over they say so."""
+    """The annotations for receivers of whole alerts; a resolved one says that it ended."""
     if alert.ends_at is None:
         return alert.annotations
     words = {"summary": summary_of(alert), "description": _text(details(alert))}
@@ -93,24 +93,24 @@ def shown_annotations(alert: Alert) -> dict[str, str]:
 
 
 def links(alert: Alert) -> dict[str, str]:
-    """The links: the words of each, and its address."""
+    """The links: the title of each, and its URL."""
     return {text: url for name, text in LINKS.items() if (url := alert.annotations.get(name))}
 
 
-def _unsaid(headline: str, reason: str, annotations: Mapping[str, str]) -> dict[str, str]:
-    """The reason where the headline does not give it, and the evidence that neither gives."""
+def _not_shown(headline: str, reason: str, annotations: Mapping[str, str]) -> dict[str, str]:
+    """The reason if the headline does not contain it, and the evidence that neither contains."""
     shown = {} if not reason or says(headline, reason) else {"reason": reason}
-    said = (headline, reason)
+    known = (headline, reason)
     evidence = {name: text for name, text in annotations.items() if name not in WORDS}
     return shown | {
         name: text
         for name, text in ordered(evidence).items()
-        if name not in REPEATED or not any(text in one for one in said)
+        if name not in REPEATED or not any(text in one for one in known)
     }
 
 
 def says(headline: str, reason: str) -> bool:
-    """Whether the headline gives the reason, though it may have it in two pieces."""
+    """Whether the headline contains the reason, possibly in two pieces."""
     begin, _, rest = reason.partition(": ")
     if reason in headline or code_last(reason) in headline:
         return True

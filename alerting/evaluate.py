@@ -1,4 +1,4 @@
-"""Judging: snapshot, policy and the moment -> findings and one state per query. Pure."""
+"""Evaluation: snapshot, policy and time -> findings and one state per query. Pure."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from .rules import (
 from .window import batch_window, stall_window
 
 INDEPENDENT_RULES = (query_flapping.check, data_loss_risk.check)
-"""What is told besides the worst that is found of a query."""
+"""The rules whose findings are reported in addition to the most severe finding of a query."""
 
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
 
 
 class QueryHealth(msgspec.Struct, frozen=True, gc=False):
-    """The state of one query, why, its stall window in seconds, and what else it is allowed.
+    """The state of one query, the reason, its stall window in seconds, and its other limits.
 
-    An ``ignored`` query has a state, but it raises no alert here and nothing depends on it:
-    the settings say so, or another process that watches the same JVM reports it.
+    An ``ignored`` query has a state, but it raises no alert here and does not affect the process:
+    the settings ignore it, or another process that monitors the same JVM reports it.
     """
 
     state: QueryState
@@ -50,13 +50,13 @@ class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     restart_budget: int | None = None
     expected_input_seconds: float | None = None
     severity: Severity | None = None
-    """Of the worst that holds of it; None where nothing does."""
+    """The severity of its most severe finding; None without one."""
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """All findings, and a verdict for every query by its label, the absent ones included.
+    """All findings, and the health of every query by its label, including the absent ones.
 
-    ``errors`` are what rules have raised, by the rule's name: the other rules stand.
+    ``errors`` are what rules have raised, by the rule's name; the other rules still count.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -65,7 +65,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
-    """Judge every query of the snapshot at ``now`` (monotonic seconds)."""
+    """Evaluate every query of the snapshot at ``now`` (monotonic seconds)."""
     findings: list[Finding] = []
     health: dict[str, QueryHealth] = {}
     rules = RuleRunner()
@@ -91,12 +91,12 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
 def _of_signals(
     snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], rules: RuleRunner
 ) -> list[Finding]:
-    """What is wrong with the witnesses, unless a page tells of the silent JVM already."""
-    reported = {finding.cause for finding in findings}
+    """Problems of the signals, unless a finding already reports that the JVM does not answer."""
+    causes = {finding.cause for finding in findings}
     found = [rules.run(driver_down.check, snapshot, now, policy)]
     if snapshot.ownership.is_eldest:
         found.append(rules.run(events_missing.check, snapshot, now, policy))
-        if query_stalled.SHARED_SILENCE not in reported or rules.errors:
+        if query_stalled.SHARED_SILENCE not in causes or rules.errors:
             found.append(monitoring_degraded.check(snapshot, now, policy, tuple(rules.errors)))
     return [finding for finding in found if finding is not None]
 
@@ -110,7 +110,7 @@ def rule_context(
     *,
     received_at: float | None = None,
 ) -> RuleContext:
-    """One query as the rules see it; ``received_at`` is the snapshot's, worked out once."""
+    """One query as the rules see it; ``received_at`` is computed once per snapshot."""
     limits = policy.limits(query.base_name)
     window = stall_window(query, limits)
     commit_at = query.last_commit_at
@@ -151,7 +151,7 @@ def _evaluate_query(context: RuleContext, rules: RuleRunner) -> tuple[list[Findi
 
 
 def _worst(context: RuleContext, rules: RuleRunner) -> Finding | None:
-    """The first critical one, else the first; what is told besides speaks for itself."""
+    """The first critical finding, else the first; independent ones count only if they are first."""
     worst = None
     for rule in ORDER:
         if worst is not None and rule in INDEPENDENT_RULES:
@@ -166,24 +166,24 @@ def _worst(context: RuleContext, rules: RuleRunner) -> Finding | None:
 
 
 def _reported(context: RuleContext, worst: Finding, rules: RuleRunner) -> list[Finding]:
-    """The worst finding, and besides that the query flaps, and that data is in danger.
+    """The most severe finding, and the independent ones: flapping and data loss risk.
 
-    Once it flaps, each further death is no news.
+    Once the query flaps, a further failure is not reported.
     """
-    besides = [
+    independent = [
         found
         for rule in INDEPENDENT_RULES
         if (found := rules.run(rule, context)) is not None and found.alertname != worst.alertname
     ]
-    flaps = any(found.alertname == query_flapping.NAME for found in besides)
-    died = worst.alertname == query_failed.NAME
-    if died and flaps and was_flapping_already(context.query, context.limits):
-        return besides
-    return [worst, *besides]
+    flaps = any(found.alertname == query_flapping.NAME for found in independent)
+    failed = worst.alertname == query_failed.NAME
+    if failed and flaps and was_flapping_already(context.query, context.limits):
+        return independent
+    return [worst, *independent]
 
 
 def _healthy_state(context: RuleContext) -> QueryState:
-    """The state of a query that no rule complains about."""
+    """The state of a query without a finding."""
     query = context.query
     if query.ended is not None:
         outcomes = {Outcome.FAILED: QueryState.FAILED, Outcome.COMPLETED: QueryState.COMPLETED}
@@ -198,7 +198,7 @@ def _healthy_state(context: RuleContext) -> QueryState:
 
 
 def _is_idle(context: RuleContext) -> bool:
-    """Idle by proof, and for as long as Spark itself waits before it says so."""
+    """Whether the query is proven idle for as long as Spark waits before it reports idleness."""
     idle_at, commit_at = context.query.last_idle_at, context.query.last_commit_at
     if context.query.in_flight is not None and context.query.in_flight.batch_id is not None:
         return False

@@ -1,4 +1,4 @@
-"""What a person at 3 a.m. wants to know of the query, in words."""
+"""Evidence: readable facts about one query for the person on call."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from .window import Window
 
 
 def evidence(context: RuleContext, window: Window | None = None) -> dict[str, str]:
-    """Facts about one query; what is not known is left out.
+    """Facts about one query, without those that are not known.
 
-    ``window``: what the finding was measured by, if not the query's own window.
+    ``window`` is the window of the finding, if it is not the query's own.
     """
     query, probed = context.query, context.query.probed
     facts = {
@@ -82,9 +82,9 @@ def _commit_log(query: Query) -> str:
 
 
 def _lag(context: RuleContext) -> str:
-    """By source: what was found where it could be asked, else what Spark reported; with its age."""
+    """Lag and its age by source: polled where the source answers, else as Spark reported it."""
     query = context.query
-    asked = {
+    polled = {
         index: f"{poll.description}: {poll.lag_offsets} offsets, {context.now - poll.at:.0f} s ago"
         for index, poll in query.polls.items()
         if poll.lag_offsets is not None
@@ -95,8 +95,8 @@ def _lag(context: RuleContext) -> str:
         for index, source in enumerate(sources)
         if source.lag_offsets is not None
     }
-    reported = reported | asked
-    return "; ".join(reported[index] for index in sorted(reported))
+    lags = reported | polled
+    return "; ".join(lags[index] for index in sorted(lags))
 
 
 def _reported(context: RuleContext) -> str:
@@ -105,31 +105,30 @@ def _reported(context: RuleContext) -> str:
 
 
 def _backlog(context: RuleContext) -> str:
-    """What waits in files and bytes, where sources tell it; with its age."""
+    """The backlog in files and bytes and its age, for sources that report one."""
     query = context.query
     sources = query.progress.sources if query.progress is not None else ()
-    reported = []
+    texts = []
     for source in sources:
         figures = {"files": source.backlog_files, "bytes": source.backlog_bytes}
         known = [f"{figure:.0f} {unit}" for unit, figure in figures.items() if figure is not None]
-        reported += (
+        texts += (
             [f"{source.description}: {', '.join([*known, _reported(context)])}"] if known else []
         )
-    return "; ".join(reported)
+    return "; ".join(texts)
 
 
 def _signals(context: RuleContext) -> str:
-    """Who has been heard, and how long ago: what the verdict rests on."""
+    """Which signals have been received, and how long ago: the evaluation is based on these."""
     query = context.query
     received = {
         "event": query.last_event_at,
         "probe": query.probed_at,
         "commit log": query.logged_at,
     }
-    reported = [
+    return ", ".join(
         f"{name} {context.now - at:.1f} s ago" for name, at in received.items() if at is not None
-    ]
-    return ", ".join(reported)
+    )
 
 
 def _work(work: JobActivity | None) -> dict[str, str]:
@@ -153,7 +152,7 @@ def _jobs(work: JobActivity) -> str:
 
 
 def _other_jobs(work: JobActivity) -> str:
-    """Jobs that may be the query's: nothing says whose they are."""
+    """Jobs that name no query, so that they may belong to this one."""
     unowned = work.unowned
     if work.own.jobs_active or not unowned.jobs_started:
         return ""
@@ -161,6 +160,6 @@ def _other_jobs(work: JobActivity) -> str:
 
 
 def _tasks(counts: JobCounts, work: JobActivity) -> str:
-    """Counted ones are of all batches, others of the jobs that are active."""
+    """Task counts: of all batches if they are ``counted``, else of the active jobs only."""
     since = " so far" if work.counted else ""
     return f"{counts.tasks_completed} completed{since}, {counts.tasks_active} running"

@@ -1,4 +1,4 @@
-"""What a rule finds, and the one state a query is in."""
+"""What a rule finds, and the states of a query."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class QueryState(str, Enum):
-    """A query's state, worst first."""
+    """The state of a query, most severe first."""
 
     FAILED = "failed"
     MISSING = "missing"
@@ -28,22 +28,22 @@ class QueryState(str, Enum):
 
 
 class Severity(str, Enum):
-    """How loudly an alert is told."""
+    """How urgent an alert is."""
 
     CRITICAL = "critical"
     WARNING = "warning"
 
 
 WHOLE_DRIVER = "*"
-"""Stands for the query where something concerns all queries of the driver."""
+"""Replaces the query's name in an alert about all queries of the driver."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One rule found one query sick.
+    """A problem that one rule found in one query.
 
-    ``reason`` is one line for a person; ``evidence`` becomes annotations. Findings of one
-    name that share a ``cause`` are one incident of the whole driver. ``members`` are the labels
-    of the queries without a name that it lists.
+    ``reason`` is one readable line; ``evidence`` becomes annotations. Findings of one name that
+    share a ``cause`` become one incident of the whole driver. ``members`` are the labels of the
+    unnamed queries that the finding lists.
     """
 
     alertname: str

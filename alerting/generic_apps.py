@@ -1,4 +1,4 @@
-"""Names that a platform gives to every application whose owner has given it none. Pure."""
+"""Names that a platform gives to applications that do not set a name. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GENERIC_APPS = frozenset(
         "spark shell",  # bin/spark-shell
         "spark-shell",
         "sparkr",
-        "spark",  # Spark on Kubernetes, where nothing else names it
+        "spark",  # Spark on Kubernetes, without another name
         "databricks shell",
         "zeppelin",
         "main.py",  # spark-submit names an application after its script
@@ -18,19 +18,20 @@ GENERIC_APPS = frozenset(
         "run.py",
     }
 )
-"""Two living drivers are likely to share one of these; case does not matter."""
+"""Two running drivers are likely to share one of these names; case does not matter."""
 
 
 def is_generic(app: str) -> bool:
-    """Whether another driver that lives now may well have the same name."""
+    """Whether another running driver is likely to have the same name."""
     return app.casefold() in GENERIC_APPS
 
 
 def problem_of(app: str) -> str:
-    """What a generic name costs, and what to do; empty for any other name."""
+    """What a generic name prevents, and how to fix it; empty for any other name."""
     if not is_generic(app):
         return ""
     return (
-        f"the app is called {app!r}, as other drivers may be: alerts that an earlier process left "
-        "open are not resolved at the start, except from spool_dir; set app_name to a unique name"
+        f"the app is called {app!r}, and other drivers may be too: alerts that an earlier process "
+        "left open are not resolved at the start, except from spool_dir; set app_name to a "
+        "unique name"
     )

@@ -1,7 +1,7 @@
-"""The one line by which people know an alert or an incident: job, query and cause. Pure.
+"""The headline of an alert or an incident: job, query and cause in one line. Pure.
 
-``[orders] billing failed: ValueError: negative amount`` while it fires, and when it is over
-``Resolved: [orders] billing commits again after 4 min``.
+``[orders] billing failed: ValueError: negative amount`` while it fires, and
+``Resolved: [orders] billing commits again after 4 min`` when it has ended.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from .alert import Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 
 MAX_NAMED = 10
-"""So many queries are named in a headline."""
+"""The most queries that a headline names."""
 MAX_CAUSE_CHARACTERS = 200
 
 
 class _Words(msgspec.Struct, frozen=True):
-    """What several queries do while an alert fires, and what one and several do once it is over."""
+    """Verbs: of several queries while an alert fires, of one and of several when it has ended."""
 
     several: str
     one_recovered: str
@@ -30,13 +30,13 @@ class _Words(msgspec.Struct, frozen=True):
 _COMMITS = ("commits again", "commit again")
 _WORDS = {
     "StreamingQueryFailed": _Words("failed", *_COMMITS),
-    "StreamingQueryStopped": _Words("ended and are not back", *_COMMITS),
-    "StreamingQueryMissing": _Words("are missing", "is there and commits", "are there and commit"),
+    "StreamingQueryStopped": _Words("are not running", *_COMMITS),
+    "StreamingQueryMissing": _Words("are missing", "is running and commits", "run and commit"),
     "StreamingQueryStalled": _Words("are stalled", *_COMMITS),
     "StreamingBatchSlow": _Words("are slow", "is no longer slow", "are no longer slow"),
     "StreamingOffsetsStalled": _Words("do not advance", "advances again", "advance again"),
     "StreamingOffsetsRewound": _Words(
-        "went back", "no longer reads old offsets", "no longer read old offsets"
+        "have rewound offsets", "no longer reads old offsets", "no longer read old offsets"
     ),
     "StreamingQueryLagging": _Words(
         "fall behind", "no longer falls behind", "no longer fall behind"
@@ -75,12 +75,12 @@ _PLURALS = dict(
 
 
 def headline(finding: Finding, app: str) -> str:
-    """What is wrong, as long as it is."""
+    """The headline of a finding: what is wrong now."""
     return f"[{app}] {finding.summary}"
 
 
 def recovered(alertname: str, *, of_one_query: bool = True) -> str:
-    """What is said of a query that commits again; of more than one, that they are healthy."""
+    """The outcome for a query that commits again; for several queries, that they are healthy."""
     if alertname in _OF_DRIVER:
         return _OF_DRIVER[alertname]
     words = _WORDS.get(alertname) if of_one_query else None
@@ -88,15 +88,15 @@ def recovered(alertname: str, *, of_one_query: bool = True) -> str:
 
 
 def resolved_headline(alert: Alert) -> str:
-    """How an alert that is over has ended, and how long it fired.
+    """How an alert ended, and how long it fired.
 
-    Its annotations say how: ``superseded_by``, else ``outcome``, which is what its query does now.
+    Its annotation ``superseded_by`` says how, or ``outcome``, which is what its query does now.
     """
     return _resolved([alert])
 
 
 def summary_of(alert: Alert) -> str:
-    """The headline of one alert, firing or over."""
+    """The headline of one alert, firing or resolved."""
     if alert.ends_at is not None:
         return resolved_headline(alert)
     return alert.annotations.get("summary") or (
@@ -105,7 +105,7 @@ def summary_of(alert: Alert) -> str:
 
 
 def headline_of(incident: Incident) -> str:
-    """The headline of an incident, firing or over: of several alerts, one line for all."""
+    """The headline of an incident, firing or resolved: one line, even for several alerts."""
     alerts = incident.alerts
     if len(alerts) == 1:
         return summary_of(alerts[0])
@@ -117,26 +117,26 @@ def headline_of(incident: Incident) -> str:
     cause = _common_cause(alerts)
     text += f": {cause}" if cause else ""
     text += f" ({_named(queries(incident))})"
-    recovered_ones = [one.labels["query"] for one in alerts if one.ends_at is not None]
-    return f"{text}; recovered: {_named(recovered_ones)}" if recovered_ones else text
+    ended = [one.labels["query"] for one in alerts if one.ends_at is not None]
+    return f"{text}; recovered: {_named(ended)}" if ended else text
 
 
 def several_do(alertname: str, cause: str, names: Sequence[str]) -> str:
-    """The summary of a finding about all queries that share a cause."""
+    """The summary of one finding about all queries that share a cause."""
     if len(names) == 1:
         return f"{names[0]}: {cause}"
     return f"{len(names)} queries {_WORDS[alertname].several}: {cause} ({_named(names)})"
 
 
 def code_last(reason: str) -> str:
-    """``batch_hung: no task finished`` -> ``no task finished (batch_hung)``: words before codes."""
+    """Move a code to the end: ``batch_hung: no task done`` -> ``no task done (batch_hung)``."""
     code, colon, text = reason.partition(": ")
     is_code = bool(colon) and code.replace("_", "").isalpha() and code == code.lower()
     return f"{text} ({code})" if is_code and " " not in code else reason
 
 
 def called(query: str) -> str:
-    """How people call what the label ``query`` stands for."""
+    """A readable name for the value of the label ``query``."""
     return {WHOLE_DRIVER: "all queries", UNNAMED: "queries without a name"}.get(query, query)
 
 
@@ -151,7 +151,7 @@ def queries(incident: Incident) -> list[str]:
 
 
 def cut(text: str) -> str:
-    """A cause in one line, as much of it as a headline takes."""
+    """The first line of a cause, cut to the length that a headline allows."""
     line = text.partition("\n")[0]
     if len(line) <= MAX_CAUSE_CHARACTERS:
         return line
@@ -205,7 +205,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _common_cause(alerts: Sequence[Alert]) -> str:
-    """The reason, or what it begins with, where all that still fire give the same."""
+    """The reason that all firing alerts share, or else the beginning that all reasons share."""
     reasons = {one.annotations.get("reason", "") for one in alerts if one.ends_at is None}
     if len(reasons) == 1:
         return cut(code_last(reasons.pop()))

@@ -1,4 +1,4 @@
-"""Findings as incidents: one for each cause, and how the rest of the driver fares. Pure."""
+"""Group findings into incidents: one for each cause, with the health of the other queries. Pure."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from .rules import driver_down
 from .rules.query_stalled import SHARED_SILENCE
 
 MAX_LISTED = 10
-"""So many queries without a name are listed in one alert, the newest first."""
+"""The most unnamed queries that one alert lists, the newest first."""
 
 
 def gather(
     findings: Sequence[Finding], labels: Sequence[str], unnamed: Collection[str] = ()
 ) -> tuple[Finding, ...]:
-    """Make one finding of those that share a cause; say in each how many queries are well.
+    """Merge findings that share a cause; add to each how many queries of the driver are healthy.
 
-    In a driver of one query it stays that query's, and there are no others to speak of; once
-    the JVM has ended nobody knows of any. A SparkContext that has stopped is the cause
-    of one query alone as well; a silent JVM is none as long as only one is stalled. Queries
-    without a name (``unnamed`` are their labels) share one finding for each alert name.
+    With only one query in the driver, its finding stays its own and has no such line; neither has
+    an alert that the JVM has ended. A stopped SparkContext is a shared cause even for one query; a
+    JVM that does not answer is one only if several queries are stalled. Queries without a name
+    (``unnamed`` are their labels) share one finding for each alert name.
     """
     unhealthy = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
     shared: dict[tuple[str, str], list[Finding]] = {}
-    reported: list[Finding] = []
+    merged: list[Finding] = []
     for finding in findings:
         if finding.cause and len(labels) > 1:
             shared.setdefault((finding.alertname, finding.cause), []).append(finding)
         else:
-            reported.append(finding)
+            merged.append(finding)
     for (_, cause), members in shared.items():
         alone = cause == SHARED_SILENCE and len(members) == 1
-        reported += members if alone else [_incident(members)]
-    reported = _of_unnamed(reported, unnamed)
+        merged += members if alone else [_incident(members)]
+    merged = _of_unnamed(merged, unnamed)
     if len(labels) == 1:
-        return tuple(reported)
+        return tuple(merged)
     siblings = {"siblings": _siblings(unhealthy, labels)}
     return tuple(
         finding
         if finding.alertname == driver_down.NAME
         else replace(finding, evidence={**siblings, **finding.evidence})
-        for finding in reported
+        for finding in merged
     )
 
 
@@ -75,7 +75,7 @@ def _of_unnamed(findings: Sequence[Finding], unnamed: Collection[str]) -> list[F
 
 
 def _one_for_unnamed(members: list[Finding]) -> Finding:
-    """The newest of the most severe, which lists the others."""
+    """The newest of the most severe findings; it lists the others."""
     critical = [finding for finding in members if finding.severity is Severity.CRITICAL]
     newest = (critical or members)[-1]
     finding = replace(
@@ -99,6 +99,6 @@ def _one_for_unnamed(members: list[Finding]) -> Finding:
 
 
 def _siblings(unhealthy: Sequence[str], labels: Sequence[str]) -> str:
-    """How many of the driver's queries are well: "7 of 8 queries healthy; not: bronze"."""
+    """How many of the driver's queries are healthy: "7 of 8 queries healthy; not: bronze"."""
     text = f"{len(labels) - len(unhealthy)} of {len(labels)} queries healthy"
     return f"{text}; not: {', '.join(unhealthy)}" if unhealthy else text

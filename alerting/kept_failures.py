@@ -1,4 +1,4 @@
-"""Which failures the next process of the app has to know of: what the rules would use. Pure."""
+"""The failures that the next process of the app needs for its rules. Pure."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .policy import Policy
 def kept_failures(
     queries: Iterable[Query], unmet: Iterable[FailedQuery], policy: Policy, now: float
 ) -> tuple[FailedQuery, ...]:
-    """Of each query the failures within its window, and those that show whether its batch is a
-    poisoned one; also of ``unmet``, the queries that this process has not met.
+    """For each query, the failures within its window and those that may show a poison batch.
 
-    Namesakes of these are kept without failures: known by their own id, they succeed nobody.
+    ``unmet`` are queries of earlier processes that this process has not seen. Queries with the same
+    name are kept without failures: their own id shows that they do not continue a failed one.
     """
     queries = tuple(queries)
     window = _longest_window(policy)
@@ -56,7 +56,7 @@ def _trimmed(one: FailedQuery, window: float, now: float) -> FailedQuery:
 
 
 def _repeated(deaths: Sequence[Died], now: float) -> int:
-    """How many of the last were of one batch and one error class."""
+    """How many of the last failures had the same batch and the same error class."""
     count = 0
     for died in reversed(deaths):
         same = (died.batch_id, died.error_class) == (deaths[-1].batch_id, deaths[-1].error_class)

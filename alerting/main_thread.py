@@ -1,4 +1,4 @@
-"""Why nobody restarts the job: where its main thread is while a query is dead or stuck. Pure."""
+"""Where the job's main thread is while a query is down or stuck: why it is not restarted. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVIDENCE = "main_thread"
 
 
 def with_main_thread(evaluation: Evaluation, main_thread: Callable[[], str]) -> Evaluation:
-    """Add the evidence ``main_thread``, asked for once, and only where a finding needs it."""
+    """Add the evidence ``main_thread``; read it at most once, and only if a finding needs it."""
     if not any(map(_needs_it, evaluation.findings)):
         return evaluation
     text = main_thread()

@@ -1,8 +1,8 @@
-"""What a restart repeats: the batches that are planned and not committed, and their offsets. Pure.
+"""What a restart repeats: batches that are planned but not committed, and their offsets. Pure.
 
-Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when it is done; a new run begins
-with the batch after the last commit, over the offsets that are planned (``MicroBatchExecution``).
-Under async progress tracking both are written now and then, so that several batches run again.
+Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when the batch is done; a new run
+begins with the batch after the last commit and its planned offsets (``MicroBatchExecution``). Async
+progress tracking writes both only at intervals, so several batches may run again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAX_CHARACTERS = 300
 
 
 def on_restart(query: Query) -> dict[str, str]:
-    """The evidence ``on_restart``: "batch 41 runs again, offsets a to b"; empty where not known."""
+    """The evidence ``on_restart``: "batch 41 runs again, offsets a to b"; empty if not known."""
     probed = query.probed
     if probed is None or probed.facts.trigger.is_continuous or probed.facts.trigger.is_real_time:
         return {}
@@ -34,12 +34,12 @@ def _async(query: Query) -> str:
         return ""
     last = query.last_commit_batch
     if missing == 1:
-        return f"batch {last} runs again: done, and not in the commit log"
-    return f"batches {last - missing + 1} to {last} run again: done, and not in the commit log"
+        return f"batch {last} runs again: done, but not in the commit log"
+    return f"batches {last - missing + 1} to {last} run again: done, but not in the commit log"
 
 
 def _planned(query: Query, probed: ProbedRun) -> int | None:
-    """The batch that is planned and not committed; None where none is known to be."""
+    """The batch that is planned but not committed; None if no such batch is known."""
     after_commit = -1 if query.last_commit_batch is None else query.last_commit_batch
     log = query.logged
     if log is not None and log.planned is not None and log.planned > after_commit:
@@ -49,7 +49,7 @@ def _planned(query: Query, probed: ProbedRun) -> int | None:
     if query.alive:
         batch = in_flight
     else:
-        # In its last words a run says in which batch it was, planned or not.
+        # The last report of a run names its batch, whether it was planned or not.
         has_plan = probed.available_offsets not in ("", probed.committed_offsets)
         batch = probed.batch_id if not probed.active and has_plan else in_flight
     return batch if batch is not None and batch > after_commit else None

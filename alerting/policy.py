@@ -1,4 +1,4 @@
-"""What is allowed: the roster and the limits, by query name pattern."""
+"""The expected queries, and the limits by query name pattern."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ class Limits(msgspec.Struct, frozen=True):
     start_grace_seconds: float = 120.0
     gone_grace_seconds: float = 60.0
     failed_grace_seconds: float = 0.0
-    """How long a query that failed may take to recover before anybody is notified."""
+    """How long a failed query may take to recover before the alert fires."""
     stall_critical_factor: float = 3.0
-    """After how many windows a stall with an ordinary cause is critical (at most 15 minutes)."""
+    """A stall with an ordinary cause is critical after this many windows (at most 15 minutes)."""
     slow_critical_factor: float = 10.0
-    """After how many windows a batch in flight is critical, though its tasks finish ..."""
+    """A batch in flight is critical after this many windows, even if its tasks finish ..."""
     slow_critical_seconds: float = 1800.0
-    """... and after how long at the latest."""
+    """... and at the latest after this time."""
     lag_allowed_offsets: float = 1000.0
     lag_allowed_seconds: float | None = None
     """How long the first unread record may wait."""
     expected_input_seconds: float | None = None
-    """How long the query may read no rows; None where it may for ever."""
+    """How long the query may read no rows; None for no limit."""
     trend_window_seconds: float = 300.0
-    """How long lag must have risen, or a watermark stood, before anybody is told."""
+    """How long lag must rise, or a watermark must not advance, before the alert fires."""
     data_loss_warning_ratio: float = 0.7
-    """How much of a source's retention what waits may use up before anybody is told ..."""
+    """The share of a source's retention that unread data may use before a warning fires ..."""
     data_loss_critical_ratio: float = 0.9
-    """... and before somebody is woken up."""
+    """... and before the alert is critical."""
     restart_budget: int = 3
-    """How many failures within ``restart_window_seconds`` make a query a flapping one."""
+    """A query is flapping after this many failures within ``restart_window_seconds``."""
     restart_window_seconds: float = 600.0
     ignore: bool = False
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """The roster of queries that must be there, and everybody's limits.
+    """The expected queries, and the limits of all queries.
 
-    A probe report older than ``probe_stale_seconds`` says nothing of the present; unless one
-    is expected (a replay has none), nobody is told that it is silent.
+    A probe report older than ``probe_stale_seconds`` is stale. A missing probe raises an alert only
+    if ``probe_expected``: a replay has no probe.
     """
 
     expected: tuple[str, ...] = ()
@@ -54,9 +54,10 @@ class Policy(msgspec.Struct, frozen=True):
     probe_expected: bool = False
 
     def at_end(self, *, crashed: bool) -> Policy:
-        """The same for a process that ends: what waits for a grace would never be reported.
+        """The policy for a process that ends, without grace periods that would hide an alert.
 
-        That a query is gone is news only where the process crashes.
+        ``gone_grace_seconds`` is dropped only if the process crashed: otherwise it stops its
+        queries itself.
         """
         over = {"failed_grace_seconds": 0.0} | ({"gone_grace_seconds": 0.0} if crashed else {})
         overrides = tuple(
@@ -66,7 +67,7 @@ class Policy(msgspec.Struct, frozen=True):
         return replace(self, defaults=replace(self.defaults, **over), overrides=overrides)
 
     def limits(self, name: str) -> Limits:
-        """The defaults, changed by each pattern that matches, in the order given."""
+        """The defaults, overridden by each matching pattern in the given order."""
         limits = self.defaults
         for pattern, changes in self.overrides:
             if fnmatchcase(name, pattern):

@@ -1,4 +1,4 @@
-"""A judgement without secrets: what everything after it, pages and status alike, gets. Pure."""
+"""Remove secrets from an evaluation before pages and the status page use it. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .evaluate import Evaluation, QueryHealth
 from .finding import Finding
 
 ERROR_CLASS = "error_class"
-"""The evidence that stays when all else must be withheld."""
+"""The evidence that is kept when everything else must be withheld."""
 
 
 def redacted(evaluation: Evaluation, redactor: Redactor) -> Evaluation:
-    """Redact every text of every finding and verdict. Labels stay: they are identities."""
+    """Redact every text of all findings and of the health; labels stay, since they identify."""
     findings = tuple(_finding(finding, redactor) for finding in evaluation.findings)
     health = {label: _health(one, redactor) for label, one in evaluation.health.items()}
     return replace(evaluation, findings=findings, health=health)
@@ -23,7 +23,7 @@ def _finding(finding: Finding, redactor: Redactor) -> Finding:
     evidence = {name: redactor.text(text) for name, text in finding.evidence.items()}
     reason = redactor.text(finding.reason)
     if evidence.get(ERROR_CLASS) == WITHHELD:
-        # A page must say something, and a class was redacted by shape when it came in.
+        # A page must give a cause; the class was already redacted by pattern on arrival.
         evidence[ERROR_CLASS] = redact(finding.evidence[ERROR_CLASS])
         reason = f"{evidence[ERROR_CLASS]}: {WITHHELD}"
     return replace(

@@ -1,4 +1,4 @@
-"""What a rule gets to see: one query, its limits, and the moment."""
+"""The input of a rule: one query, its limits, and the time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .window import Window
 
 
 class RuleContext(msgspec.Struct, frozen=True, gc=False):
-    """One query before the judge at ``now`` (monotonic seconds)."""
+    """One query at ``now`` (monotonic seconds), with all that the rules need."""
 
     label: str
     query: Query
@@ -20,9 +20,9 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     batch_window: Window
     """The window of a batch in flight."""
     trend_seconds: float
-    """How long a trend must last; never shorter than the window."""
+    """How long a trend must last, in seconds; at least the window."""
     is_running: bool
-    """Whether the query is there, in a SparkContext that is."""
+    """Whether the query and its SparkContext are active."""
     batches_come: bool
     """Whether the last commit is no older than the window."""
     expected: bool
@@ -30,20 +30,20 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     snapshot: Snapshot
     now: float
     received_at: float | None = None
-    """When anything of the whole driver was last received."""
+    """When the last signal of any query of the driver was received."""
 
     def watched_since(self, at: float) -> float:
-        """Seconds since ``at`` in which we were awake to watch."""
+        """Seconds since ``at``, without the time in which querypulse was paused."""
         return self.snapshot.watched(at, self.now)
 
     @property
     def probe_is_stale(self) -> bool:
-        """Whether the second witness exists but has fallen silent."""
+        """Whether there is a probe report, but it is too old."""
         probe = self.snapshot.probe
         return probe is not None and self.watched_since(probe.at) > self.probe_stale_seconds
 
     @property
     def driver_is_silent(self) -> bool:
-        """Whether neither the probe nor any event has shown anything for a whole window."""
+        """Whether neither the probe nor any event has arrived for a whole window."""
         at = self.received_at
         return at is not None and self.watched_since(at) > self.window.seconds

@@ -1,4 +1,4 @@
-"""Asks rules, so that one that raises costs no other rule and no other query anything."""
+"""Runs rules so that a rule that raises affects no other rule and no other query."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ P = ParamSpec("P")
 
 
 class RuleRunner:
-    """One round of evaluation; ``errors`` are what rules have raised, the first of each."""
+    """One round of evaluation; ``errors`` has the first error of each rule that raised."""
 
     def __init__(self) -> None:
         self.errors: dict[str, Exception] = {}
@@ -19,9 +19,9 @@ class RuleRunner:
     def run(
         self, rule: Callable[P, Finding | None], *args: P.args, **kwargs: P.kwargs
     ) -> Finding | None:
-        """What the rule finds; None where it raises."""
+        """What the rule finds; None if it raises."""
         try:
             return rule(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other rules stand
+        except Exception as error:  # noqa: BLE001 - the other rules must still run
             self.errors.setdefault(rule.__module__.rpartition(".")[2], error)
             return None

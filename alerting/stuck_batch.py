@@ -1,4 +1,4 @@
-"""The batch in flight, as the rules about it see it: how long, why, and from when on critical."""
+"""The batch in flight: how long it has run, what delays it, and when it is critical."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from .window import STALL_CRITICAL_SECONDS
 
 RETRIES_AT_LEAST = 10
 RETRIES_FACTOR = 5.0
-"""A batch that runs so many times the jobs of its query's other batches repeats itself."""
+"""A batch retries if it runs this many times the jobs of the query's other batches."""
 
 
 def work_of(context: RuleContext) -> JobActivity | None:
-    """The newest closer poll of the run."""
+    """The job activity of the run at the newest probe."""
     return context.query.probed.work if context.query.probed is not None else None
 
 
 def lasted(context: RuleContext, flight: InFlight) -> float:
-    """Seconds it has been in flight."""
+    """Seconds for which the batch has been in flight."""
     return context.watched_since(flight.since)
 
 
 def still(context: RuleContext, flight: InFlight) -> float:
-    """Seconds in which no task of it finished and no job of it began."""
+    """Seconds since a task of the batch finished or a job of it began."""
     return context.watched_since(flight.moved_at)
 
 
 def moved_lately(context: RuleContext, flight: InFlight) -> bool:
-    """Whether it has made progress within the window."""
+    """Whether the batch has made progress within the window."""
     return still(context, flight) <= context.batch_window.seconds
 
 
 def is_slow_for_long(context: RuleContext, flight: InFlight) -> bool:
-    """Whether it is in flight for so long that its progress does not matter any more."""
+    """Whether the batch is critical by its time in flight alone."""
     return lasted(context, flight) > slow_limit(context)
 
 
 def not_committed(context: RuleContext, flight: InFlight) -> str:
-    """That no process has committed the batch for as long as is critical in one; empty otherwise.
+    """A text if no process has committed the batch for longer than the critical time; else empty.
 
-    A planned stop in the middle of a batch leaves the same behind as a crash. So the run gets its
-    window, which fits the batches that its checkpoint shows, before an old plan is held against it.
+    A planned stop in the middle of a batch leaves the same files as a crash. So an old plan counts
+    only after the run has had its window, which follows the batches in its checkpoint.
     """
     found = over_restarts.unfinished(context)
     if (
@@ -59,7 +59,7 @@ def not_committed(context: RuleContext, flight: InFlight) -> str:
 
 
 def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
-    """Critical once it did nothing at all for the window, or was delayed for several of them."""
+    """Critical after one window without any progress or delay, or after several delayed ones."""
     delayed_at = flight.moved_at if flight.delayed_at is None else flight.delayed_at
     nothing_since = max(flight.moved_at, delayed_at)
     if context.watched_since(nothing_since) > context.batch_window.seconds:
@@ -75,7 +75,7 @@ def _stall_limit(context: RuleContext) -> float:
 
 
 def slow_limit(context: RuleContext) -> float:
-    """Seconds after which a batch in flight is critical, whatever it does."""
+    """Seconds after which a batch in flight is critical, even if it makes progress."""
     limits = context.limits
     return context.batch_window.critical_after(
         limits.slow_critical_factor, limits.slow_critical_seconds
@@ -83,15 +83,15 @@ def slow_limit(context: RuleContext) -> float:
 
 
 def delay_text(context: RuleContext) -> tuple[str, str] | None:
-    """The first word of the reason, and the facts behind it; None where nothing delays it."""
+    """The code that begins the reason, and the facts behind it; None without a delay."""
     work = work_of(context)
     delay = delay_of(work)
     if work is None or delay is None:
         return None
     return delay.value, {
         Delay.TASK_RUNNING: _running(work),
-        Delay.NO_EXECUTORS: "no executor is there to run its tasks",
-        Delay.WAITING_FOR_SLOTS: f"no task of it runs, {slots_text(context)}",
+        Delay.NO_EXECUTORS: "no executor is available to run its tasks",
+        Delay.WAITING_FOR_SLOTS: f"none of its tasks is running, {slots_text(context)}",
     }[delay]
 
 
@@ -100,11 +100,11 @@ def _running(work: JobActivity) -> str:
     tasks = "1 task" if count == 1 else f"{count} tasks"
     if work.own.jobs_active:
         return f"{tasks} running"
-    return f"{tasks} running of jobs that name no query"
+    return f"{tasks} running in jobs that name no query"
 
 
 def slots_text(context: RuleContext) -> str:
-    """Who runs tasks: "others hold 4 of 4 slots, bronze 3 of them"; empty where not known."""
+    """Who holds the slots: "others hold 4 of 4 slots, bronze 3 of them"; empty if not known."""
     work = work_of(context)
     if work is None or work.slots is None or not work.slots.total:
         return ""
@@ -123,18 +123,18 @@ def _called(context: RuleContext, query_id: str) -> str:
 
 
 def retries_text(context: RuleContext, flight: InFlight) -> str:
-    """How many more jobs it has run than this query's batches do; empty where that is usual."""
+    """How many jobs the batch has run, if far more than usual for the query; else empty."""
     work, usual = work_of(context), context.query.jobs_per_batch
     if work is None or flight.jobs_before is None or usual is None or not work.counted:
         return ""
     jobs = work.own.jobs_started - flight.jobs_before
     if jobs < max(RETRIES_AT_LEAST, RETRIES_FACTOR * usual):
         return ""
-    return f"{jobs} jobs in this batch so far, at most {usual:.1f} in a usual one"
+    return f"{jobs} jobs in this batch so far, usually at most {usual:.1f}"
 
 
 def batch_evidence(context: RuleContext, severity: Severity) -> dict[str, str]:
-    """What only alerts about a batch in flight say."""
+    """The evidence of alerts about a batch in flight."""
     facts = evidence(context, context.batch_window)
     facts["slots"] = slots_text(context)
     if severity is Severity.WARNING:
@@ -143,6 +143,6 @@ def batch_evidence(context: RuleContext, severity: Severity) -> dict[str, str]:
 
 
 def critical_text(context: RuleContext) -> str:
-    """When a warning about it becomes critical, for those who read the warning."""
+    """When a warning about the batch becomes critical, for the reader of the warning."""
     stall, slow = _stall_limit(context), slow_limit(context)
     return f"{stall:.0f} s without a finished task, or {slow:.0f} s in flight"

@@ -1,4 +1,4 @@
-"""How long a query may go without a commit: windows that size themselves."""
+"""How long a query may go without a commit: windows that follow its trigger and its batches."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from ..listener.query import Query
 from .policy import Limits
 
 STALL_CRITICAL_SECONDS = 900.0
-"""However long the window: a stall that has an ordinary cause is critical after so long."""
+"""A stall with an ordinary cause is critical after this time at the latest."""
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
     """``W = max(floor, max(trigger interval, longest recent batch) x (tolerance + 2))``.
 
-    Seconds. After Flink's operator, which sizes its checkpoint window alike. ``interval`` is None
-    for the window of a batch in flight: the trigger interval is over when a batch begins.
+    In seconds. Flink's operator sizes its checkpoint window the same way. ``interval`` is None for
+    the window of a batch in flight: a batch begins after the trigger interval.
     """
 
     seconds: float
@@ -34,12 +34,12 @@ class Window(msgspec.Struct, frozen=True, gc=False):
         )
 
     def critical_after(self, factor: float, most: float) -> float:
-        """Seconds after which what is a warning becomes critical: never before the window."""
+        """Seconds after which a warning becomes critical: never before the window."""
         return max(self.seconds, min(self.seconds * factor, most))
 
 
 def stall_window(query: Query, limits: Limits) -> Window:
-    """How long the query may go without a commit or proof of idleness."""
+    """How long the query may go without a commit or a proof that it is idle."""
     interval = query.facts.trigger.interval_seconds if query.facts is not None else 0.0
     return _window(query, limits, interval)
 
@@ -47,7 +47,7 @@ def stall_window(query: Query, limits: Limits) -> Window:
 def batch_window(query: Query, limits: Limits) -> Window:
     """How long a batch in flight may make no progress.
 
-    A batch under ``realTime`` lasts as long as the trigger says.
+    With a ``realTime`` trigger, a batch lasts as long as the trigger interval.
     """
     trigger = query.facts.trigger if query.facts is not None else None
     lasts = trigger is not None and trigger.is_real_time
@@ -57,8 +57,8 @@ def batch_window(query: Query, limits: Limits) -> Window:
 def _window(query: Query, limits: Limits, interval: float | None) -> Window:
     """Size a window.
 
-    Before a run's first commit or idleness nothing is known of its pace: the start grace
-    is the floor then, for a first batch is often the longest of all.
+    Before the first commit or idle event of a run, the usual batch duration is not known and the
+    first batch is often the longest: until then the start grace is the floor.
     """
     longest = max(query.baseline, default=0.0)
     floor = limits.stall_floor_seconds

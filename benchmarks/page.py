@@ -13,7 +13,7 @@ MARKED = re.compile(r"(<!-- the last table -->\n).*(<!-- end of it -->)", re.DOT
 
 
 def main() -> None:
-    """Replace what stands between the marks."""
+    """Replace the text between the marks."""
     ran = json.loads((FOLDER / "machine.json").read_text())
     names = sorted(file.parent.name for file in HERE.glob("*/__main__.py"))
     text = [

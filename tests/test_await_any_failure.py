@@ -181,7 +181,7 @@ def test_an_expected_query_of_another_process_that_is_gone_ends_it():
 
     assert failure(story, 50) is None
     error = failure(story, 500)
-    assert (error.query, "vanished" in error.reason) == ("theirs", True)
+    assert (error.query, "disappeared" in error.reason) == ("theirs", True)
 
 
 # -- a stall --------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_check_shows_where_each_setting_came_from(check, tmp_path):
     ("app_name", "note"),
     [
         (None, "note: app_name is not set"),
-        ("pyspark-shell", "note: the app is called 'pyspark-shell', as other drivers may be"),
+        ("pyspark-shell", "note: the app is called 'pyspark-shell', and other drivers may be too"),
         ("Databricks Shell", "note: the app is called 'Databricks Shell'"),
     ],
 )

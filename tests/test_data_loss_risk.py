@@ -43,8 +43,8 @@ def test_it_says_how_old_the_first_waiting_record_is_and_how_much_time_is_left()
     found = danger(dead_at(850), 850)
 
     assert found.reason == (
-        "t/0: 75% of its retention time is used up, the first waiting record is 12 min old, "
-        "4 min left at least"
+        "t/0: 75% of its retention time is used up, the oldest unread record is 12 min old, "
+        "at least 4 min left"
     )
     assert found.summary == f"a is about to lose data: {found.reason}"
 
@@ -53,7 +53,7 @@ def test_it_says_how_far_behind_the_edge_is():
     found = danger(dead_at(850, kept=BY_SIZE), 850)
 
     assert found.reason == (
-        "t/0: 71% of all that is kept waits, the edge is 3000 offsets behind, 4 min left at least"
+        "t/0: the unread backlog is 71% of what the topic retains, the retention edge is 3000 offsets behind, at least 4 min left"
     )
 
 
@@ -62,7 +62,7 @@ def test_it_says_what_is_lost():
 
     assert found.severity is Severity.CRITICAL
     assert found.reason == (
-        "t/0: 1000 offsets were deleted before they were read (committed 101000, kept from 102000)"
+        "t/0: 1000 offsets were deleted before they were read (committed 101000, retained from 102000)"
     )
     assert found.summary == f"a has lost data: {found.reason}"
 
@@ -77,7 +77,7 @@ def test_the_worst_partition_is_told_and_the_others_counted():
     found = danger(dead_at(850, **ends, committed=committed, since=both), 850)
 
     assert found.reason.startswith("t/1: 79% of its retention time is used up")
-    assert found.reason.endswith("; 2 partitions in all")
+    assert found.reason.endswith("; 2 partitions in total")
     assert [line.partition(":")[0] for line in found.evidence["retention"].splitlines()] == [
         "t/1",
         "t/0",

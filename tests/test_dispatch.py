@@ -224,7 +224,7 @@ def test_before_the_driver_exits_the_fallback_has_everything_at_once(house):
 def test_a_fallback_that_is_no_receiver_is_an_error():
     delivery = Delivery(Recorder("pager"), Guard(), route=Route(fallback="phnoe"))
 
-    with pytest.raises(ValueError, match=r"'pager'.*'phnoe' is no receiver \(pager\)"):
+    with pytest.raises(ValueError, match=r"'pager'.*'phnoe' \(receivers: pager\)"):
         Dispatch((delivery,))
 
 

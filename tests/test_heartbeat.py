@@ -19,7 +19,7 @@ from querypulse.alerting.receivers.heartbeat_ping import (
 from querypulse.alerting.receivers.secret import Secret
 from querypulse.listener.guard import Guard
 
-HEALTHY = Ping("", "well")
+HEALTHY = Ping("", "healthy")
 FAIL = Ping("/fail", "bronze failed")
 WARNING = incident(name="StreamingQueryLagging", severity="warning")
 NOW = 1_800_000_000.0

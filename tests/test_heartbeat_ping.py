@@ -13,7 +13,7 @@ from querypulse.alerting.receivers.heartbeat_ping import (
     ping_url,
 )
 
-HEALTHY = Ping("", "well")
+HEALTHY = Ping("", "healthy")
 FAIL = Ping("/fail", "bronze failed")
 WARNING = incident(name="StreamingQueryLagging", severity="warning")
 NOW = 1_800_000_000.0
@@ -22,10 +22,10 @@ NOW = 1_800_000_000.0
 @pytest.mark.parametrize(
     ("incidents", "path", "text"),
     [
-        ([], "", "well"),
-        ([ENDED_ONE], "", "well"),
-        ([WARNING], "", "well; 1 lesser or silenced"),
-        ([replace(ONE, muted="silenced until noon")], "", "well; 1 lesser or silenced"),
+        ([], "", "healthy"),
+        ([ENDED_ONE], "", "healthy"),
+        ([WARNING], "", "healthy; 1 not critical or silenced"),
+        ([replace(ONE, muted="silenced until noon")], "", "healthy; 1 not critical or silenced"),
         ([WARNING, ONE], "/fail", "bronze failed"),
         (
             [ONE, SEVERAL],

@@ -93,7 +93,7 @@ def test_a_log_that_stands_is_told_with_both_batches():
     (finding,) = asynchronous(until=180, log_until=100).evaluate(180).findings
 
     assert finding.reason == (
-        "commit_log_behind: the commit log has stood at batch 49 for 78 s, batches have come to 90"
+        "commit_log_behind: the commit log has been at batch 49 for 78 s, while batches have reached 90"
     )
 
 

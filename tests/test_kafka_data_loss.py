@@ -178,7 +178,7 @@ def test_a_topic_that_keeps_no_time_is_evaluated_by_what_goes(hasty, play, pages
         used = pytest.approx(100 / (200 - edge))
         until(lambda used=used: stage.used_ratio("held") == used, "the edge is seen to move")
     pages.wait_for("StreamingDataLossRisk", "held")
-    assert "of all that is kept waits" in reasons(stage.sidecar, "held")[0]
+    assert "of what the topic retains" in reasons(stage.sidecar, "held")[0]
     hasty.forget(topic, 130)
     until(lambda: "30 offsets were deleted" in reasons(stage.sidecar, "held")[0], "it is told")
     stage.let_go("held")

@@ -80,7 +80,7 @@ def test_a_source_that_hangs_before_a_batch_is_planned_repeats_nothing():
 def test_under_async_progress_tracking_all_that_is_done_and_not_logged_runs_again():
     story = asynchronous(until=400, log_until=300)
 
-    assert said(story, 400) == "batches 150 to 200 run again: done, and not in the commit log"
+    assert said(story, 400) == "batches 150 to 200 run again: done, but not in the commit log"
     assert story.query().batches_not_durable == 51
 
 

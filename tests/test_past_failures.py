@@ -48,7 +48,7 @@ def unseen(count, *, committed):
     return process
 
 
-LAST_OF = "the last of ConcurrentAppendException"
+LAST_OF = "the last with ConcurrentAppendException"
 THREE = f"3 failures within 600 s, 2 of them in earlier processes, {LAST_OF}"
 POISON = "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"
 

@@ -96,17 +96,17 @@ def test_the_table_holds_more_silence_than_noise():
 REASONS = [
     (hung_batch(until=170), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
     (hung_batch(until=170, tasks=3), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
-    (watched(steady(), (101, 170, processing(batch=10, tasks=3, waits_for_log=True))), 170, "commit_log_behind: the next batch waits for the commit log for 69 s"),
-    (watched(steady(), (101, 170, run(message="Processing new data", busy=True, tasks=0, waits_for_log=True))), 170, "commit_log_behind: the next batch waits for the commit log for 69 s"),
+    (watched(steady(), (101, 170, processing(batch=10, tasks=3, waits_for_log=True))), 170, "commit_log_behind: the next batch has waited for the commit log for 69 s"),
+    (watched(steady(), (101, 170, run(message="Processing new data", busy=True, tasks=0, waits_for_log=True))), 170, "commit_log_behind: the next batch has waited for the commit log for 69 s"),
     (watched(steady(), (101, 170, run(message="Getting offsets from K", busy=True))), 170, "source_hung: 'Getting offsets from K' for 69 s"),
-    (watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True))), 170, "no_trigger: nothing in flight and no trigger for 70 s"),
+    (watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True))), 170, "no_trigger: no batch in flight and no trigger for 70 s"),
     (one_task(until=180), 180, "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s"),
     (one_task(until=180, running=3), 180, "task_running: batch 10 in flight for 79 s, 3 tasks running, none finished for 79 s"),
-    (in_a_pool(until=180, running=1), 180, "task_running: batch 10 in flight for 79 s, 1 task running of jobs that name no query, none finished for 79 s"),
-    (no_executor(until=180), 180, "no_executors: batch 10 in flight for 79 s, no executor is there to run its tasks, none finished for 79 s"),
-    (no_slot(until=180), 180, "waiting_for_slots: batch 10 in flight for 79 s, no task of it runs, others hold 4 of 4 slots, id-b 3 of them, none finished for 79 s"),
-    (steady(), 170, "silent: no sign of it for 70 s, from any witness"),
-    (steady().probe(run(), at=100), 170, "silent: no sign of it for 70 s, from any witness"),
+    (in_a_pool(until=180, running=1), 180, "task_running: batch 10 in flight for 79 s, 1 task running in jobs that name no query, none finished for 79 s"),
+    (no_executor(until=180), 180, "no_executors: batch 10 in flight for 79 s, no executor is available to run its tasks, none finished for 79 s"),
+    (no_slot(until=180), 180, "waiting_for_slots: batch 10 in flight for 79 s, none of its tasks is running, others hold 4 of 4 slots, id-b 3 of them, none finished for 79 s"),
+    (steady(), 170, "silent: no activity for 70 s from events, probe or commit log"),
+    (steady().probe(run(), at=100), 170, "silent: no activity for 70 s from events, probe or commit log"),
 ]  # fmt: skip
 
 
@@ -199,7 +199,7 @@ def test_a_batch_that_retries_says_how_many_jobs_it_has_run():
 
     assert finding.reason == (
         "retrying: batch 10 in flight for 499 s, its tasks still finish, "
-        "490 jobs in this batch so far, at most 2.5 in a usual one"
+        "490 jobs in this batch so far, usually at most 2.5"
     )
 
 

@@ -88,7 +88,7 @@ def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_told(pages
         page = pages.wait_for("QuerypulseEventsMissing", "*")
 
         assert page.at - float(driver.lines[1]) < 7 + SLACK_SECONDS
-        assert page.annotations["reason"].startswith("the probe saw commits that no event told of")
+        assert page.annotations["reason"].startswith("the probe saw commits that no event reported")
         time.sleep(7)
         assert pages.told == [("firing", "QuerypulseEventsMissing", "*")]
 

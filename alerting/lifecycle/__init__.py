@@ -1,1 +1,1 @@
-"""What becomes of a finding: pending, firing, recovering, ended; alone or with others. Pure."""
+"""The lifecycle of alerts: pending, firing, recovering, ended; alone or in groups. Pure."""

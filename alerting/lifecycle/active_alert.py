@@ -1,4 +1,4 @@
-"""The course of one alert, from the first sight of its finding to its end. Pure."""
+"""One alert, from its first finding to its end. Pure."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from .flap_guard import note
 from .health import DriverHealth, RecoveryWindow
 
 FACTS = frozenset({query_failed.NAME})
-"""What is a fact once seen; all else may be a glitch and is looked at twice."""
+"""Alerts that fire at the first evaluation; all others need two in a row, to ignore glitches."""
 
 POLLS = 2
 UNSEEN_SECONDS = 24 * 3600.0
-"""So long an alert of an earlier driver waits for its query to be seen."""
+"""An alert of an earlier driver waits this long for its query to be seen."""
 
 
 class ActiveAlert(msgspec.Struct, frozen=True):
-    """Pending until ``begun``; then firing while ``found``, and recovering while not.
-    ``polls`` counts the evaluations at which it was found.
+    """Pending until ``begun``; then firing while ``found``, and recovering otherwise.
 
-    ``held_seconds``: it has come too often, and is held open until so much calm.
-    ``unseen_since`` (monotonic seconds): an earlier driver left it, and its query has not been
-    seen since we came.
+    ``polls`` counts the evaluations with its finding. ``held_seconds``: the alert has fired too
+    often, and stays open until its finding is absent for this long. ``unseen_since`` (monotonic
+    seconds): an earlier driver left the alert open, and this one has not seen its query since then.
     """
 
     alert: Alert
@@ -38,29 +37,29 @@ class ActiveAlert(msgspec.Struct, frozen=True):
 
     @property
     def query(self) -> str:
-        """The label of its query."""
+        """The value of its label ``query``."""
         return self.alert.labels["query"]
 
     @property
     def severity(self) -> str:
-        """How loudly it is told."""
+        """The value of its label ``severity``."""
         return self.alert.labels["severity"]
 
     @property
     def is_firing(self) -> bool:
-        """Whether its query is known to be sick, or not known to recover."""
+        """Whether its query is unhealthy, or has not been seen yet."""
         return self.begun and (self.found or self.unseen_since is not None)
 
     @property
     def is_ripe(self) -> bool:
-        """Whether it may begin to fire: a fact, or found at two evaluations in a row."""
+        """Whether it may begin to fire: in ``FACTS``, or found at two evaluations in a row."""
         return not self.begun and (self.polls >= POLLS or self.alert.name in FACTS)
 
 
 def found_again(course: ActiveAlert, alert: Alert, health: DriverHealth) -> ActiveAlert:
-    """The finding holds: the words are the newest, the beginning stays, as does what was critical.
+    """The alert with the newest annotations, but its old start; a critical one stays critical.
 
-    Else whatever swings about the limit would be told anew each time.
+    Otherwise a value that oscillates around its limit would notify each time.
     """
     seen = health.knows(course.query)
     known = course.alert
@@ -78,12 +77,12 @@ def found_again(course: ActiveAlert, alert: Alert, health: DriverHealth) -> Acti
 
 
 def escalates(course: ActiveAlert, alert: Alert) -> bool:
-    """Whether a warning that people know has become critical."""
+    """Whether a warning that has fired has become critical."""
     return course.begun and _is_milder(course.alert, alert)
 
 
 def not_found(course: ActiveAlert, health: DriverHealth) -> ActiveAlert:
-    """The finding holds no more: the query recovers, unless it is as sick of something else."""
+    """The alert without its finding: it recovers unless its query is unhealthy in another way."""
     if course.unseen_since is not None and not health.knows(course.query):
         return replace(course, found=False, recovery=None)
     recovery = health.recovery(course.query, course.severity, course.recovery)
@@ -91,7 +90,7 @@ def not_found(course: ActiveAlert, health: DriverHealth) -> ActiveAlert:
 
 
 def begin(course: ActiveAlert, held_seconds: float) -> ActiveAlert:
-    """It fires from now on."""
+    """The alert, firing from now on."""
     return replace(
         course,
         begun=True,
@@ -101,7 +100,7 @@ def begin(course: ActiveAlert, held_seconds: float) -> ActiveAlert:
 
 
 def is_over(course: ActiveAlert, health: DriverHealth, resolve_after_seconds: float) -> bool:
-    """Whether the query has proven that it is well, for as long as is asked of it."""
+    """Whether the query has been proven healthy for long enough."""
     if course.recovery is None:
         return False
     seconds = max(course.held_seconds, resolve_after_seconds)
@@ -109,7 +108,7 @@ def is_over(course: ActiveAlert, health: DriverHealth, resolve_after_seconds: fl
 
 
 def is_expired(course: ActiveAlert, now: float) -> bool:
-    """Whether its query has not come back for a day; to be asked of what is not found."""
+    """Whether its query has not been seen for a day; call it only if the finding is absent."""
     since = course.unseen_since
     return since is not None and now - since >= UNSEEN_SECONDS
 

@@ -1,4 +1,4 @@
-"""An alert that comes again and again is held open, so that it is one incident. Pure."""
+"""Keeps an alert that fires again and again open, so that it is one incident. Pure."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ SHORTEST_CALM_SECONDS = 15 * 60.0
 
 
 class FlapGuard:
-    """Remembers for a day when each alert fired."""
+    """Records for a day when each alert began to fire."""
 
     def __init__(self) -> None:
         self._fired: dict[str, tuple[float, ...]] = {}
 
     def fires(self, key: str, now: float) -> float:
-        """Take note that an alert begins to fire; for how long it must then stay away.
+        """Record that an alert begins to fire; return the seconds it must be absent to resolve.
 
-        0 is as long as any. From the third time within a day on it is as long as these took: an
-        alert that comes back every 20 minutes needs 40 minutes of calm.
+        0 adds nothing to the usual time. From the third time within a day on it is the time that
+        the last three took: an alert that fires every 20 minutes must be absent for 40 minutes.
         """
         self._fired = {
             known: fresh
@@ -29,7 +29,7 @@ class FlapGuard:
 
 
 def note(calm_seconds: float) -> str:
-    """What an alert says that is held open."""
+    """The annotation of an alert that is held open."""
     return (
         f"it has fired {CYCLES} times within {WITHIN_SECONDS / 3600:.0f} hours: "
         f"held open until {calm_seconds / 60:.0f} min of calm"

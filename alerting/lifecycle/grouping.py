@@ -1,8 +1,8 @@
-"""Alerts as incidents: what begins together is one page. Pure.
+"""Groups alerts into incidents: alerts that begin together are one page. Pure.
 
-An incident that is open at PagerDuty notifies nobody again, so nothing joins one: who fails later,
-or again after it recovered, has an incident of its own. All keys can be derived without memory,
-so that what was opened can always be resolved.
+PagerDuty does not notify again for an open incident, so no alert joins one: a query that fails
+later, or again after it recovered, gets its own incident. All keys can be derived without stored
+state, so that every open incident can be resolved.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from ..rules import query_failed, query_flapping
 from .silences import Silence, why_muted
 
 Kind = tuple[str, bool]
-"""An alert's name, and whether it was a warning first."""
+"""The name of an alert, and whether it was a warning first."""
 
 
 class OpenIncident(msgspec.Struct, frozen=True):
-    """One open incident; ``notified_at`` (monotonic seconds) is None while nobody was notified.
+    """One open incident; ``notified_at`` (monotonic seconds) is None until it is first sent.
 
-    ``known`` are the keys of its alerts of which more than at first was sent, see ``_more``.
+    ``known`` are the keys of its alerts that were sent with later facts, see ``_more``.
     """
 
     incident: Incident
@@ -36,7 +36,7 @@ class OpenIncident(msgspec.Struct, frozen=True):
 
 
 class Grouping:
-    """Keeps the open incidents, by their keys; each alert that fires is in one of them."""
+    """The open incidents by their keys; each firing alert is in one of them."""
 
     def __init__(self, min_queries: int, window_seconds: float) -> None:
         self._min_queries = min_queries
@@ -46,9 +46,9 @@ class Grouping:
         self._began: list[tuple[float, Kind]] = []
 
     def restore(self, incident: Incident, now: float) -> tuple[Alert, ...]:
-        """Take over an open incident of an earlier driver; returns what fires in it from now on.
+        """Restore an open incident of an earlier driver; return the alerts that fire in it.
 
-        What fires in another already, stays there.
+        An alert that already fires in another incident stays there.
         """
         alerts = tuple(one for one in incident.alerts if one.key not in self._homes)
         firing = tuple(alert for alert in alerts if alert.ends_at is None)
@@ -60,7 +60,7 @@ class Grouping:
         return firing
 
     def end(self, alerts: Iterable[Alert]) -> None:
-        """These are over: their incidents list them with their end."""
+        """End these alerts: their incidents list them with their end."""
         for alert in alerts:
             home = self._homes.pop(alert.key, None)
             page = self._pages.get(home or "")
@@ -68,9 +68,9 @@ class Grouping:
                 self._pages[page.incident.key] = _with_members(page, {alert.key: alert})
 
     def begin(self, alerts: Sequence[Alert], now: float, escalated: Collection[str] = ()) -> None:
-        """Give each alert that begins to fire an incident: its own, or that of a group.
+        """Put each alert that begins to fire into its own incident or that of a group.
 
-        ``escalated`` are the keys of those that were warnings until now.
+        ``escalated`` are the keys of alerts that were warnings until now.
         """
         self._began = [(at, kind) for at, kind in self._began if now - at <= self._window_seconds]
         kinds: dict[Kind, list[Alert]] = {}
@@ -80,7 +80,7 @@ class Grouping:
             if alert.labels["query"] == WHOLE_DRIVER:
                 self._open((alert,), self._key_of_driver(alert, *_suffix(kind)))
             elif alert.labels["query"] == UNNAMED:
-                # A group already: others that fail later are listed under its key.
+                # This alert already is a group: it lists queries that fail later.
                 self._open((alert,), alert.key_ending(*_suffix(kind)))
             else:
                 kinds.setdefault(kind, []).append(alert)
@@ -98,32 +98,32 @@ class Grouping:
         wall: float,
         repeat_interval_seconds: float,
     ) -> tuple[Incident, ...]:
-        """All incidents as they are now; those that are over are given once and forgotten.
+        """All incidents as they are now; a resolved one is returned once and then forgotten.
 
-        ``alerts`` are the newest words of all that is open by alert key, ``firing`` the keys of
-        those that do not recover; ``now`` is in monotonic, ``wall`` in Unix seconds.
+        ``alerts`` are all open alerts by key, with their newest annotations; ``firing`` are the
+        keys of those that do not recover; ``now`` is in monotonic, ``wall`` in Unix seconds.
         """
-        reported = []
+        incidents = []
         for key, page in list(self._pages.items()):
             present = _muted(_with_members(page, alerts), silences, wall)
             fires = any(
                 alert.ends_at is None and alert.key in firing for alert in present.incident.alerts
             )
             if not fires and page.notified_at is None and page.incident.muted:
-                # It recovers, and nobody has been notified: that stays so when the silence ends.
+                # It recovers and was never sent: do not send it when the silence ends.
                 muted = replace(present.incident, muted=page.incident.muted)
                 present = replace(present, incident=muted)
             repeat_after = repeat_interval_seconds if fires else math.inf
-            present = _reported(present, now, repeat_after)
-            reported.append(present.incident)
+            present = _revised(present, now, repeat_after)
+            incidents.append(present.incident)
             if present.incident.ends_at is None:
                 self._pages[key] = present
             else:
                 del self._pages[key]
-        return tuple(reported)
+        return tuple(incidents)
 
     def _place(self, kind: Kind, alerts: Sequence[Alert]) -> None:
-        """One incident for all, where enough begin and no group of that name is open."""
+        """Open one incident for all, if enough begin and no group of that name is open."""
         app, suffix = alerts[0].labels["app"], _suffix(kind)
         key = alert_key(app, WHOLE_DRIVER, kind[0], *suffix)
         enough = sum(began == kind for _, began in self._began) >= self._min_queries
@@ -153,7 +153,7 @@ class Grouping:
                 self._homes[alert.key] = incident.key
 
     def _leave_others(self, alert: Alert) -> None:
-        """What fires again is not listed as recovered elsewhere: readers know it by its labels."""
+        """Drop ended alerts with the same labels elsewhere: this query has not recovered."""
         for key, page in list(self._pages.items()):
             others = tuple(
                 one
@@ -169,7 +169,7 @@ def _suffix(kind: Kind) -> tuple[str, ...]:
 
 
 def _with_members(page: OpenIncident, alerts: Mapping[str, Alert]) -> OpenIncident:
-    """With newer words of the alerts that are open in it."""
+    """The incident with the newest annotations of its open alerts."""
     members = tuple(
         alerts.get(one.key, one) if one.ends_at is None else one for one in page.incident.alerts
     )
@@ -177,7 +177,7 @@ def _with_members(page: OpenIncident, alerts: Mapping[str, Alert]) -> OpenIncide
 
 
 def _muted(page: OpenIncident, silences: Sequence[Silence], wall: float) -> OpenIncident:
-    """Muted when all that fires is silenced; an incident that is over, when all of it is."""
+    """Mute the incident if all its open alerts are silenced, or all alerts if none is open."""
     alerts = page.incident.alerts
     open_ones = [alert for alert in alerts if alert.ends_at is None]
     why = why_muted(open_ones or alerts, silences, wall)
@@ -185,9 +185,9 @@ def _muted(page: OpenIncident, silences: Sequence[Silence], wall: float) -> Open
 
 
 def _more(alerts: Iterable[Alert]) -> frozenset[str]:
-    """Those that say what may become known only after their incident was opened.
+    """The keys of alerts with a fact that may become known only after their incident was opened.
 
-    A batch failed in processes before this one, too; or one batch fails again and again.
+    The batch also failed in earlier processes, or the same batch fails again and again.
     """
     return frozenset(one.key for one in alerts if one.ends_at is None and _says_more(one))
 
@@ -198,10 +198,10 @@ def _says_more(alert: Alert) -> bool:
     return alert.name == query_failed.NAME and ANNOTATION in alert.annotations
 
 
-def _reported(page: OpenIncident, now: float, repeat_after: float) -> OpenIncident:
-    """A greater revision when there is more to say, once for each alert, or a reminder is due.
+def _revised(page: OpenIncident, now: float, repeat_after: float) -> OpenIncident:
+    """Raise the revision when an alert has a new fact (once each) or a reminder is due.
 
-    Not while somebody asked for silence.
+    A silenced incident stays as it is.
     """
     if page.incident.muted:
         return page

@@ -1,4 +1,4 @@
-"""What an alert adds to what was found: links that help its reader, and what to do first."""
+"""What an alert adds to its finding: links and the next steps."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...listener.identity import RESERVED
 from ..details import NEXT_STEPS
 
 ALL_QUERIES = "$__all"
-"""The query in a dashboard's address where an alert is about several: Grafana's word for all."""
+"""The query in a dashboard URL if an alert is about several queries: Grafana's value for all."""
 
 
 class Guidance(msgspec.Struct, frozen=True):
-    """The same for all alerts of one driver; what is empty is left out.
+    """Links and steps for all alerts of one driver; empty ones are left out.
 
     ``runbook_url`` holds ``{alertname}``; ``dashboard_url`` may hold ``{app}`` and ``{query}``.
     ``next_steps`` are short lines by alert name.
@@ -27,7 +27,7 @@ class Guidance(msgspec.Struct, frozen=True):
     next_steps: Mapping[str, str] = {}
 
     def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
-        """Annotations that lead somewhere."""
+        """The annotations that are links."""
         names = {"app": app, "query": ALL_QUERIES if query in RESERVED else query}
         found = {
             "runbook_url": _filled(self.runbook_url, {"alertname": alertname}),
@@ -37,7 +37,7 @@ class Guidance(msgspec.Struct, frozen=True):
         return {name: url for name, url in found.items() if url}
 
     def steps(self, alertname: str) -> dict[str, str]:
-        """The annotation ``next_steps``, where there is one."""
+        """The annotation ``next_steps``; empty if the alert has none."""
         text = self.next_steps.get(alertname, "")
         return {NEXT_STEPS: text} if text else {}
 

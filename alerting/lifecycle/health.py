@@ -1,7 +1,7 @@
-"""Whether a query is well again: some time, and commits or idleness in it. Pure.
+"""Whether a query has recovered: enough time, with commits or idleness in it. Pure.
 
-That its finding has gone proves little: a query that was started anew has no finding either,
-until it fails again. Times are monotonic seconds.
+The absence of its finding proves little: a restarted query has no finding either, until it fails
+again. Times are monotonic seconds.
 """
 
 from __future__ import annotations
@@ -34,50 +34,50 @@ POLL_IS_OLD_SECONDS = 10.0
 
 
 class RecoveryWindow(msgspec.Struct, frozen=True, gc=False):
-    """A query has not been sick since then; ``commits`` is how many it had made by then."""
+    """A query has been healthy since ``since``; ``commits`` is its number of commits by then."""
 
     since: float
     commits: int
 
 
 class DriverHealth:
-    """The queries of one driver at one moment, as health is judged.
+    """The health of the queries of one driver at one time.
 
-    It rests on verdicts rather than findings: a finding may have gone into one of the whole
-    driver, or into that the query flaps, while the query is as sick as before.
+    It uses ``QueryHealth`` rather than findings: a finding may have been merged into one of the
+    whole driver, or replaced by flapping, while the query is still unhealthy.
     """
 
     def __init__(self, evaluation: Evaluation, snapshot: Snapshot, now: float) -> None:
         self.now = now
         self.queries = snapshot.labels()
         self._health = evaluation.health
-        self._reported = {label for one in evaluation.findings for label in one.members}
+        self._listed = {label for one in evaluation.findings for label in one.members}
         self._snapshot = snapshot
 
     @property
     def expected(self) -> frozenset[str]:
-        """The labels of all queries that are there or should be."""
+        """The labels of all queries that exist or are expected."""
         return frozenset(self._health) | frozenset(self.queries)
 
     def knows(self, label: str) -> bool:
-        """Whether the query was seen; of the whole driver or of the unnamed, any of its queries."""
+        """Whether the query was seen; for the whole driver or ``UNNAMED``, any of its queries."""
         if label == UNNAMED:
             return any(query.is_unnamed for query in self.queries.values())
         return bool(self.queries) if label == WHOLE_DRIVER else label in self.queries
 
     def is_unnamed(self, label: str) -> bool:
-        """Whether it is the label of a query without a name."""
+        """Whether this is the label of a query without a name."""
         query = self.queries.get(label)
         return query is not None and query.is_unnamed
 
     def recovery(
         self, label: str, severity: str, before: RecoveryWindow | None
     ) -> RecoveryWindow | None:
-        """The calm that lasts, or begins now; None while the query is as sick as ``severity``.
+        """The recovery that continues or begins now; None while it is unhealthy at ``severity``.
 
-        A warning's matter does not keep a critical alert open: it is told by itself. No calm
-        begins while a query is starting, and none lasts while no poll shows whether it is still in
-        the batch that it was last seen in: nothing shows that it is healthy.
+        A warning does not keep a critical alert open: it has its own alert. A recovery does not
+        begin while the query is starting. It is dropped while no poll shows whether the query is
+        still in its last batch: then nothing proves that the query is healthy.
         """
         if label == UNNAMED:
             return self._recovery_of_unnamed(severity, before)
@@ -87,23 +87,23 @@ class DriverHealth:
         if query is not None and health is not None and self._is_unseen_in_batch(query, health):
             return None
         commits = 0 if query is None else query.totals.commits
-        # Fewer commits than before: another query goes by this name now.
+        # Fewer commits than before: another query has this name now.
         if before is not None and before.commits <= commits:
             return before
         starting = health is not None and health.state is QueryState.STARTING
         return None if starting else RecoveryWindow(self.now, commits)
 
     def has_recovered(self, label: str, recovery: RecoveryWindow, seconds: float) -> bool:
-        """Whether ``recovery`` has lasted for ``seconds`` and is real.
+        """Whether ``recovery`` has lasted for ``seconds`` and is proven.
 
-        Two commits or an idleness show it. A query that has ended well, is of no interest any
-        more or has been forgotten cannot show anything, nor can the whole driver. Each query
-        without a name that runs must have shown life.
+        Two commits or an idle event prove it. No proof is needed for a query that has completed,
+        was stopped, is ignored or has been forgotten, nor for the whole driver. For ``UNNAMED``,
+        each running query without a name must have been active.
         """
         if self.lasted(recovery) < seconds:
             return False
         if label == UNNAMED:
-            return all(map(partial(self._has_shown_life, recovery), self.queries.values()))
+            return all(map(partial(self._was_active, recovery), self.queries.values()))
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:
             return True
@@ -113,7 +113,7 @@ class DriverHealth:
         return idle or query.totals.commits - recovery.commits >= COMMITS_OF_HEALTH
 
     def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> str:
-        """What a query whose alert is over does now, in the words of a resolve."""
+        """What a query does after its alert has ended, as the resolved message says it."""
         if label in RESERVED:
             return recovered(alertname, of_one_query=False)
         query, health = self.queries.get(label), self._health.get(label)
@@ -134,8 +134,8 @@ class DriverHealth:
             return False
         return self._snapshot.watched(polled_at, self.now) > POLL_IS_OLD_SECONDS
 
-    def _has_shown_life(self, recovery: RecoveryWindow, query: Query) -> bool:
-        """Whether it is none of those without a name that run, or has shown life since."""
+    def _was_active(self, recovery: RecoveryWindow, query: Query) -> bool:
+        """Whether the query was active since then; True if it has a name or does not run."""
         health = self._health.get(query.label)
         if not query.is_unnamed or health is None or health.ignored:
             return True
@@ -144,11 +144,9 @@ class DriverHealth:
     def _recovery_of_unnamed(
         self, severity: str, before: RecoveryWindow | None
     ) -> RecoveryWindow | None:
-        """None while one is unhealthy without being reported by another alert of theirs."""
+        """None while an unnamed query is unhealthy and no other alert of ``UNNAMED`` lists it."""
         own = [label for label in self.queries if self.is_unnamed(label)]
-        if any(
-            label not in self._reported and self._is_unhealthy(label, severity) for label in own
-        ):
+        if any(label not in self._listed and self._is_unhealthy(label, severity) for label in own):
             return None
         states = {self._health[label].state for label in own if label in self._health}
         return (
@@ -162,7 +160,7 @@ class DriverHealth:
         return health is not None and _is_unhealthy(query, health, severity, self._snapshot.context)
 
     def lasted(self, recovery: RecoveryWindow) -> float:
-        """Seconds of ``recovery`` in which we were awake to watch."""
+        """Seconds of ``recovery``, without the time in which querypulse was paused."""
         return self._snapshot.watched(recovery.since, self.now)
 
 
@@ -171,24 +169,24 @@ def _is_unhealthy(
 ) -> bool:
     if health.ignored:
         return False
-    states = UNHEALTHY if severity == Severity.WARNING.value else _grave_states(health)
+    states = UNHEALTHY if severity == Severity.WARNING.value else _critical_states(health)
     if health.state in states or query is None:
-        # Without a query: it is expected, and nobody has seen it yet.
+        # Without a query: it is expected, but has not been seen yet.
         return True
     return health.state is QueryState.STOPPED and not _on_purpose(query, context)
 
 
-def _grave_states(health: QueryHealth) -> frozenset[QueryState]:
-    """What is critical; that a query stalls or is slow may be a warning or critical."""
+def _critical_states(health: QueryHealth) -> frozenset[QueryState]:
+    """The states that are critical; a stalled or slow query may be a warning or critical."""
     if health.severity is Severity.WARNING:
         return frozenset()
     return NOT_WORKING | {QueryState.SLOW} if health.severity is Severity.CRITICAL else NOT_WORKING
 
 
 def _on_purpose(query: Query, context: Context) -> bool:
-    """Whether the end is planned; any other may soon be a ``StreamingQueryStopped``.
+    """Whether the stop is planned; any other may soon raise ``StreamingQueryStopped``.
 
-    Without its trigger it is not known that the query should have gone on.
+    If the trigger is unknown, the query may have been allowed to end.
     """
     if context.is_on_purpose or query.stop_expected:
         return True

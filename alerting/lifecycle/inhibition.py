@@ -1,4 +1,4 @@
-"""Which alert suppresses which, and which ends which. Pure.
+"""Which alerts suppress others, and which alerts end others. Pure.
 
 While X is open, Y does not begin to fire:
 
@@ -13,8 +13,8 @@ any alert of a query     ``StreamingInputMissing`` of the       X is open
                          same query
 =======================  =====================================  ================================
 
-A failure is never suppressed. What is silenced suppresses nothing, nor does what only an earlier
-driver found. Alerts of queries without a name may be about different queries: they suppress none.
+A failure is never suppressed. A silenced alert suppresses nothing; neither does an alert that only
+an earlier driver found, nor one of unnamed queries, which may be about different queries.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .active_alert import FACTS, ActiveAlert
 from .health import DriverHealth
 
 INDEPENDENT_ALERTS = frozenset({query_flapping.NAME, data_loss_risk.NAME})
-"""What stands beside whatever else is told of its query, and ends nothing."""
+"""Alerts that are reported in addition to other alerts of their query, and never end another."""
 
 
 class Suppressed(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Suppressed(msgspec.Struct, frozen=True):
 
 
 def urgency(course: ActiveAlert) -> tuple[bool, bool]:
-    """Sorts the whole driver's alerts first, then the critical ones."""
+    """Sort key: alerts of the whole driver first, then critical ones."""
     return course.query != WHOLE_DRIVER, not _is_critical(course)
 
 
@@ -54,7 +54,7 @@ def suppressor(
     resolve_after_seconds: float,
     is_silenced: Callable[[Alert], bool],
 ) -> ActiveAlert | None:
-    """The one of ``others`` because of which ``new`` is not to begin; None where it may."""
+    """The alert of ``others`` that suppresses ``new``; None if ``new`` may begin to fire."""
     if new.alert.name in FACTS:
         return None
     for other in others:
@@ -63,7 +63,7 @@ def suppressor(
         holds = (
             _driver_holds(other, new, health, resolve_after_seconds)
             if other.query == WHOLE_DRIVER
-            else other.query == new.query and _speaks_for(other, new)
+            else other.query == new.query and _query_holds(other, new)
         )
         if holds and not is_silenced(other.alert):
             return other
@@ -71,9 +71,9 @@ def suppressor(
 
 
 def supersedes(new: ActiveAlert, old: ActiveAlert) -> bool:
-    """Whether ``old``, found no more, is over because ``new`` begins to fire.
+    """Whether ``old``, whose finding is absent, ends because ``new`` begins to fire.
 
-    Not what is said of a batch over restarts: the next process would open it once more.
+    An alert about a batch over restarts does not end: the next process would open it again.
     """
     if not old.begun or old.found or old.query != new.query or _is_lesser(new, old):
         return False
@@ -85,7 +85,7 @@ def supersedes(new: ActiveAlert, old: ActiveAlert) -> bool:
 def _driver_holds(
     driver: ActiveAlert, new: ActiveAlert, health: DriverHealth, resolve_after_seconds: float
 ) -> bool:
-    """A while after it has recovered, its queries may still have to."""
+    """Whether the driver's alert suppresses ``new``; for a while after recovery it still does."""
     beneath = new.query != WHOLE_DRIVER or not _is_critical(new)
     if not beneath or not _is_critical(driver) or not driver.polls:
         return False
@@ -94,10 +94,11 @@ def _driver_holds(
     return driver.recovery is not None and health.lasted(driver.recovery) < resolve_after_seconds
 
 
-def _speaks_for(old: ActiveAlert, new: ActiveAlert) -> bool:
-    """That data is in danger is another matter than why, and no lesser one for being a warning.
+def _query_holds(old: ActiveAlert, new: ActiveAlert) -> bool:
+    """Whether ``old`` suppresses ``new`` of the same query.
 
-    That no rows come follows from whatever else is wrong.
+    A data loss risk is never suppressed: it is not explained by its cause. Missing input is always
+    suppressed: it follows from the other problem.
     """
     if new.query == UNNAMED or new.alert.name == data_loss_risk.NAME:
         return False

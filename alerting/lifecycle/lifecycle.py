@@ -1,6 +1,6 @@
-"""From findings to incidents: what to tell, what to hold back, and what is over. Pure.
+"""From findings to incidents: what to send, what to suppress, and what has ended. Pure.
 
-Level-triggered: each update is given all that is found, and answers with all that is open.
+It is level-triggered: each update takes all findings and returns all open incidents.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .wording import alert_of
 
 
 class LifecycleSettings(msgspec.Struct, frozen=True):
-    """When an alert ends, when it is told again, and what is told in one page.
+    """When an alert ends, when a reminder is sent, and which alerts share one page.
 
-    ``resolve_after_seconds``: how long a query must have been well. ``group_min_queries`` that
-    fall sick of one thing within ``group_window_seconds`` are one incident.
+    A query must be healthy for ``resolve_after_seconds``. ``group_min_queries`` queries with the
+    same alert within ``group_window_seconds`` are one incident.
     """
 
     resolve_after_seconds: float = 30.0
@@ -39,11 +39,11 @@ class LifecycleSettings(msgspec.Struct, frozen=True):
 
 
 class Lifecycle:
-    """Pending, firing, recovering, ended: the course of every alert of one driver.
+    """The lifecycle of all alerts of one driver: pending, firing, recovering, ended.
 
-    After each update, ``alerts`` are all that fire (silenced ones say so in ``muted``),
-    ``suppressed`` those that another alert suppresses, and ``stale_resolves`` what an earlier
-    driver may have left open, each once. It touches no clock, thread or socket: ``now`` is in
+    After each update, ``alerts`` are all open alerts (silenced ones say so in ``muted``),
+    ``suppressed`` those that another alert suppresses, and ``stale_resolves`` resolves what an
+    earlier driver may have left open. It uses no clock, thread or socket: ``now`` is in
     monotonic, ``wall`` in Unix seconds.
     """
 
@@ -60,10 +60,10 @@ class Lifecycle:
         self._reconciliation = Reconciliation(app)
 
     def restore(self, incidents: Iterable[Incident], now: float) -> None:
-        """Go on with what an earlier driver left open, before the first update.
+        """Continue the incidents that an earlier driver left open; call before the first update.
 
-        Several receivers may have kept the same alerts: the greatest revision counts, and a group
-        before its members, which receivers that know single alerts have kept.
+        Several receivers may have stored the same alerts: the highest revision wins, and a group
+        wins over its members, which receivers of single alerts have stored.
         """
         for incident in sorted(incidents, key=_weight, reverse=True):
             for alert in self._grouping.restore(incident, now):
@@ -79,7 +79,7 @@ class Lifecycle:
         wall: float,
         silences: Sequence[Silence] = (),
     ) -> tuple[Incident, ...]:
-        """All open incidents, and in this one update those that are over since the last."""
+        """All open incidents, and those that have ended since the last update."""
         health = DriverHealth(evaluation, snapshot, now)
         over = self._follow(evaluation, health, wall)
         escalated = [alert.key for alert in over if alert.key in self._courses]
@@ -106,9 +106,9 @@ class Lifecycle:
         return [course.alert for course in self._courses.values() if course.begun]
 
     def _follow(self, evaluation: Evaluation, health: DriverHealth, wall: float) -> list[Alert]:
-        """Bring every course up to date; what is over by itself is taken out and returned.
+        """Update every alert; remove and return those that have ended by themselves.
 
-        So is the warning of what has become critical, whose course goes on.
+        Also return each warning that has become critical, whose alert continues.
         """
         alerts = [alert_of(one, self._app, self._guidance, wall) for one in evaluation.findings]
         found = {alert.key: alert for alert in alerts}
@@ -135,7 +135,7 @@ class Lifecycle:
     def _begin(
         self, health: DriverHealth, is_silenced: Callable[[Alert], bool]
     ) -> list[ActiveAlert]:
-        """Let fire what is ripe and not suppressed, the weightiest first."""
+        """Begin the alerts that may fire and are not suppressed, the most urgent first."""
         begun, suppressed = [], []
         wait = self._terms.resolve_after_seconds
         for course in sorted((c for c in self._courses.values() if c.is_ripe), key=urgency):
@@ -151,7 +151,7 @@ class Lifecycle:
         return begun
 
     def _supersede(self, begun: Sequence[ActiveAlert], wall: float) -> list[Alert]:
-        """End what recovers where something as bad has begun."""
+        """End recovering alerts whose query has a new alert that is at least as severe."""
         return [
             self._end(key, wall, superseded_by=new.alert.name)
             for new in begun

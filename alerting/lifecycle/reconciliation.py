@@ -1,8 +1,8 @@
-"""What a driver before this one may have left open, resolved once its queries are healthy.
+"""Resolves the alerts that an earlier driver may have left open, once its queries are healthy.
 
-Pure. It is for drivers without a spool: the last one died with its alerts open, and nobody else
-knows their keys. All of them can be derived from the names of the queries and of the alerts. Under
-a generic app name they may just as well be those of another driver that lives: none is resolved.
+Pure. It is for drivers without a spool: the last one ended with open alerts, and their keys are
+stored nowhere. They can be derived from the names of the queries and of the alerts. With a generic
+app name they may belong to another running driver: then nothing is resolved.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CRITICAL = (
     offsets_stalled.NAME,
     data_loss_risk.NAME,
 )
-"""What can be critical from its beginning, the likeliest first."""
+"""Alerts that can be critical from the beginning, the most likely first."""
 WARNINGS = (
     batch_slow.NAME,
     query_lagging.NAME,
@@ -51,16 +51,16 @@ WARNINGS = (
     streaming_input_missing.NAME,
 )
 ESCALATING = (query_stalled.NAME, batch_slow.NAME, data_loss_risk.NAME, query_lagging.NAME)
-"""What can be a warning that becomes critical."""
+"""Alerts that can be a warning first and become critical."""
 OF_DRIVER = (driver_down.NAME,)
 OF_SIGNALS = (events_missing.NAME, monitoring_degraded.NAME)
 SHARED = (query_stalled.NAME, query_stopped.NAME)
-"""What both a group and the whole driver can have."""
+"""Alerts that both a group and the whole driver can have."""
 
 MAX_REMEMBERED = 10_000
-"""So many queries are remembered as healthy; one more and the oldest is seen anew."""
+"""The most queries remembered as healthy; then the oldest one is forgotten."""
 OFFERED_SECONDS = 3600.0
-"""For so long receivers are offered what is over: one that is down takes it later."""
+"""Receivers are offered the resolves for this long: one that is down can take them later."""
 
 
 class Reconciliation:
@@ -72,13 +72,13 @@ class Reconciliation:
         self._recoveries: dict[str, RecoveryWindow] = {}
         self._healthy: dict[str, None] = {}
         self._batches: list[tuple[float, tuple[Incident, ...]]] = []
-        """When something was over, and what."""
+        """When alerts were resolved, and their incidents."""
         self._offered: tuple[Incident, ...] = ()
 
     def update(self, health: DriverHealth, wall: float, seconds: float) -> tuple[Incident, ...]:
-        """All that is over for less than an hour: of queries now proven healthy for ``seconds``.
+        """The resolves of the last hour, for queries that were proven healthy for ``seconds``.
 
-        The same tuple as before, as long as nothing changes.
+        Return the same tuple as before while nothing changes.
         """
         if self._is_generic:
             return ()
@@ -124,7 +124,7 @@ class Reconciliation:
             yield from (self._over(label, name, Severity.WARNING, wall) for label in labels)
 
     def _of_all(self, health: DriverHealth, wall: float, *, first: bool) -> Iterator[Incident]:
-        """Where one query is healthy the driver is there; a group is over when all are healthy."""
+        """One healthy query proves that the driver runs; a group ends when all are healthy."""
         if first:
             for name in OF_DRIVER:
                 yield self._over(WHOLE_DRIVER, name, Severity.CRITICAL, wall)
@@ -139,7 +139,7 @@ class Reconciliation:
                 yield self._over(WHOLE_DRIVER, name, Severity.CRITICAL, wall, DRIVER)
 
     def _are_newly_healthy(self, labels: list[str], shared: str) -> bool:
-        """Whether all of them are, and were not when this was asked last."""
+        """Whether all queries are healthy now, and were not at the last call."""
         if not labels or shared in self._healthy:
             return False
         if not all(label in self._healthy for label in labels):

@@ -1,4 +1,4 @@
-"""A finding as an alert shows it. Pure."""
+"""Turns a finding into an alert. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .guidance import Guidance
 
 
 def alert_of(finding: Finding, app: str, guidance: Guidance, wall: float) -> Alert:
-    """An alert that begins at Unix time ``wall``."""
+    """The alert of a finding; it begins at Unix time ``wall``."""
     summary = headline(finding, app)
     evidence = ordered({**guidance.steps(finding.alertname), **finding.evidence})
     return Alert(

@@ -1,1 +1,1 @@
-"""What each receiver should know and what it was told: the difference is delivered, and kept."""
+"""Delivers to each receiver the difference between open incidents and what it was sent."""

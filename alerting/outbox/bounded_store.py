@@ -1,4 +1,4 @@
-"""The rows of one receiver, as many as there is room for. Pure."""
+"""The entries of one receiver, limited in number and size. Pure."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MAX_BYTES = 8 * 1024 * 1024
 
 
 class BoundedStore:
-    """Rows by key, at most ``max_entries`` of them and ``max_bytes`` as JSON.
+    """Entries by key, at most ``max_entries`` of them and ``max_bytes`` as JSON.
 
-    When it is full, what is told and resolved is forgotten first, then the least severe and
-    oldest; an untold critical one never goes for a lesser one, nor for a newer one.
-    ``evicted`` counts what there was no room for, once each. What still fires is offered
-    again and comes back when there is room. A single row may be larger than everything.
+    A full store evicts delivered and resolved entries first, then the least severe and oldest. It
+    never evicts an unsent critical entry for a less severe or newer one. ``evicted`` counts the
+    evicted entries, once each. A firing incident is offered again and comes back when there is
+    room. A single entry may be larger than ``max_bytes``.
     """
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
@@ -37,11 +37,11 @@ class BoundedStore:
         return iter(tuple(self._entries.values()))
 
     def get(self, key: str) -> OutboxEntry | None:
-        """The row of that key, None if there is none."""
+        """The entry with this key, or None."""
         return self._entries.get(key)
 
     def put(self, entry: OutboxEntry, *, keep: str | None = None) -> None:
-        """Add or replace a row and make room; the row of key ``keep`` stays whatever happens."""
+        """Add or replace an entry and make room; the entry with the key ``keep`` always stays."""
         key = entry.incident.key
         before = self._entries.get(key)
         if before is None or before.incident is not entry.incident:
@@ -55,12 +55,12 @@ class BoundedStore:
             self._outside.discard(key)
 
     def drop(self, key: str) -> None:
-        """Forget a row."""
+        """Remove an entry."""
         if self._entries.pop(key, None) is not None:
             self._bytes -= self._sizes.pop(key)
 
     def forget_outsiders(self, wanted: Collection[str]) -> None:
-        """Of what found no room, remember only the keys ``wanted`` still."""
+        """Forget all evicted keys except those in ``wanted``."""
         self._outside.intersection_update(wanted)
 
     def _is_full(self) -> bool:
@@ -79,9 +79,9 @@ class BoundedStore:
         return True
 
     def _worth(self, key: str) -> tuple[int, bool, float]:
-        """The smallest goes first; what was outside before goes before what was not.
+        """Sort key: the smallest is evicted first, an entry that was evicted before others.
 
-        Else a set that is one too large would push each other out for ever.
+        Otherwise the entries of a set that is one too large would evict each other for ever.
         """
         entry = self._entries[key]
         if _is_done(entry):
@@ -92,5 +92,5 @@ class BoundedStore:
 
 
 def _is_done(entry: OutboxEntry) -> bool:
-    """Whether there is nothing left to tell."""
+    """Whether there is nothing left to send."""
     return entry.is_over and (entry.state is DeliveryState.RESOLVED or entry.dead)

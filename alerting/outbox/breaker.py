@@ -1,4 +1,4 @@
-"""Leaves a receiver alone that is down. Pure."""
+"""A circuit breaker: sends less often to a receiver that is down. Pure."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from msgspec.structs import replace
 
 OPEN_AFTER = 5
 EARLY_SECONDS = (1.0, 3.0, 7.0, 15.0, 22.0, 30.0)
-"""When a young outage is looked at again, counted from its beginning."""
+"""When a new outage is tried again, in seconds since it began."""
 FIRST_PAUSE_SECONDS = 30.0
 MAX_PAUSE_SECONDS = 300.0
 MAX_DOUBLINGS = 4
 NEWS_PAUSE_SECONDS = 5.0
-"""A new page does not wait for the end of a long pause, only this long after the last failure."""
+"""A new page does not wait for a long pause to end, only this long after the last failure."""
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """Counts the transient failures in a row of one receiver; times are monotonic seconds.
+    """Counts the consecutive transient failures of one receiver; times are monotonic seconds.
 
-    It opens at the fifth. From then on there is one attempt at a time: 1, 3, 7, 15, 22 and 30
-    s after the failures began, so that many pages do not make a short outage a long one, and
-    then after pauses of 30, 60, 120, 240 and 300 seconds. Any other answer closes it. Nothing
-    is sent before ``not_before``: of an open breaker, or when the receiver asked for rest
-    (``rest_until``). It delays, and drops nothing.
+    It opens at the fifth failure. Then there is one attempt at a time: 1, 3, 7, 15, 22 and 30 s
+    after the failures began, so that many pages do not prolong a short outage, and then after
+    pauses of 30, 60, 120, 240 and 300 seconds. Any other answer closes it. Nothing is sent before
+    ``not_before``, which an open breaker sets, or a receiver that asks for a pause
+    (``rest_until``). The breaker delays and drops nothing.
     """
 
     failures: int = 0
@@ -36,14 +36,14 @@ class Breaker(msgspec.Struct, frozen=True):
 
     @property
     def is_open(self) -> bool:
-        """Whether the receiver counts as down."""
+        """Whether the receiver is considered down."""
         return self.failures >= OPEN_AFTER
 
     @property
     def news_at(self) -> float:
-        """When a critical page that was never tried may be, whatever the pause.
+        """When a critical page that was never tried may be sent, even during a pause.
 
-        The receiver may be back for minutes already, and somebody has to know.
+        The receiver may have been up for minutes already, and the page is urgent.
         """
         if not self.is_open:
             return self.not_before
@@ -52,9 +52,9 @@ class Breaker(msgspec.Struct, frozen=True):
     def failed(self, now: float, retry_after: float | None = None) -> Breaker:
         """The breaker after a transient failure at ``now``.
 
-        ``retry_after`` is the rest the receiver asked for, in seconds. Asked for the first time
-        it is taken at its word, for who asks is up again, only busy. What failed before
-        ``not_before`` was out of turn (a flush, a new page) and makes no pause longer.
+        ``retry_after`` is the pause that the receiver asked for, in seconds. The first request
+        counts as it is: a receiver that asks is up, only busy. A failure before ``not_before`` was
+        out of turn (a flush, a new page) and makes no pause longer.
         """
         if now < self.not_before:
             return replace(self, failed_at=now)

@@ -1,4 +1,4 @@
-"""Delivers incidents to one receiver, in a thread of its own."""
+"""Delivers incidents to one receiver in its own thread."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from .routing import Route
 from .talk import Talk
 
 POLL_SECONDS = 5.0
-"""How often a receiver that forgets is looked after."""
+"""How often a receiver that needs repetition is checked."""
 
 
 class EntryStore(Protocol):
-    """Where an outbox's rows outlive the process."""
+    """Stores the entries of an outbox so that they outlive the process."""
 
     def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
-        """Take all rows of one receiver; never waits."""
+        """Take all entries of one receiver; never waits."""
         ...
 
 
 class Delivery:
-    """Tells one receiver what changed in the set of open incidents that are its own.
+    """Sends one receiver the changes in the set of its open incidents.
 
-    ``outcomes`` counts attempts by the answer they got; ``failed`` is an unexpected exception,
-    contained. One request is in flight at a time, so a resolve never overtakes its trigger.
-    In a forked child nothing happens: its locks and connections are the parent's.
+    ``outcomes`` counts attempts by their outcome; ``failed`` is an unexpected exception, which is
+    contained. Only one request is in flight at a time, so a resolve never overtakes its trigger.
+    A forked child does nothing: its locks and connections belong to the parent.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Delivery:
 
     @property
     def pending(self) -> int:
-        """How many differences the receiver has not been told yet."""
+        """How many differences have not been sent to the receiver yet."""
         if self._loop.is_forked:
             return 0
         with self._changed:
@@ -79,7 +79,7 @@ class Delivery:
 
     @property
     def losses(self) -> Counter[str]:
-        """How many incidents the receiver was never told of, by why."""
+        """How many incidents were never sent to the receiver, by reason."""
         if self._loop.is_forked:
             return Counter()
         with self._changed:
@@ -87,7 +87,7 @@ class Delivery:
 
     @property
     def circuit_open(self) -> bool:
-        """Whether the receiver counts as down, and is asked rarely."""
+        """Whether the receiver is considered down, so that attempts are rare."""
         return self._outbox.circuit_open
 
     def start(self) -> None:
@@ -96,7 +96,7 @@ class Delivery:
             self._loop.start()
 
     def restore(self, entries: Iterable[OutboxEntry]) -> None:
-        """Take over what an earlier driver's delivery to this receiver had in its outbox."""
+        """Restore the outbox entries of an earlier driver for this receiver."""
         if self._loop.is_forked:
             return
         with self._changed:
@@ -106,7 +106,7 @@ class Delivery:
     def offer(self, incidents: Iterable[Incident], stale_resolves: Iterable[Incident] = ()) -> None:
         """Hand over all open incidents; the newest set wins. Never waits for a receiver.
 
-        What this receiver was once told stays its own until it ends, whatever its route says.
+        An incident that was sent to this receiver stays with it until it ends, despite its route.
         """
         if self._loop.is_forked:
             return
@@ -121,14 +121,14 @@ class Delivery:
                 self._changed.notify_all()
 
     def _new_stale_resolves(self, stale_resolves: Iterable[Incident]) -> list[Incident] | None:
-        """Those that are this receiver's own; None while they are the very same: they are many."""
+        """The resolves that match the route; None if the (large) set has not changed."""
         if stale_resolves is self._stale_resolves:
             return None
         self._stale_resolves = stale_resolves
         return [one for one in stale_resolves if self.route.takes(one)]
 
     def escalate_to_fallback(self, incidents: Iterable[Incident]) -> None:
-        """Tell these too, for another receiver has not taken them."""
+        """Send these too, because another receiver has not taken them."""
         if self._loop.is_forked:
             return
         with self._changed:
@@ -138,11 +138,11 @@ class Delivery:
             self._save()
 
     def overdue(self, now_wall: float) -> frozenset[str]:
-        """The keys of what a fallback should hear of at Unix time ``now_wall``."""
+        """The keys of the incidents that a fallback should get at Unix time ``now_wall``."""
         return frozenset(incident.key for incident in self.overdue_incidents(now_wall))
 
     def overdue_incidents(self, now_wall: float) -> tuple[Incident, ...]:
-        """What was not taken in time, or will never be: not told, and not muted."""
+        """Incidents that were not taken in time or never will be, without muted ones."""
         if self._loop.is_forked:
             return ()
         with self._changed:
@@ -150,7 +150,7 @@ class Delivery:
             return self._portions.join(overdue)
 
     def flush(self, deadline_seconds: float) -> bool:
-        """Attempt all that is pending at once, whatever its backoff; True when nothing is left.
+        """Attempt everything pending now, despite its backoff; True when nothing is left.
 
         Returns as soon as each difference was delivered, or attempted and failed, since the
         call began, and at the latest after ``deadline_seconds``.
@@ -167,7 +167,7 @@ class Delivery:
             return not self._in_flight and not self._outbox.pending(self._wall())
 
     def close(self, timeout: float) -> None:
-        """Stop at once, cutting a request under way; call ``flush`` first for a gentle end."""
+        """Stop at once and abort a request in flight; call ``flush`` first to finish sending."""
         if self._loop.is_forked:
             return
         self._loop.stop()
@@ -177,7 +177,7 @@ class Delivery:
         self._loop.join(timeout)
 
     def _save(self) -> None:
-        """Let the spool have the newest rows, and the thread look at them."""
+        """Give the newest entries to the spool and wake the thread."""
         self._saved = self._outbox.entries
         if self._spool is not None:
             self._spool.offer(self.name, self._saved)
@@ -207,7 +207,7 @@ class Delivery:
             self._record(incident, self._talk.send(incident, self._wall()), this_round)
 
     def _pause(self, now: float, wall: float) -> float | None:
-        """Seconds until there may be something to send; None for until something changes."""
+        """Seconds until there may be something to send; None to wait for the next change."""
         both = (self._outbox.next_at(now, wall), self._outbox.ask_at(wall))
         known = [at for at in both if at is not None]
         if known:
@@ -223,7 +223,7 @@ class Delivery:
             self._changed.notify_all()
 
     def _record(self, incident: Incident, error: DeliveryError | None, this_round: int) -> None:
-        """Book the outcome; an error is logged when it is news."""
+        """Record the outcome; log an error if it is new."""
         now, wall = self._clock(), self._wall()
         with self._changed:
             self._in_flight = False

@@ -1,4 +1,4 @@
-"""Hands incidents to every receiver, and to its fallback what it has not taken in time."""
+"""Hands incidents to every receiver, and overdue ones to its fallback."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .entry import OutboxEntry
 
 
 class Dispatch:
-    """All deliveries of one driver; used by the worker's thread, and waits for none of them.
+    """All deliveries of one driver; used by the worker's thread, and never waits for them.
 
-    A receiver's fallback is told as well of what it has not taken in its route's time, and what it
-    will never take; and it goes on being told until the incident ends.
+    The fallback of a receiver also gets the incidents that the receiver has not taken within its
+    route's time, or will never take. It then gets all their updates until they end.
     """
 
     def __init__(
@@ -25,10 +25,10 @@ class Dispatch:
         spool: EntryStore | None = None,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """Join the deliveries.
+        """Connect the deliveries with their fallbacks.
 
         Raises:
-            ValueError: a fallback is the name of no receiver.
+            ValueError: a fallback does not name a receiver.
 
         """
         self._deliveries = {delivery.name: delivery for delivery in deliveries}
@@ -40,15 +40,16 @@ class Dispatch:
             if fallback is not None and fallback not in self._deliveries:
                 known = ", ".join(sorted(self._deliveries))
                 raise ValueError(
-                    f"receiver {delivery.name!r}: fallback {fallback!r} is no receiver ({known})"
+                    f"receiver {delivery.name!r}: no receiver has the name of its fallback "
+                    f"{fallback!r} (receivers: {known})"
                 )
 
     def restore(self, entries: Mapping[str, tuple[OutboxEntry, ...]]) -> tuple[Incident, ...]:
-        """Take over an earlier driver's rows by receiver; returns the incidents still open.
+        """Restore the entries of an earlier driver by receiver; return the open incidents.
 
-        Call it before the next ``offer``, and let the lifecycle inherit what it returns: else
-        that counts as over. Rows of a receiver that is no more are forgotten, or they would be
-        inherited at every start; what it was never told of is told to the others.
+        Call it before the next ``offer``, and pass its result to ``Lifecycle.restore``: otherwise
+        these incidents count as ended. Entries of a removed receiver are deleted, or every start
+        would restore them; incidents that it never got are sent to the others.
         """
         for name, delivery in self._deliveries.items():
             delivery.restore(entries.get(name, ()))
@@ -63,17 +64,17 @@ class Dispatch:
         return tuple(newest.values())
 
     def offer(self, incidents: Iterable[Incident], stale_resolves: Iterable[Incident] = ()) -> None:
-        """Hand all open incidents to every receiver, and what is overdue to the fallbacks."""
+        """Hand all open incidents to every receiver, and overdue ones to the fallbacks."""
         incidents, stale_resolves = tuple(incidents), tuple(stale_resolves)
         for delivery in self._deliveries.values():
             delivery.offer(incidents, stale_resolves)
-        self._hand_over(self._wall())
+        self._escalate(self._wall())
 
     def escalate_to_fallback(self) -> None:
-        """Let the fallbacks have at once what was not taken, for there will be no later."""
-        self._hand_over(math.inf)
+        """Give the fallbacks at once what was not taken: the process ends."""
+        self._escalate(math.inf)
 
-    def _hand_over(self, now_wall: float) -> None:
+    def _escalate(self, now_wall: float) -> None:
         for name, delivery in self._deliveries.items():
             if delivery.route.fallback is None:
                 continue
@@ -84,7 +85,7 @@ class Dispatch:
             fallback.escalate_to_fallback(
                 incident
                 for incident in overdue
-                # What is over is told once; what fires may be new again, or found no room.
+                # Send a resolved one once; a firing one may be new again, or had no room.
                 if incident.ends_at is None or incident.key not in handed
             )
 

@@ -1,4 +1,4 @@
-"""One incident in one receiver's account: what it should know, and what it knows. Pure."""
+"""One incident for one receiver: what the receiver should know, and what it knows. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..finding import Severity
 from ..receivers.receiver import ReceiverCapabilities
 
 FORGOTTEN_AFTER_SECONDS = 24 * 3600.0
-"""How long something that is over is still worth telling."""
+"""How long a resolved incident is still worth sending."""
 
 
 class DeliveryState(str, Enum):
@@ -20,7 +20,7 @@ class DeliveryState(str, Enum):
 
     NOTHING = "nothing"
     UNSURE = "unsure"
-    """An attempt, to trigger or to resolve, may have arrived or not."""
+    """A trigger or a resolve may have arrived, or not."""
     FIRING = "firing"
     RESOLVED = "resolved"
 
@@ -35,15 +35,15 @@ STORED = {
 
 
 class OutboxEntry(msgspec.Struct, frozen=True, rename=STORED):
-    """One incident as one receiver should know it, and what it was told; times in Unix seconds.
+    """One incident as one receiver should know it, and what was sent; times in Unix seconds.
 
-    ``incident`` is over when its ``ends_at`` is set. ``sent_revision`` is the newest revision
-    surely told. ``sent_at`` is when something was last surely told; None while it is not sure
-    that this occurrence was told at all. ``dead``: the receiver will not take this message;
-    it is not sent again before its revision grows, one more query joins it, or it ends.
-    ``earlier_end`` is an earlier occurrence with its end, which is sent first:
-    while that is open at the receiver, this one would notify nobody. ``reuses_key``: it refused
-    that end. This one is sent all the same, and counts as not notified until an end is taken.
+    ``incident`` has ended when its ``ends_at`` is set. ``sent_revision`` is the newest revision
+    that was accepted. ``sent_at`` is when a message was last accepted; None while it is not sure
+    that any message of this occurrence was. ``dead``: the receiver refuses this message for good;
+    it is not sent again before its revision grows, another query joins, or the incident ends.
+    ``earlier_end`` is an earlier occurrence with its end, which is sent first: while that is open
+    at the receiver, this one would not notify. ``reuses_key``: the receiver refused that end. This
+    one is sent anyway, and counts as not notified until an end is accepted.
     """
 
     incident: Incident
@@ -57,43 +57,43 @@ class OutboxEntry(msgspec.Struct, frozen=True, rename=STORED):
 
     @property
     def is_over(self) -> bool:
-        """Whether it fires no more."""
+        """Whether the incident has ended."""
         return self.incident.ends_at is not None
 
     @property
     def is_critical(self) -> bool:
-        """Whether it is worth waking somebody."""
+        """Whether the incident is critical."""
         return self.incident.severity == Severity.CRITICAL.value
 
     @property
     def is_unsent(self) -> bool:
-        """Whether it is not sure that anybody ever heard of it."""
+        """Whether it is not sure that the receiver ever got it."""
         return self.state is DeliveryState.NOTHING or (
             self.state is DeliveryState.UNSURE and self.sent_at is None
         )
 
     @property
     def is_unnotified(self) -> bool:
-        """Whether it is not sure that anybody was notified of it, whatever the receiver took."""
+        """Whether it may not have notified anyone, even if the receiver accepted it."""
         return self.is_unsent or self.reuses_key
 
 
 def queued(incident: Incident, wall: float, earlier_end: Incident | None = None) -> OutboxEntry:
-    """A row of something nobody was told of yet."""
+    """The entry of an incident that has not been sent yet."""
     state = DeliveryState.NOTHING if earlier_end is None else DeliveryState.UNSURE
     return OutboxEntry(incident, state, 0, None, wall, dead=False, earlier_end=earlier_end)
 
 
 def is_obsolete(entry: OutboxEntry) -> bool:
-    """Whether it came and went unheard, and is not worth telling any more."""
-    unreported = entry.is_over and entry.state is DeliveryState.NOTHING
-    return unreported and (not entry.is_critical or bool(entry.incident.muted))
+    """Whether it ended before it was sent, and is not worth sending any more."""
+    never_sent = entry.is_over and entry.state is DeliveryState.NOTHING
+    return never_sent and (not entry.is_critical or bool(entry.incident.muted))
 
 
 def is_settled(entry: OutboxEntry, capabilities: ReceiverCapabilities, wall: float) -> bool:
-    """Whether it is over and the receiver knows, or never will.
+    """Whether it has ended and the receiver knows that, or never will.
 
-    A critical one that the receiver would not take stays, for a fallback to see.
+    A critical one that the receiver refused is kept for a fallback.
     """
     ends_at = entry.incident.ends_at
     if ends_at is None:
@@ -107,20 +107,20 @@ def is_settled(entry: OutboxEntry, capabilities: ReceiverCapabilities, wall: flo
 
 
 def is_expired(entry: OutboxEntry, wall: float) -> bool:
-    """Whether it is over for so long that telling it makes no sense."""
+    """Whether it ended so long ago that it is not worth sending."""
     ends_at = entry.incident.ends_at
     return ends_at is not None and wall > max(ends_at, entry.queued_at) + FORGOTTEN_AFTER_SECONDS
 
 
 def offered(entry: OutboxEntry, incident: Incident, wall: float) -> OutboxEntry:
-    """The row when its incident is now ``incident``."""
+    """The entry with the newest state of its incident."""
     came_back = entry.is_over and incident.ends_at is None
     unmuted = bool(entry.incident.muted) and not incident.muted and entry.is_unsent
     ended = not entry.is_over and incident.ends_at is not None
     grown = incident.revision > entry.incident.revision
     joined = bool(incident.members - entry.incident.members)
     if came_back:
-        # This occurrence was told to nobody, and perhaps the end of the last one neither.
+        # This occurrence was not sent yet, and perhaps the end of the last one was not either.
         known = entry.state in (DeliveryState.FIRING, DeliveryState.UNSURE)
         state = DeliveryState.UNSURE if known else DeliveryState.NOTHING
         earlier_end = (entry.earlier_end or entry.incident) if known else None
@@ -135,7 +135,7 @@ def offered(entry: OutboxEntry, incident: Incident, wall: float) -> OutboxEntry:
 
 
 def ended(entry: OutboxEntry, wall: float) -> OutboxEntry:
-    """The row when its incident fires no more at Unix time ``wall``."""
+    """The entry whose incident ends at Unix time ``wall``."""
     if entry.is_over:
         return entry
     end = max(wall, *(alert.starts_at for alert in entry.incident.alerts))
@@ -143,9 +143,9 @@ def ended(entry: OutboxEntry, wall: float) -> OutboxEntry:
 
 
 def begun(entry: OutboxEntry, sent: Incident) -> OutboxEntry:
-    """The row while ``sent`` is under way: from now on it may have arrived.
+    """The entry while ``sent`` is in flight: from now on it may have arrived.
 
-    So a successor of a driver that is killed in this moment does not take it for untold.
+    If the driver is killed now, its successor does not treat the message as unsent.
     """
     if entry.earlier_end is not None:
         return entry
@@ -160,7 +160,7 @@ def begun(entry: OutboxEntry, sent: Incident) -> OutboxEntry:
 
 
 def accepted(entry: OutboxEntry, sent: Incident, wall: float) -> OutboxEntry:
-    """The row after the receiver took ``sent`` at Unix time ``wall``."""
+    """The entry after the receiver accepted ``sent`` at Unix time ``wall``."""
     if sent.ends_at is not None:
         entry = replace(entry, reuses_key=False)
     if entry.earlier_end is not None and sent.ends_at is not None:
@@ -174,7 +174,7 @@ def accepted(entry: OutboxEntry, sent: Incident, wall: float) -> OutboxEntry:
 
 
 def with_end(incident: Incident, end: float | None) -> Incident:
-    """The incident with every alert firing (None), or with those that fire ending at ``end``."""
+    """The incident with all alerts firing (``end`` None), or with firing ones ending at ``end``."""
     return replace(
         incident,
         alerts=tuple(

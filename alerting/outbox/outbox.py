@@ -1,4 +1,4 @@
-"""One receiver's account: what it should know, what it knows, and what to send next. Pure."""
+"""The outbox of one receiver: what it should know, what it knows, what to send next. Pure."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from .send_schedule import SendSchedule
 from .stale_resolves import StaleResolves
 
 LOSSES = ("evicted", "expired", "obsolete", "rejected")
-"""Why: no room; over for a day; a warning that came and went; a message that was refused."""
+"""Reasons: no room; ended a day ago; a warning that ended unsent; a message that was refused."""
 
 
 class Outbox:
-    """Compares the incidents offered with what one receiver was told, and sends the difference.
+    """Compares the open incidents with what one receiver was sent, and sends the difference.
 
-    So a lost hand-off heals, nothing is dropped while it fires, and a resolve never comes
-    before its trigger: there is one row for each incident, and one of them is under way at a
-    time, from ``begin`` to ``delivered`` or ``failed``. ``now`` is monotonic, ``wall`` Unix time.
+    So a lost hand-off is repaired, no firing incident is dropped, and a resolve never comes before
+    its trigger: there is one entry per incident, and only one message is in flight at a time,
+    from ``begin`` to ``delivered`` or ``failed``. ``now`` is monotonic, ``wall`` Unix time.
     """
 
     def __init__(
@@ -55,23 +55,23 @@ class Outbox:
 
     @property
     def entries(self) -> tuple[OutboxEntry, ...]:
-        """All rows, as they are to survive the process."""
+        """All entries, as they are stored for the next process."""
         return tuple(self._store)
 
     @property
     def losses(self) -> Counter[str]:
-        """How many were not told, by why."""
+        """How many incidents were not sent, by reason."""
         return Counter({**self._losses, "evicted": self._store.evicted})
 
     @property
     def circuit_open(self) -> bool:
-        """Whether the receiver counts as down."""
+        """Whether the receiver is considered down."""
         return self._schedule.is_open
 
     def restore(self, entries: Iterable[OutboxEntry], wall: float) -> None:
-        """Take over what an earlier driver's outbox held; what is known since then goes first.
+        """Restore the outbox of an earlier driver; newer entries of this process win.
 
-        What is open is known then, and nothing else is resolved.
+        The open incidents are known then, and no stale ones are resolved.
         """
         self._reconciles = False
         self.stale_resolves.offer(())
@@ -103,7 +103,7 @@ class Outbox:
         self._tidy(wall)
 
     def add(self, incidents: Iterable[Incident], wall: float) -> None:
-        """Let these be known too."""
+        """Add these incidents too."""
         for incident in incidents:
             entry = self._store.get(incident.key)
             if entry is not None:
@@ -118,16 +118,16 @@ class Outbox:
         self._tidy(wall)
 
     def holds(self, key: str) -> bool:
-        """Whether the receiver is to be told how that incident goes on."""
+        """Whether the receiver should get updates of this incident."""
         entry = self._store.get(key)
         return entry is not None and entry.state is not DeliveryState.RESOLVED
 
     def pending(self, wall: float) -> int:
-        """How many differences the receiver has not been told yet."""
+        """How many differences have not been sent to the receiver yet."""
         return len(self._differences(wall))
 
     def overdue(self, wall: float, after_seconds: float) -> tuple[Incident, ...]:
-        """What nobody has surely heard of by this way for so long, or never will as it is."""
+        """Incidents that may not have notified for ``after_seconds``, or never will as they are."""
         return tuple(
             entry.incident
             for entry in self._store
@@ -158,16 +158,16 @@ class Outbox:
         return self._schedule.next_at(self._wants(wall), now)
 
     def question(self, now: float, wall: float) -> tuple[Incident, ...]:
-        """Of what the receiver is to be asked now whether it is open there."""
+        """The incidents for which to ask the receiver now whether they are open there."""
         ask_at = self.ask_at(wall)
         return self.stale_resolves.unasked if ask_at is not None and ask_at <= now else ()
 
     def ask_at(self, wall: float) -> float | None:
-        """When ``question`` may find something; not while there is anything to tell."""
+        """When ``question`` may return something; None while anything waits to be sent."""
         return None if self._differences(wall) else self.stale_resolves.ask_at
 
     def delivered(self, sent: Incident, wall: float) -> None:
-        """The receiver took what was begun."""
+        """The receiver accepted the message in flight."""
         entry = self._store.get(sent.key)
         self._begun = None
         self._schedule.delivered(sent.key)
@@ -180,7 +180,7 @@ class Outbox:
     def failed(
         self, sent: Incident, error: DeliveryError, now: float, wall: float, urgent_round: int = 0
     ) -> float | None:
-        """The receiver did not take it; returns when it is tried again, None for never."""
+        """The receiver did not accept it; return when it is tried again, None for never."""
         entry, before = self._store.get(sent.key), self._begun
         self._begun = None
         again_at = None
@@ -198,7 +198,7 @@ class Outbox:
         return self._schedule.is_attempted(self._differences(wall), urgent_round)
 
     def knows_error(self, text: str) -> bool:
-        """Whether something still to be told has failed with this very error."""
+        """Whether a pending message has already failed with this same error."""
         return self._schedule.knows_error(text)
 
     def _wants(self, wall: float) -> list[PendingSend]:
@@ -218,7 +218,7 @@ class Outbox:
         self._store.put(entry, keep=self._begun.incident.key if self._begun is not None else None)
 
     def _bury(self, sent: Incident, before: OutboxEntry | None) -> None:
-        """The very message is not taken, now or later; what has changed since may be."""
+        """The receiver refuses this message for good; a changed one may be accepted."""
         self._schedule.buried(sent.key)
         if before is None:
             self.stale_resolves.settle(sent.key)
@@ -229,7 +229,7 @@ class Outbox:
             self._put(buried(entry, before))
 
     def _tidy(self, wall: float) -> None:
-        """Forget what needs no telling any more, and count what nobody heard of."""
+        """Remove entries that need no message any more, and count those that were never sent."""
         for entry in self._store:
             key = entry.incident.key
             if is_obsolete(entry):

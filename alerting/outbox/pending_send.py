@@ -12,7 +12,7 @@ from ..receivers.receiver import ReceiverCapabilities
 from .entry import DeliveryState, OutboxEntry, with_end
 
 LATE_SECONDS = 60.0
-"""A page told later than this after it was queued says so."""
+"""A page that is sent later than this after it was queued says so."""
 
 
 class SendReason(IntEnum):
@@ -21,17 +21,17 @@ class SendReason(IntEnum):
     TRIGGER = 0
     RESOLVE = 1
     REPEAT = 2
-    """Known to the receiver, which forgets."""
+    """The receiver knows it, but needs repetition."""
     CLOSING = 3
-    """Perhaps left open by an earlier process, and over."""
+    """A resolve of an incident that an earlier process may have left open."""
 
 
 NO_NEWS = frozenset({SendReason.REPEAT, SendReason.CLOSING})
-"""What nobody waits for."""
+"""Reasons of messages that are not urgent."""
 
 
 class PendingSend(msgspec.Struct, frozen=True):
-    """An incident as it is to be sent: ``ends_at`` None is a trigger, else a resolve."""
+    """An incident to send: a trigger if ``ends_at`` is None, else a resolve."""
 
     incident: Incident
     reason: SendReason
@@ -78,14 +78,14 @@ def _wanted_once_over(
 
 
 def _wants_repetition(entry: OutboxEntry, capabilities: ReceiverCapabilities, wall: float) -> bool:
-    """Whether it was told long ago; a clock set back must not make that for ever."""
+    """Whether it was sent long ago; a clock that is set back must not prevent it for ever."""
     if capabilities.resend_seconds is None or entry.sent_at is None:
         return False
     return not 0.0 <= wall - entry.sent_at < capabilities.resend_seconds
 
 
 def delayed(pending: PendingSend, entry: OutboxEntry, wall: float) -> Incident:
-    """What is sent of ``pending`` at Unix time ``wall``; a late page says how late it is."""
+    """The incident to send at Unix time ``wall``; a late page says how late it is."""
     late = wall - entry.queued_at
     if pending.reason is not SendReason.TRIGGER or not entry.is_unsent or late <= LATE_SECONDS:
         return pending.incident

@@ -1,4 +1,4 @@
-"""In which portions one receiver is given incidents: whole, or alert by alert. Pure."""
+"""How one receiver gets incidents: as a whole, or alert by alert. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..alert import ESCALATED, Alert, Incident
 
 
 class Portions:
-    """Cuts incidents for a receiver that groups by itself, and remembers what each was cut from."""
+    """Splits incidents for a receiver that groups by itself, and remembers their origin."""
 
     def __init__(self, *, single: bool) -> None:
         self._single = single
@@ -17,7 +17,7 @@ class Portions:
     def offered(
         self, incidents: Iterable[Incident], holds: Callable[[str], bool]
     ) -> tuple[Incident, ...]:
-        """As ``cut``, of all that is open now."""
+        """``cut`` for all incidents that are open now."""
         incidents = tuple(incidents)
         if self._single:
             self._whole = {part.key: one for one in incidents for part in singly(one)}
@@ -28,7 +28,7 @@ class Portions:
     ) -> tuple[Incident, ...]:
         """The incidents, or one for each of their alerts.
 
-        Of who has recovered in a group, those only that the receiver ``holds``.
+        Recovered alerts of a group are included only if the receiver ``holds`` them.
         """
         if not self._single:
             return tuple(incidents)
@@ -38,20 +38,20 @@ class Portions:
         )
 
     def join(self, parts: Iterable[Incident]) -> tuple[Incident, ...]:
-        """What they were cut from: so others are told of them."""
+        """The whole incidents of these parts, for other receivers."""
         found = [self._whole.get(part.key, part) for part in parts]
         return tuple({one.key: one for one in found}.values())
 
 
 def singly(incident: Incident) -> tuple[Incident, ...]:
-    """An incident for each alert of a group, though the others have left it."""
+    """One incident for each alert of a group, even if only one alert is left."""
     if not _is_group(incident):
         return (incident,)
     return tuple(_single(incident, alert) for alert in incident.alerts)
 
 
 def _is_group(incident: Incident) -> bool:
-    """Whether its key is that of no alert, however many are in it now."""
+    """Whether its key is that of a group, however many alerts are in it now."""
     return not incident.key.startswith(incident.alerts[0].key)
 
 

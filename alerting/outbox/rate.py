@@ -1,4 +1,4 @@
-"""How many requests a receiver takes, as a bucket of tokens. Pure."""
+"""The rate limit of a receiver, as a token bucket. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 SECONDS = 60.0
 BURST_SHARE = 0.2
-"""What may leave at once, as a share of a minute's requests."""
+"""The share of a minute's requests that may leave at once."""
 
 
 class TokenBucket(msgspec.Struct, frozen=True):
@@ -22,7 +22,7 @@ class TokenBucket(msgspec.Struct, frozen=True):
     at: float = float("-inf")
 
     def ready_at(self, now: float) -> float:
-        """When a token is there: ``now``, or later."""
+        """When a token is available: ``now``, or later."""
         if self.per_minute is None:
             return now
         missing = 1.0 - self._left(now, self.per_minute)

@@ -1,4 +1,4 @@
-"""What the log says when a receiver did not take an incident."""
+"""The log line for an incident that a receiver did not take."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger("querypulse")
 def log_refusal(
     name: str, incident: Incident, error: DeliveryError, wait_seconds: float | None
 ) -> None:
-    """Log it with what happens next; ``wait_seconds`` until the next attempt, if there is one."""
+    """Log the error and what happens next; ``wait_seconds`` is None without another attempt."""
     queries = ", ".join(alert.labels["query"] for alert in incident.alerts)
     outcome = (
         f"kept, next attempt in {wait_seconds:.0f} s"

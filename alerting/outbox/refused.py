@@ -1,4 +1,4 @@
-"""What becomes of a row when a receiver did not take its message. Pure."""
+"""How an entry changes when a receiver did not take its message. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from .entry import DeliveryState, OutboxEntry
 
 
 def refused(entry: OutboxEntry, before: OutboxEntry, *, may_have_arrived: bool) -> OutboxEntry:
-    """The row after an attempt failed that was begun from ``before``."""
+    """The entry after an attempt that began from ``before`` has failed."""
     if may_have_arrived or entry.state is not DeliveryState.UNSURE:
         return entry
     return replace(entry, state=before.state, sent_at=before.sent_at)
 
 
 def buried(entry: OutboxEntry, before: OutboxEntry) -> OutboxEntry:
-    """The row after its message was refused for good, unless it has another by now."""
+    """The entry after its message was refused for good; a changed entry is not dead."""
     if before.earlier_end is not None:
         return replace(entry, state=DeliveryState.NOTHING, earlier_end=None, reuses_key=True)
     now, then = entry.incident, before.incident
@@ -25,9 +25,9 @@ def buried(entry: OutboxEntry, before: OutboxEntry) -> OutboxEntry:
 
 
 def leaves_open(sent: Incident, before: OutboxEntry | None) -> bool:
-    """Whether what was sent is a resolve without which the incident stays open there.
+    """Whether this refused message is a resolve, so that the incident stays open there.
 
-    While it is open, the next failure would notify nobody: so it is tried again, however refused.
+    While it is open, the next failure would not notify: so the resolve is always tried again.
     """
     known = (
         before is not None

@@ -1,4 +1,4 @@
-"""Which receiver is told of what. Pure."""
+"""Which receiver gets which incidents. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..finding import WHOLE_DRIVER
 
 
 class Route(msgspec.Struct, frozen=True):
-    """What one receiver is told of, and who is told when it does not listen.
+    """The incidents that one receiver gets, and its fallback.
 
-    ``queries`` are name patterns; what concerns the whole driver matches always. A receiver
-    with no ``severities`` is a fallback only. ``fallback`` names the receiver that is told as
-    well of what was not taken ``fallback_after_seconds`` after it was queued.
+    ``queries`` are name patterns; an alert of the whole driver always matches. A receiver without
+    ``severities`` is only a fallback. ``fallback`` names the receiver that also gets incidents
+    that were not taken ``fallback_after_seconds`` after they were queued.
     """
 
     severities: tuple[str, ...] = ("critical", "warning")
@@ -24,7 +24,7 @@ class Route(msgspec.Struct, frozen=True):
     fallback_after_seconds: float = 60.0
 
     def takes(self, incident: Incident) -> bool:
-        """Whether the incident, or one alert of it, is this receiver's."""
+        """Whether the route matches the incident or one of its alerts."""
         return incident.severity in self.severities and any(
             self._matches(alert.labels["query"]) for alert in incident.alerts
         )

@@ -1,4 +1,4 @@
-"""When one receiver may be told what: retries, breaker and rate together. Pure."""
+"""When to send what to one receiver: retries, breaker and rate limit together. Pure."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MAX_RETRY_SECONDS = 60.0
 MISCONFIGURED_RETRY_SECONDS = 300.0
 MAX_DOUBLINGS = 6
 CLOSING_SECONDS = 2.0
-"""Between two resolves of what may never have been open."""
+"""The time between two resolves of incidents that may never have been open."""
 
 
 class Retry(msgspec.Struct, frozen=True):
     """After a failure: the next attempt is due ``at`` (monotonic seconds).
 
-    ``failures`` counts those of this kind in a row: of one ``answer``, and with or without a
-    wish for rest (``asked``). ``round`` is the flush in which it failed last.
+    ``failures`` counts consecutive failures of one kind: with one ``answer``, and with or without
+    ``Retry-After`` (``asked``). ``round`` is the flush in which it failed last.
     """
 
     at: float
@@ -41,8 +41,8 @@ class SendSchedule:
     """Chooses what is sent next, and when; times are monotonic seconds.
 
     Each incident has its own schedule after a failure: 1, 2, 4 ... 60 seconds in an outage,
-    300 after a fault of the configuration, or as long as the receiver asks for. The breaker and a
-    receiver's wish for rest hold all of them. A flush overrides everything, once for each incident.
+    300 after a configuration error, or as long as the receiver asks for. The breaker and a pause
+    that the receiver asks for delay all of them. A flush overrides both, once for each incident.
     """
 
     def __init__(self, per_minute: float | None = None) -> None:
@@ -53,7 +53,7 @@ class SendSchedule:
 
     @property
     def is_open(self) -> bool:
-        """Whether the circuit is open: the receiver counts as down."""
+        """Whether the circuit is open: the receiver is considered down."""
         return self._breaker.is_open
 
     def choose(
@@ -87,29 +87,29 @@ class SendSchedule:
         return all(self._has_failed_in(pending, urgent_round) for pending in pendings)
 
     def knows_error(self, text: str) -> bool:
-        """Whether something still to be told has failed with this very error."""
+        """Whether a pending message has already failed with this same error."""
         return any(retry.error == text for retry in self._retries.values())
 
     def sent(self, pending: PendingSend, now: float) -> None:
-        """A request leaves."""
+        """A request is sent."""
         self._bucket = self._bucket.taken(now)
         if pending.reason is SendReason.CLOSING:
             self._closing_at = now + CLOSING_SECONDS
 
     def delivered(self, key: str) -> None:
-        """The receiver took it: what it wanted to be left alone with for long is tried again."""
+        """The receiver accepted a message: what it asked to delay for long is tried again."""
         self.buried(key)
         for one, retry in self._retries.items():
             if retry.answer is DeliveryOutcome.MISCONFIGURED and retry.asked:
                 self._retries[one] = replace(retry, at=float("-inf"))
 
     def buried(self, key: str) -> None:
-        """There was an answer, and this is not tried again."""
+        """The receiver answered, and this message is not tried again."""
         self._retries.pop(key, None)
         self._close_circuit()
 
     def failed(self, key: str, error: DeliveryError, now: float, urgent_round: int) -> float:
-        """The receiver did not take it; returns when it is tried again, if it is."""
+        """The receiver did not accept it; return when it may be tried again."""
         if error.answer is DeliveryOutcome.TRANSIENT:
             self._breaker = self._breaker.failed(now, error.retry_after)
         else:
@@ -124,7 +124,7 @@ class SendSchedule:
         return max(self._ready_at(retry), self._breaker.not_before)
 
     def renew(self, key: str) -> None:
-        """It has begun anew: that is news, and waits for no earlier attempt."""
+        """The incident has begun again: send it without waiting for an earlier retry."""
         self._retries.pop(key, None)
 
     def keep(self, keys: Collection[str]) -> None:
@@ -132,7 +132,7 @@ class SendSchedule:
         self._retries = {key: retry for key, retry in self._retries.items() if key in keys}
 
     def _close_circuit(self) -> None:
-        """After an outage everything that waited for its end goes out."""
+        """Close the circuit: after an outage, everything that waited for its end is sent."""
         if self._breaker.is_open:
             self._retries = {
                 key: retry
@@ -156,15 +156,15 @@ class SendSchedule:
         return self._breaker.news_at if is_news else self._breaker.not_before
 
     def _ready_at(self, retry: Retry) -> float:
-        """An open breaker alone decides when to try again what failed for the outage."""
+        """When to retry; in an outage the open breaker alone decides."""
         waits_for_breaker = self._breaker.is_open and retry.answer is DeliveryOutcome.TRANSIENT
         return float("-inf") if waits_for_breaker else retry.at
 
     def _urgency(self, pending: PendingSend) -> tuple[int, SendReason, bool, float]:
         """New before failed, triggers before resolves, critical first, then the oldest.
 
-        Those that failed take turns in an outage: one that the receiver never takes must not
-        be the only one that is tried.
+        In an outage, failed messages take turns: one that the receiver never accepts must not be
+        the only one that is tried.
         """
         retry = self._retries.get(pending.incident.key)
         failures = retry.failures if retry is not None else 0

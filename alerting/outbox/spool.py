@@ -1,4 +1,4 @@
-"""Keeps outboxes and failures on disk, in a thread of its own, so that they outlive the driver."""
+"""Keeps outboxes and failures on disk, in its own thread, so that they outlive the driver."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ Essence = tuple[object, ...]
 
 
 class Spool:
-    """The newest rows of every receiver, written as soon as anything of weight changes; and the
-    failures of queries.
+    """Stores the newest entries of every receiver, and the failures of queries.
 
-    ``problem`` says what is wrong, and is empty while all is well. Deliveries do not notice:
-    without a disk everything works as long as the process lives. Until the rows of an earlier
-    process were taken with ``load``, nothing is written over them. In a forked child nothing
-    happens.
+    It writes as soon as an important part changes. ``problem`` says what is wrong, and is empty
+    without a problem. Deliveries do not depend on it: without a disk everything works while the
+    process runs. The entries of an earlier process are not overwritten before ``load`` has
+    returned them. A forked child does nothing.
     """
 
     def __init__(
@@ -43,7 +42,7 @@ class Spool:
     ) -> None:
         self.problem = ""
         self.is_taken = False
-        """Whether another live process has it: one of the same app."""
+        """Whether another running process of the same app uses the file."""
         self._file = SpoolFile(folder, app)
         self._guard = guard
         self._wall = wall
@@ -62,15 +61,15 @@ class Spool:
         self._changed = threading.Condition()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         if not self._loop.is_forked:
             self._loop.start()
 
     def load(self, timeout: float = LOAD_SECONDS) -> Entries | None:
-        """Start, and return once the rows that an earlier process left, by receiver.
+        """Start, and return the entries of an earlier process by receiver, once.
 
-        None when there was no spool, and also when it could not be read within ``timeout``
-        seconds: then they may come later, so ask again, with 0, as often as you like.
+        None if there was no spool, or if it could not be read within ``timeout`` seconds: then
+        call again with 0, since the entries may come later.
         """
         if self._loop.is_forked:
             return None
@@ -79,7 +78,7 @@ class Spool:
             self._changed.wait_for(lambda: self._was_opened or self._fails, timeout)
             found, self._found = self._found, None
             if found is not None:
-                # What was offered before does not know of them; the next offers will.
+                # Entries offered before do not include them; the next offers will.
                 self._newest.clear()
                 self._left = self._failures_on_disk
                 self._failures = None if self._left else self._failures
@@ -87,7 +86,7 @@ class Spool:
             return found
 
     def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
-        """Keep these rows of one receiver, and no others of it; never waits for the disk."""
+        """Store exactly these entries of one receiver; never waits for the disk."""
         if self._loop.is_forked:
             return
         with self._changed:
@@ -97,7 +96,7 @@ class Spool:
                 self._changed.notify_all()
 
     def take_failures(self) -> tuple[FailedQuery, ...]:
-        """The failures that came with the rows which ``load`` has returned, once."""
+        """The failures that were stored with the entries of ``load``; returned once."""
         if self._loop.is_forked:
             return ()
         with self._changed:
@@ -105,7 +104,7 @@ class Spool:
             return tuple(left.values())
 
     def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
-        """Keep these failures, and no others; never waits for the disk."""
+        """Store exactly these failures; never waits for the disk."""
         newest = {one.query_id: one for one in kept}
         if self._loop.is_forked:
             return
@@ -124,7 +123,7 @@ class Spool:
             return self._changed.wait_for(lambda: self._written >= due, timeout)
 
     def close(self, timeout: float) -> None:
-        """Write what is to be written, if that can be done in time, and let go of the file."""
+        """Write what is pending if there is time, and close the file."""
         if self._loop.is_forked:
             return
         began = time.monotonic()
@@ -197,7 +196,7 @@ class Spool:
     def _differences(
         self, newest: dict[str, tuple[OutboxEntry, ...]]
     ) -> tuple[list[Change], dict[tuple[str, str], Essence]]:
-        """What to write, and what is on the disk then."""
+        """The changes to write, and the content of the disk afterwards."""
         entries = {
             (name, entry.incident.key): entry for name, held in newest.items() for entry in held
         }
@@ -216,14 +215,14 @@ class Spool:
             self._changed.wait_for(self._loop.stopping.is_set, RETRY_SECONDS)
 
     def _say(self, problem: str) -> None:
-        """Log a problem when it is news."""
+        """Log a problem if it is new."""
         if problem and problem != self.problem:
             log.warning("querypulse: the alerts' spool: %s", problem)
         self.problem = problem
 
 
 def essence(entry: OutboxEntry) -> Essence:
-    """What of a row is worth a write: all but its wording, which changes with every look."""
+    """The parts of an entry that are worth a write: not its texts, which change with every poll."""
     incident = entry.incident
     alerts = tuple((alert.key, alert.starts_at, alert.ends_at) for alert in incident.alerts)
     sent = (entry.state, entry.sent_revision, entry.sent_at, entry.queued_at)

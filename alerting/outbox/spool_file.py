@@ -1,4 +1,4 @@
-"""The SQLite file that keeps the outboxes' rows and the queries' failures; used by one thread."""
+"""The SQLite file with the entries of outboxes and the failures of queries; for one thread."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ Failures = dict[str, FailedQuery]
 
 
 class SpoolBusyError(Exception):
-    """Another live process has the spool."""
+    """Another running process uses the spool."""
 
 
 class UnreadableError(Exception):
-    """The file is none of ours, or of a newer version."""
+    """The file is not a spool of querypulse, or has a newer version."""
 
 
 class SpoolFile:
-    """One application's file in ``folder``: only its owner may read it, from its first byte on.
+    """The file of one application in ``folder``; only its owner can ever read it.
 
-    ``existed``: it was there before. ``failures`` are those it held when it was opened.
-    ``mishap`` says what could not be read, and where it was put. Errors are those of the file
+    ``existed``: the file existed before. ``failures`` are those that it held when it was opened.
+    ``mishap`` says what could not be read and where it was moved. Errors are those of the file
     system (``OSError``) and of SQLite (``sqlite3.Error``).
     """
 
@@ -86,7 +86,7 @@ class SpoolFile:
             return self._connect()
 
     def put_aside(self, wall: float, error: Exception) -> None:
-        """Keep what cannot be read for a person to look at, out of the way."""
+        """Rename an unreadable file so that a person can examine it."""
         self.disconnect()
         target = f"{self.path}.corrupt-{wall:.0f}"
         for suffix in ("", "-wal", "-shm", "-journal"):
@@ -118,18 +118,18 @@ class SpoolFile:
                     connection.execute(WRITE_FAILURES, (query_id, msgspec.json.encode(kept)))
 
     def disconnect(self) -> None:
-        """Close the file, but let nobody else have it."""
+        """Close the file, but keep its lock."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def close(self) -> None:
-        """Close the file and let others have it."""
+        """Close the file and release its lock."""
         self.disconnect()
         self._lock.give_back()
 
     def _connect(self) -> Entries:
-        """Connect with a write-ahead log, or without where the file system has no such thing."""
+        """Connect with a write-ahead log, or without one if the file system does not support it."""
         try:
             return self._connect_with("WAL")
         except sqlite3.OperationalError:
@@ -166,7 +166,7 @@ class SpoolFile:
         return self._decode(connection)
 
     def _decode(self, connection: sqlite3.Connection) -> Entries:
-        """All rows; a damaged one must not cost the others."""
+        """All entries; a damaged one must not affect the others."""
         entries: Entries = {}
         for receiver, key, text in connection.execute(READ).fetchall():
             entry = self._decoded(text, OutboxEntry, f"{key} of {receiver}")
@@ -177,7 +177,7 @@ class SpoolFile:
         return entries
 
     def _decode_failures(self, connection: sqlite3.Connection) -> Failures:
-        """Those of all queries; damaged ones cost nobody theirs."""
+        """The failures of all queries; damaged ones do not affect the others."""
         failures: Failures = {}
         for query_id, text in connection.execute(READ_FAILURES).fetchall():
             kept = self._decoded(text, FailedQuery, f"what is kept of query {query_id}")
@@ -196,5 +196,5 @@ class SpoolFile:
 
 
 def is_corruption(error: Exception) -> bool:
-    """Whether the content is at fault, and not the disk, its rights, or who else reads it."""
+    """Whether the content is damaged, rather than the disk, its permissions, or a lock at fault."""
     return type(error) is sqlite3.DatabaseError or isinstance(error, UnreadableError)

@@ -1,4 +1,4 @@
-"""Who may write a spool: one live process, and one spool of it."""
+"""The lock of a spool: only one running process, and one spool of it, may write the file."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import os
 from pathlib import Path
 
 HELD_BY_ANOTHER = frozenset({errno.EACCES, errno.EAGAIN})
-"""What POSIX lets ``fcntl`` answer where another process has the lock."""
+"""The errors that POSIX allows ``fcntl`` if another process has the lock."""
 
 _held: set[Path] = set()
-"""What this process has locked: the system's lock would let it in a second time."""
+"""The locks of this process: the system would grant one to the same process a second time."""
 
 
 class SpoolLock:
-    """A POSIX record lock on a side file; it ends with its process, however that ends.
+    """A POSIX record lock on a side file; it is released when its process ends in any way.
 
-    A forked child does not have it, so a child that outlives its driver keeps nobody out.
+    A forked child does not inherit it, so a child that outlives its driver blocks no process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,7 +24,7 @@ class SpoolLock:
         self._descriptor: int | None = None
 
     def take(self) -> bool:
-        """Take the lock, if nobody else has it.
+        """Take the lock if it is free.
 
         Raises:
             OSError: the side file cannot be made, or its file system has no locks.
@@ -51,7 +51,7 @@ class SpoolLock:
         return True
 
     def give_back(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None

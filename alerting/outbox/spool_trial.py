@@ -1,4 +1,4 @@
-"""Whether a folder can hold a spool: tried, and everything made for that is removed again."""
+"""Tries whether a folder can hold a spool, and removes everything that the trial made."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def try_folder(folder: Path) -> None:
 
 @contextmanager
 def _present(folder: Path) -> Iterator[None]:
-    """The folder; what of it was not there is removed again, for a driver of another user."""
+    """The folder; directories that the trial made are removed: the driver may be another user."""
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     made: list[Path] = []
     try:

@@ -1,7 +1,7 @@
-"""What a process before this one may have left open at a receiver, and is over. Pure.
+"""Resolves of incidents that an earlier process may have left open at a receiver. Pure.
 
-No receiver can be spared the question: of most keys nothing was ever open. So a receiver that can
-be asked is asked first, and one that cannot is sent few, late, and behind all else.
+For most of these keys nothing was ever open. So querypulse first asks a receiver that can be asked
+which of them are open; to any other it sends few resolves, late, and after all other messages.
 """
 
 from __future__ import annotations
@@ -14,60 +14,60 @@ from ..finding import Severity
 from ..receivers.receiver import LeftOpen
 
 MAX_REMEMBERED = 20_000
-"""So many keys are remembered as done; one more and the oldest may be resolved anew."""
+"""The most keys remembered as done; then the oldest may be resolved again."""
 ASK_AGAIN_SECONDS = 60.0
-"""After a question that got no answer."""
+"""The time until the next question after one without an answer."""
 HELD_SECONDS = 90.0
-"""Within this time a process that lives has posted again what it has open (every 60 s)."""
+"""Within this time a running process has posted its open alerts again (every 60 s)."""
 
 
 class StaleResolves:
-    """Each is sent once. ``offer`` replaces the whole set: what is offered no more is withdrawn.
+    """Each resolve is sent once. ``offer`` replaces the set and withdraws the others.
 
-    A receiver that can be asked is asked twice: what somebody has posted in between belongs to a
-    process that lives, such as another driver of the same app, and is left alone. It is asked once
-    this process has nothing of its own under the key: to Alertmanager, a warning of ours and a
-    critical alert of an earlier process are two alerts.
+    A receiver that can be asked is asked twice: an alert that was posted again in between belongs
+    to a running process, such as another driver of the same app, and is not resolved. It is asked
+    only when this process has no alert under the key: to Alertmanager, a warning of this process
+    and a critical alert of an earlier one are two alerts.
     """
 
     def __init__(self, *, asks: bool) -> None:
         self._asks = asks
         self._waiting: dict[str, Incident] = {}
         self._held: dict[str, Incident] = {}
-        """What waits until this process has nothing of its own under the key."""
+        """Resolves that wait until this process has no alert under their key."""
         self._seen: dict[str, tuple[float, float]] = {}
-        """When it was first found open, and when it had been posted by then."""
+        """When each was first found open, and when it had last been posted."""
         self._found: dict[str, Incident] = {}
         self._done: dict[str, None] = {}
         self._ask_at = -math.inf
 
     @property
     def first_due(self) -> Incident | None:
-        """What can be sent, the likeliest."""
+        """The most likely resolve that can be sent."""
         if not self._asks:
             return next(iter(self._waiting.values()), None)
         return next((one for key, one in self._found.items() if key in self._waiting), None)
 
     @property
     def are_waiting(self) -> bool:
-        """Whether anything is to be sent or asked, now or later."""
+        """Whether anything must be sent or asked, now or later."""
         return bool(self._waiting)
 
     @property
     def ask_at(self) -> float | None:
-        """When the receiver is to be asked (monotonic seconds); None when there is no question."""
+        """When to ask the receiver (monotonic seconds); None if there is nothing to ask."""
         ask_at = min(map(self._due_at, self._unasked()), default=None)
         return None if ask_at is None else max(ask_at, self._ask_at)
 
     @property
     def unasked(self) -> tuple[Incident, ...]:
-        """Of what the receiver has to be asked whether it is open there."""
+        """The incidents for which to ask the receiver whether they are open there."""
         return tuple(self._waiting[key] for key in self._unasked())
 
     def offer(self, stale_resolves: Iterable[Incident] | None, held: Collection[str] = ()) -> None:
-        """Replace the set of what is over, None for as before; what can wake somebody goes first.
+        """Replace the set of resolves (None: keep it); critical ones are sent first.
 
-        What this process itself holds under one of the keys ``held`` is left out.
+        Resolves wait whose keys are in ``held``: this process has an alert under them.
         """
         if stale_resolves is not None:
             self._replace(stale_resolves, held)
@@ -77,7 +77,7 @@ class StaleResolves:
     def answered(
         self, asked: Iterable[Incident], found: Iterable[LeftOpen] | None, now: float
     ) -> None:
-        """The receiver has ``found`` open of what it was ``asked``; None when it did not answer."""
+        """Of the ``asked`` incidents the receiver has ``found`` open; None if it did not answer."""
         if found is None:
             self._ask_at = now + ASK_AGAIN_SECONDS
             return
@@ -94,7 +94,7 @@ class StaleResolves:
                 self._found[key] = left.incident
 
     def settle(self, key: str) -> None:
-        """Nothing is to be resolved under this key (any more)."""
+        """Resolve nothing under this key from now on."""
         self._held.pop(key, None)
         self._withdraw(key)
         self._done[key] = None
@@ -102,7 +102,7 @@ class StaleResolves:
             del self._done[next(iter(self._done))]
 
     def claim(self, key: str) -> Incident | None:
-        """What has to be resolved before this process opens an incident under ``key``, if any."""
+        """The incident to resolve before this process opens one under ``key``; None without one."""
         before = self._waiting.get(key)
         if not self._asks:
             self.settle(key)

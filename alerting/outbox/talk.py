@@ -38,7 +38,7 @@ class Talk:
         return None
 
     def ask(self, stale_resolves: tuple[Incident, ...], wall: float) -> tuple[LeftOpen, ...] | None:
-        """What of ``stale_resolves`` is open at the receiver; None when it does not say."""
+        """The incidents of ``stale_resolves`` that are open there; None without an answer."""
         if not isinstance(self._receiver, Asked):
             return ()
         try:

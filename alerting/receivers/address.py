@@ -1,4 +1,4 @@
-"""Where alerts may be posted to. Pure."""
+"""Checks the URLs that alerts are posted to. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells incidents to the Alertmanagers of one cluster."""
+"""Sends incidents to the Alertmanagers of one cluster."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ log = logging.getLogger("querypulse")
 
 LEAST_SECONDS = 3.0
 SOONEST_FIRST = (DeliveryOutcome.TRANSIENT, DeliveryOutcome.MISCONFIGURED, DeliveryOutcome.REJECTED)
-"""Where members refuse differently, what is worth trying again soonest decides."""
+"""If members refuse differently, the outcome with the earliest retry counts."""
 
 
 class Alertmanager:
-    """Posts every incident to all members, whose own gossip joins what they heard.
+    """Posts every incident to all members of the cluster; their gossip deduplicates it.
 
-    One that accepts is enough; what another refuses is logged once, until it accepts again.
-    Alertmanager forgets, so what fires is posted again and again.
+    One member that accepts is enough; a refusal by another is logged once, until it accepts again.
+    Alertmanager ends alerts that are not repeated, so firing ones are posted again and again.
     """
 
     capabilities = ReceiverCapabilities(
@@ -56,7 +56,7 @@ class Alertmanager:
         http: HttpOptions | None = None,
         external_url: str = "",
     ) -> None:
-        """Check the settings; ``external_url`` is where a person can look further.
+        """Check the settings; ``external_url`` is the link to more information.
 
         Raises:
             ValueError: there is no URL, or one cannot be used; the message names the setting.
@@ -78,7 +78,7 @@ class Alertmanager:
         self._refused: dict[int, str] = {}
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Tell one incident; see ``Receiver.send``."""
+        """Send one incident; see ``Receiver.send``."""
         alerts = api_alerts(incident, wall, self._external_url)
         errors = [self._send(index, alerts, wall) for index in range(len(self._members))]
         failed = [error for error in errors if error is not None]
@@ -89,17 +89,17 @@ class Alertmanager:
         raise failed[0]
 
     def left_open(self, stale_resolves: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
-        """What of it any member has open; see ``Asked.left_open``."""
+        """The incidents that any member has open; see ``Asked.left_open``."""
         apps = dict.fromkeys(one.alerts[0].labels["app"] for one in stale_resolves)
         return still_open(stale_resolves, [one for app in apps for one in self._shown(app, wall)])
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         for member in self._members:
             member.close()
 
     def _shown(self, app: str, wall: float) -> tuple[Shown, ...]:
-        """What is open of one app; each member may know of something that the others do not."""
+        """The open alerts of one app; each member may know alerts that the others do not."""
         answers = [_get(member, app, wall) for member in self._members]
         errors = [one for one in answers if isinstance(one, HttpError)]
         if len(errors) == len(answers):
@@ -126,7 +126,7 @@ class Alertmanager:
 
 
 def _get(member: HttpPoster, app: str, wall: float) -> tuple[Shown, ...] | HttpError:
-    """What one member has open of one app, or why it did not say."""
+    """The open alerts of one app at one member, or why it did not answer."""
     try:
         return shown(member.get(wall, address=lambda url: open_alerts_url(url, app)))
     except HttpError as error:
@@ -136,7 +136,7 @@ def _get(member: HttpPoster, app: str, wall: float) -> tuple[Shown, ...] | HttpE
 
 
 def _post(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None:
-    """Post all at once; where that is refused, one by one, for one may spoil the others.
+    """Post all alerts at once; if that is refused, one by one, since one may be invalid.
 
     Raises:
         HttpError: none was accepted.
@@ -158,7 +158,7 @@ def _post_singly(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) 
 
 
 def _refusal(member: HttpPoster, alert: dict[str, Any], wall: float) -> HttpError | None:
-    """Why this one alert is not taken, None if it is; anything else but a refusal is raised."""
+    """Why this alert is refused, None if it is accepted; raises any error but a refusal."""
     try:
         member.post(to_json([alert]), wall)
     except HttpError as error:

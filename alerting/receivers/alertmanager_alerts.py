@@ -1,4 +1,4 @@
-"""What Alertmanager's API v2 takes: ``POST /api/v2/alerts``. Pure.
+"""The alerts of Alertmanager's API v2: ``POST /api/v2/alerts``. Pure.
 
 https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 """
@@ -21,23 +21,23 @@ from .receiver import LeftOpen
 
 PATH = "/api/v2/alerts"
 RESEND_SECONDS = 60.0
-"""How often what fires is posted again, as Prometheus does."""
+"""How often firing alerts are posted again, as Prometheus does."""
 RESEND_RESOLVED_SECONDS = 300.0
 LAPSE_SECONDS = 4 * RESEND_SECONDS
-"""After how long without news a warning ends by itself, as with Prometheus."""
+"""A warning ends by itself this long after its last post, as with Prometheus."""
 CRITICAL_LAPSE_SECONDS = 24 * 3600.0
-"""The same for what is critical: a driver that died with its query says no more, and an
-``endsAt`` that lapses would make Alertmanager tell people that the dead query is well.
+"""The same for critical alerts: a driver that crashed with its query sends no more posts, and an
+``endsAt`` that lapses would make Alertmanager report the failed query as resolved.
 """
 
 
 def alerts_url(base: str) -> str:
-    """Where one Alertmanager takes alerts; ``base`` may have a path of its own."""
+    """The URL where one Alertmanager takes alerts; ``base`` may contain a path."""
     return base.rstrip("/") + PATH
 
 
 def open_alerts_url(url: str, app: str) -> str:
-    """Where an Alertmanager that takes alerts at ``url`` shows what it holds of one app."""
+    """The URL where an Alertmanager that takes alerts at ``url`` lists those of one app."""
     value = json.dumps(app, ensure_ascii=False)
     return f"{url}?{urlencode({'filter': f'app={value}'})}"
 
@@ -51,19 +51,19 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def shown(body: bytes) -> tuple[Shown, ...]:
-    """What a ``GET`` was answered with.
+    """The alerts in the answer to a ``GET``.
 
     Raises:
-        msgspec.MsgspecError: it is no list of alerts.
+        msgspec.MsgspecError: the answer is not a list of alerts.
 
     """
     return msgspec.json.decode(body, type=tuple[Shown, ...])
 
 
 def still_open(stale_resolves: Iterable[Incident], alerts: Iterable[Shown]) -> tuple[LeftOpen, ...]:
-    """Of ``stale_resolves`` those that are open, as they are known there.
+    """The incidents of ``stale_resolves`` that are open, as Alertmanager knows them.
 
-    What began after it was found to be over is another occurrence, and somebody else's.
+    An alert that began after its resolve was made is another occurrence of another process.
     """
     known: dict[tuple[str, ...], list[Shown]] = {}
     for alert in alerts:
@@ -93,7 +93,7 @@ def _left_open(closing: Incident, known: Mapping[tuple[str, ...], list[Shown]]) 
 
 
 def api_alerts(incident: Incident, wall: float, external_url: str = "") -> list[dict[str, Any]]:
-    """All alerts of an incident, those that have ended with the time when they did."""
+    """All alerts of an incident; resolved ones have the time of their end."""
     return [_api_alert(alert, wall, external_url) for alert in incident.alerts]
 
 

@@ -18,12 +18,12 @@ NOT_ENDED = "0001-01-01T00:00:00Z"
 """Go's zero time: how Alertmanager says that an alert still fires."""
 
 SHARED = ("alertname", "app")
-"""What all alerts of an incident have in common."""
+"""The labels that all alerts of an incident share."""
 GROUPED_BY = (*SHARED, "query")
 PLAIN = ("summary", "reason", "runbook_url")
-"""The annotations a person needs most, ..."""
+"""The annotations that a person needs most, ..."""
 PLAIN_CHARACTERS = 512
-"""... and how much of each."""
+"""... and the most characters of each."""
 
 FNV_OFFSET = 0xCBF29CE484222325
 FNV_PRIME = 0x100000001B3
@@ -32,9 +32,9 @@ FNV_PRIME = 0x100000001B3
 def message(
     incident: Incident, receiver: str, external_url: str = "", *, plain: bool = False
 ) -> dict[str, Any]:
-    """The whole body; ``external_url`` is where a person can look further.
+    """The whole body; ``external_url`` is the link to more information.
 
-    ``plain`` leaves out all but the annotations a person needs most, and shortens those.
+    ``plain`` keeps only the annotations that a person needs most, and shortens them.
     """
     annotations = [_plain(one) if plain else shown_annotations(one) for one in incident.alerts]
     labels = _common([one.labels for one in incident.alerts])
@@ -80,7 +80,7 @@ def _plain(alert: Alert) -> dict[str, str]:
 
 
 def _common(members: list[dict[str, str]]) -> dict[str, str]:
-    """The pairs that all members have: how Alertmanager sums up labels and annotations."""
+    """The pairs that all members have: Alertmanager's common labels and annotations."""
     first, *others = members
     return {
         name: value
@@ -90,7 +90,7 @@ def _common(members: list[dict[str, str]]) -> dict[str, str]:
 
 
 def _group_key(incident: Incident) -> str:
-    """One for each incident, and the same as long as it is open: as its own key is."""
+    """The group key of an incident; like its own key, it stays the same while it is open."""
     labels = incident.alerts[0].labels
     if not incident.opened_as:
         return f"{{}}:{{{_pairs(labels, GROUPED_BY)}}}"

@@ -7,40 +7,40 @@ from email.utils import parsedate_to_datetime
 from enum import Enum
 
 MAX_RETRY_AFTER_SECONDS = 300.0
-"""No receiver can ask for more silence than this: a page is waiting."""
+"""The longest pause that a receiver can ask for: a page is waiting."""
 
 TOO_MANY_REQUESTS = 429
 RATE_LIMIT_WAIT_SECONDS = 5.0
 """For a 429 that does not say how long: PagerDuty documents no ``Retry-After``."""
 
 TRY_AGAIN = frozenset({408, 425, TOO_MANY_REQUESTS})
-"""Client errors that pass by themselves: timeout, too early (RFC 8470), too many requests."""
+"""Temporary client errors: timeout, too early (RFC 8470), too many requests."""
 
 
 class DeliveryOutcome(str, Enum):
-    """What became of an incident, and so what to do with it."""
+    """The outcome of an attempt; it decides what happens next."""
 
     DELIVERED = "delivered"
     TRANSIENT = "transient"
     """An outage: try again soon."""
     MISCONFIGURED = "misconfigured"
-    """A wrong token, address or certificate, or 410: keep it and try again slowly, until that is
-    put right."""
+    """A wrong token, address or certificate, or 410: keep it and try again slowly until that is
+    fixed."""
     REJECTED = "rejected"
-    """This very message is not taken: sending it again is in vain."""
+    """The receiver refuses this message for good: do not send it again."""
 
 
 REJECTIONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
 GONE_STATUS = 410
 GONE_WAIT_SECONDS = 3600.0
-"""A webhook that answers 410 has been removed there, and may have been so by mistake."""
+"""A webhook that answers 410 was removed there, possibly by mistake."""
 
 
 def classify(status: int) -> DeliveryOutcome:
-    """Judge an HTTP status; what is unknown is kept and tried again slowly.
+    """The outcome for an HTTP status; an unknown one is kept and tried again slowly.
 
-    A redirect is a fault of the configuration: following one turns a POST into a GET without
-    its body (301 to 303), or hands body and signature to whatever ``Location`` says (307, 308).
+    A redirect is a configuration error: following it turns a POST into a GET without its body
+    (301 to 303), or sends body and signature to any ``Location`` (307, 308).
     """
     if 200 <= status < 300:  # noqa: PLR2004 - the numbers are RFC 9110's classes
         return DeliveryOutcome.DELIVERED
@@ -52,12 +52,12 @@ def classify(status: int) -> DeliveryOutcome:
 
 
 def may_have_arrived(status: int) -> bool:
-    """Whether this failure can hide a success, as a gateway's does."""
+    """Whether the request may have succeeded despite this failure, as with a gateway's error."""
     return status in {408, 500, 502, 504}
 
 
 def wait_asked_for(status: int, retry_after: str | None, now_wall: float) -> float | None:
-    """Seconds to leave the receiver alone after a failure, None if it did not ask."""
+    """Seconds to pause after a failure; None if the receiver did not ask for a pause."""
     if status == GONE_STATUS:
         return GONE_WAIT_SECONDS
     seconds = parse_retry_after(retry_after, now_wall)

@@ -11,13 +11,13 @@ from .receiver import DeliveryError
 
 ATTEMPTS = 3
 SHORT_WAIT_SECONDS = 2.0
-"""Longer waits are left to the schedule: asleep here, the other alerts would wait too."""
+"""Longer waits are left to the schedule: a wait here would delay the other alerts too."""
 
 _jitter = tenacity.wait_random_exponential(multiplier=0.25, max=SHORT_WAIT_SECONDS)
 
 
 def attempts(total_seconds: float, closing: threading.Event) -> tenacity.Retrying:
-    """A few attempts within ``total_seconds`` on what is transient; ``closing`` ends the waits."""
+    """A few attempts within ``total_seconds`` on transient errors; ``closing`` ends the waits."""
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(_passes_soon),
         wait=_wait,

@@ -1,4 +1,4 @@
-"""The sockets under a receiver: every request has a deadline, and can be cut."""
+"""The sockets of a receiver: every request has a deadline and can be aborted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIECE_BYTES = 16 * 1024
 
 
 class DeadlineAdapter(HTTPAdapter):
-    """A transport whose answers end by ``deadline`` (monotonic seconds), however they drip.
+    """A transport whose answers end by ``deadline`` (monotonic seconds), however slow they are.
 
     A read timeout counts for one socket operation, so a server that sends a byte now and
     then holds a call for ever, in the head as in the body. Here each read gets only what is
@@ -32,7 +32,7 @@ class DeadlineAdapter(HTTPAdapter):
         super().__init__(max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Make pools whose answers are read through this wire."""
+        """Make pools whose answers are read through this adapter."""
         super().init_poolmanager(*args, **kwargs)
         self.poolmanager.pool_classes_by_scheme = self._pools()
 
@@ -53,7 +53,7 @@ class DeadlineAdapter(HTTPAdapter):
                 return  # it has ended by itself
 
     def seconds_left(self) -> float:
-        """How long the present answer may still take."""
+        """Seconds that the current answer may still take."""
         return -math.inf if self._cut else self.deadline - time.monotonic()
 
     def _pools(self) -> dict[str, type[HTTPConnectionPool]]:
@@ -73,10 +73,10 @@ class DeadlineAdapter(HTTPAdapter):
         return type("Pool", (base,), {"ConnectionCls": type("Connection", (plain,), own)})
 
     def limit(self, sock: socket.socket) -> None:
-        """Give the next operation of ``sock`` no more than what is left.
+        """Limit the next operation of ``sock`` to the time that is left.
 
         Raises:
-            TimeoutError: nothing is.
+            TimeoutError: no time is left.
 
         """
         left = self.seconds_left()

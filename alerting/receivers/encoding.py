@@ -1,4 +1,4 @@
-"""Values as they stand in the JSON that receivers read. Pure."""
+"""Values in the JSON that receivers read. Pure."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 def to_json(body: dict[str, Any] | list[dict[str, Any]]) -> bytes:
     """Serialise once: the same bytes are signed, measured and sent.
 
-    Text from a broken exception may hold lone surrogates; they become ``?``, for a
-    decoration must not cost a page.
+    Text from a broken exception may contain lone surrogates; they become ``?``, so that an
+    annotation never prevents a page.
     """
     return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 

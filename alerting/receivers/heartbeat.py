@@ -1,4 +1,4 @@
-"""Pings a dead man's switch for as long as the worker judges: its silence is the alarm."""
+"""Pings a dead man's switch while the worker evaluates: if the pings stop, the switch alerts."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
 class Heartbeat:
-    """Healthchecks-style pings from a thread of their own, each driven by a ``beat``.
+    """Healthchecks-style pings from their own thread, each triggered by a ``beat``.
 
-    A worker that hangs beats no more, so no ping leaves, however well this thread is.
-    ``outcomes`` counts pings by what became of them. ``first`` and ``parting`` are said besides, at
-    the beginning and at the end; without a ``first`` one nothing is said before it is offered.
+    A worker that hangs sends no beat, so no ping leaves, even if this thread runs.
+    ``outcomes`` counts pings by their outcome. ``first`` and ``parting`` are extra pings at the
+    beginning and at the end; without ``first``, no ping leaves before one is offered.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class Heartbeat:
         self._not_before = -math.inf
 
     def start(self) -> None:
-        """Begin; the first ping says that the watch has started."""
+        """Start the thread; the first ping says that monitoring has started."""
         self._loop.start()
 
     def try_once(self) -> HttpError | None:
-        """Ping in this thread, in place of ``start``, and say why it was not taken, if so.
+        """Ping in this thread, instead of ``start``; return why the ping was refused, if it was.
 
         The ping is one for the check's log: it changes no state.
         """
@@ -89,14 +89,14 @@ class Heartbeat:
             self._poster.close()
 
     def beat(self, incidents: Sequence[Incident]) -> None:
-        """The worker has judged, and this is all that is open. Never waits for a ping.
+        """The worker has finished an evaluation with these open incidents. Never waits for a ping.
 
-        What is not due yet is forgotten, not kept for later: by then the worker may hang.
+        A ping that is not due yet is dropped, not kept: by then the worker may hang.
         """
         self.offer(ping_of(incidents))
 
     def offer(self, ping: Ping) -> None:
-        """Let this ping leave, if one is due. Never waits."""
+        """Send this ping if one is due. Never waits."""
         with self._changed:
             due = max(due_at(ping, self._last, self._last_at, self._interval), self._not_before)
             if self._next is None and self._clock() >= due:
@@ -104,9 +104,9 @@ class Heartbeat:
                 self._changed.notify_all()
 
     def stop(self, owed: Ping | None = None) -> None:
-        """Ask it to end; without a parting word, one that is ``owed`` leaves first, due or not.
+        """Ask the thread to end; without ``parting``, an ``owed`` ping leaves first, due or not.
 
-        It does not leave if a ping that is under way arrives. Never waits.
+        It does not leave if a ping in flight arrives. Never waits.
         """
         if os.getpid() != self._pid:
             return  # in a fork of the driver there is no thread, and nothing to say
@@ -117,7 +117,7 @@ class Heartbeat:
             self._changed.notify_all()
 
     def close(self, timeout: float) -> None:
-        """Say that the watch has stopped, and end after at most ``timeout`` seconds."""
+        """Send that monitoring has stopped, and end after at most ``timeout`` seconds."""
         if os.getpid() != self._pid:
             return
         self.stop()
@@ -144,7 +144,7 @@ class Heartbeat:
             self._send(self._parting)
 
     def _send(self, ping: Ping) -> HttpError | None:
-        """Ping; returns why it was not taken, None if it was."""
+        """Ping; return why it was refused, None if it was accepted."""
         try:
             self._poster.post(
                 ping.text.encode("utf-8", "replace"),
@@ -160,7 +160,7 @@ class Heartbeat:
         return None
 
     def _book(self, ping: Ping, error: HttpError | None) -> None:
-        """Note what became of a ping, and how long to leave the place alone after an error."""
+        """Record the outcome of a ping, and how long to pause after an error."""
         if error is None:
             self._last, self._problem = ping, ""
             if self._loop.stopping.is_set():
@@ -168,7 +168,7 @@ class Heartbeat:
             self.outcomes[DeliveryOutcome.DELIVERED.value] += 1
             return
         soon = error.answer is DeliveryOutcome.TRANSIENT
-        # A switch that was removed may be made anew, and then waits for the next ping.
+        # A removed switch may be created again, and then waits for the next ping.
         pause = self._interval
         if soon:
             pause = max(min(RETRY_SECONDS, self._interval), error.retry_after or 0.0)
@@ -177,7 +177,7 @@ class Heartbeat:
         self._note(str(error))
 
     def _note(self, problem: str) -> None:
-        """Log a problem when it is news."""
+        """Log a problem if it is new."""
         if problem != self._problem:
             self._problem = problem
             log.warning("querypulse: %s was not taken: %s", self.name, problem)

@@ -21,7 +21,7 @@ MAX_TEXT_CHARACTERS = 2000
 
 
 class Ping(msgspec.Struct, frozen=True):
-    """What is said: ``path`` after the check's URL, and the text that its log shows."""
+    """One ping: ``path`` after the check's URL, and the text that its log shows."""
 
     path: str
     text: str
@@ -39,20 +39,20 @@ def ping_of(incidents: Sequence[Incident]) -> Ping:
     if loud:
         text = "\n".join(headline_of(one) for one in loud)
         return Ping("/fail", shorten(text, MAX_TEXT_CHARACTERS))
-    return Ping("", f"well; {len(firing)} lesser or silenced" if firing else "well")
+    return Ping("", f"healthy; {len(firing)} not critical or silenced" if firing else "healthy")
 
 
 def due_at(ping: Ping, last: Ping | None, last_at: float, interval_seconds: float) -> float:
-    """When ``ping`` may leave, ``last`` being the last that arrived, and ``last_at`` when one left.
+    """When ``ping`` may leave; ``last`` is the last that arrived, ``last_at`` when one last left.
 
-    A change between well and failing does not wait for the interval.
+    A change between healthy and failing does not wait for the interval.
     """
     changed = last is None or last == START or (ping.path == "/fail") != (last.path == "/fail")
     return last_at + (min(LEAST_SECONDS, interval_seconds) if changed else interval_seconds)
 
 
 def ping_url(url: str, path: str, run: str) -> str:
-    """The check's URL with the signal's path; ``run`` tells the pings of one process."""
+    """The check's URL with the signal's path; ``run`` identifies the pings of one process."""
     parts = urlsplit(url)
     query = "&".join(filter(None, [parts.query, urlencode({"rid": run})]))
     return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path, query=query))

@@ -1,4 +1,4 @@
-"""Posting bytes over HTTP so that nothing is lost, leaked, or held up for long."""
+"""Posts bytes over HTTP so that nothing is lost, leaked, or delayed for long."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ TOTAL_SECONDS = 10.0
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 5.0
 MAX_IDLE_SECONDS = 30.0
-"""A connection that stood still for longer is not used again: firewalls forget such ones without
-a word, and the page would wait for a timeout.
+"""A connection that was idle for longer is not used again: firewalls drop such ones silently, and
+the page would wait for a timeout.
 """
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_LIST_BYTES = 4 * 1024 * 1024
@@ -48,10 +48,10 @@ class HttpError(DeliveryError):
 class HttpPoster:
     """Posts bytes to one URL: a few attempts within about ten seconds, then an error.
 
-    Built on requests' transport alone. Its ``Session`` adds what an alert must not meet:
-    redirects (whose bodies it reads whole even when told not to follow), proxies and
-    credentials from the environment and ~/.netrc, cookies. Looking up a name has no timeout
-    at all, so only a delivery's own thread may post.
+    It uses only the transport of requests. A ``Session`` adds what is unsafe for alerts:
+    redirects (it reads their whole bodies even when it does not follow them), proxies and
+    credentials from the environment and ~/.netrc, cookies. A DNS lookup has no timeout at all, so
+    only a delivery's own thread may post.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class HttpPoster:
             try:
                 return once(url, now_wall)
             except HttpError as error:
-                # One doubtful attempt leaves the doubt, however clearly the next one fails.
+                # If one attempt may have arrived, so may the post, even if the next one fails.
                 doubt = error.may_have_arrived = error.may_have_arrived or doubt
                 raise
             finally:
@@ -132,7 +132,7 @@ class HttpPoster:
         return attempts(self._total_seconds, self._closing)(attempt)
 
     def close(self) -> None:
-        """Give the connection back; a post under way ends at once."""
+        """Close the connection; a post in flight ends at once."""
         self._closing.set()
         self._wire.cut()
         self._wire.close()

@@ -18,7 +18,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
     used for loopback; it goes before ``proxy_from_environment`` (``HTTPS_PROXY``, ``NO_PROXY``
     ...). ``ca_file``: a PEM bundle in place of the public authorities that ``certifi`` lists.
     ``client_cert_file``, ``client_key_file``: who we are; the certificate's file may hold both.
-    The files are read anew for each connection.
+    The files are read again for each connection.
     """
 
     allow_http: bool = False

@@ -1,4 +1,4 @@
-"""One more try with less, where a receiver disliked the body: a decoration must not cost a page."""
+"""Retries with a minimal body if a receiver refuses the full one: a page must not depend on it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .answer import DeliveryOutcome
 from .http import HttpError
 
 BODY_DISLIKED = frozenset({400, 413, 422})
-"""Of the answers that are poison, those that a smaller, plainer body may turn."""
+"""The rejections that a smaller, plainer body may avoid."""
 
 
 def post_or_less(post: Callable[[bytes], bytes], full: bytes, less: bytes) -> bytes:
-    """Post ``full``; if the body was disliked and ``less`` is another, post that.
+    """Post ``full``; if the body is refused and ``less`` differs, post ``less``.
 
     Raises:
         HttpError: neither was accepted.

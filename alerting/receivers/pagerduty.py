@@ -1,4 +1,4 @@
-"""Tells incidents to PagerDuty."""
+"""Sends incidents to PagerDuty."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class PagerDuty:
         self._poster = HttpPoster(Secret(url), setting="pagerduty_url", http=http)
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Tell one incident; see ``Receiver.send``. 202 means queued, the API says no more."""
+        """Send one incident; see ``Receiver.send``. 202 means queued; the API reports no more."""
         try:
             key = check_routing_key(self._routing_key.reveal())
         except ValueError as error:
@@ -72,7 +72,7 @@ class PagerDuty:
         post_or_less(lambda body: self._post(body, wall), full, less)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._poster.close()
 
     def _bodies(self, incident: Incident, key: str) -> tuple[bytes, bytes]:

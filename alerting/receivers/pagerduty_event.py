@@ -42,19 +42,19 @@ def check_routing_key(routing_key: str) -> str:
 
 
 def is_about_the_key(answer: bytes) -> bool:
-    """Whether the body of a 400 finds fault with the routing key, not with the event."""
+    """Whether the body of a 400 complains about the routing key, not about the event."""
     return ABOUT_THE_KEY.search(answer) is not None
 
 
 def resolve_event(incident: Incident, routing_key: str) -> dict[str, Any]:
-    """Ends what a trigger with the same key began; without an open one PagerDuty drops it."""
+    """Resolves the alert with the same key; PagerDuty drops the event if none is open."""
     return {"routing_key": routing_key, "event_action": "resolve", "dedup_key": incident.key}
 
 
 def trigger_event(
     incident: Incident, routing_key: str, source: str, client_url: str
 ) -> dict[str, Any]:
-    """Opens an alert, or adds to the open one of the same key, which is why resending is safe."""
+    """Opens an alert, or updates the open one with the same key, so that resending is safe."""
     event = _bare_trigger(incident, routing_key, source, MAX_SUMMARY_CHARACTERS)
     event["payload"]["custom_details"] = _details(incident)
     event["client"] = "querypulse"
@@ -67,7 +67,7 @@ def trigger_event(
 
 
 def minimal_trigger_event(incident: Incident, routing_key: str, source: str) -> dict[str, Any]:
-    """What still pages when something about the full event was not liked."""
+    """The event that still pages when PagerDuty refuses the full one."""
     return _bare_trigger(incident, routing_key, source, MINIMAL_SUMMARY_CHARACTERS)
 
 

@@ -1,4 +1,4 @@
-"""Our own webhook JSON, as ``webhook.schema.json`` describes it. Pure."""
+"""The webhook JSON of querypulse, as ``webhook.schema.json`` describes it. Pure."""
 
 from __future__ import annotations
 

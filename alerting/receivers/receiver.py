@@ -14,9 +14,9 @@ from .answer import DeliveryOutcome
 class DeliveryError(Exception):
     """An incident was not accepted; the message never holds a secret.
 
-    ``answer`` says what to do about it. ``retry_after`` is what the receiver asked for, in
-    seconds. ``may_have_arrived``: the request left and the answer did not come, so the
-    receiver may act on it all the same.
+    ``answer`` decides what happens next. ``retry_after`` is what the receiver asked for, in
+    seconds. ``may_have_arrived``: the request was sent but no answer came, so the receiver may
+    still act on it.
     """
 
     def __init__(
@@ -34,14 +34,13 @@ class DeliveryError(Exception):
 
 
 class ReceiverCapabilities(msgspec.Struct, frozen=True):
-    """What a kind of receiver needs beyond being told each change once.
+    """What a kind of receiver needs beyond getting each change once.
 
-    ``per_minute``: how many requests it takes. ``resend_seconds``: how often it wants to hear
-    again what still fires, for it forgets. ``resend_resolved_seconds``: for how long it wants to
-    hear that something ended. ``reconciles``: what an earlier process may have left open is
-    resolved; if it ``can_be_asked``, what it says is open (``Asked``), else all, for a resolve of
-    something it does not know is harmless. ``groups_itself``: it knows alerts and no incidents,
-    so each alert is brought to it by itself.
+    ``per_minute``: how many requests it accepts. ``resend_seconds``: how often firing alerts must
+    be repeated. ``resend_resolved_seconds``: how long resolves must be repeated. ``reconciles``:
+    alerts that an earlier process may have left open are resolved; if it ``can_be_asked``, only
+    those that are open there (``Asked``), else all, since an unknown resolve is harmless.
+    ``groups_itself``: it knows alerts but no incidents, so each alert is sent separately.
     """
 
     per_minute: float | None = None
@@ -53,13 +52,13 @@ class ReceiverCapabilities(msgspec.Struct, frozen=True):
 
 
 class Receiver(Protocol):
-    """Tells one incident to one place; ``send`` is called by one thread."""
+    """Sends incidents to one place; only one thread calls ``send``."""
 
     name: str
     capabilities: ReceiverCapabilities
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Tell a firing (``ends_at`` None) or resolved incident; ``wall`` is Unix time.
+        """Send a firing (``ends_at`` None) or resolved incident; ``wall`` is Unix time.
 
         Raises:
             DeliveryError: it was not accepted.
@@ -68,14 +67,14 @@ class Receiver(Protocol):
         ...
 
     def close(self) -> None:
-        """Give connections back; any thread may call it, and a ``send`` under way ends soon."""
+        """Close the connections; any thread may call it, and a ``send`` in flight ends soon."""
         ...
 
 
 class LeftOpen(msgspec.Struct, frozen=True):
-    """What is open at a receiver, as it is known there: ``incident``, which is over.
+    """An incident that is still open at a receiver; ``incident`` is its resolve.
 
-    ``posted_at`` is when somebody last posted it, in Unix seconds of the receiver's clock.
+    ``posted_at`` is when it was last posted, in Unix seconds of the receiver's clock.
     """
 
     incident: Incident
@@ -84,10 +83,10 @@ class LeftOpen(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class Asked(Protocol):
-    """A receiver that says what is open there."""
+    """A receiver that can report which incidents are open there."""
 
     def left_open(self, stale_resolves: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
-        """Of ``stale_resolves``, which are over, what is open there.
+        """The incidents of ``stale_resolves`` that are still open there.
 
         Raises:
             DeliveryError: no answer came.

@@ -1,4 +1,4 @@
-"""A key, token or secret URL: given as it is, or kept in a file that may change."""
+"""A key, token or secret URL: given as a value, or stored in a file that may change."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class Secret:
-    """Shown nowhere: ``repr`` and ``str`` are masked, ``reveal`` is the one way to it.
+    """A secret that is never shown: ``repr`` and ``str`` are masked; only ``reveal`` returns it.
 
-    One from a file is read again when the file changes, so that a rotated key needs no
-    restart. A file that has vanished, or is empty or not UTF-8 at the moment, keeps the last
-    good value: whoever rotates it may be half way.
+    A secret from a file is read again when the file changes, so that a rotated key needs no
+    restart. While the file is absent, empty or not UTF-8, the last good value stays: a rotation
+    may be in progress.
     """
 
     def __init__(self, value: str) -> None:
@@ -38,7 +38,7 @@ class Secret:
         return secret
 
     def reveal(self) -> str:
-        """The value as it is now; looks at the file, so not for Spark's threads."""
+        """The current value; reads the file, so do not call it in Spark's threads."""
         if self._path is not None:
             try:
                 self._read()
@@ -53,14 +53,14 @@ class Secret:
 
     @property
     def known(self) -> str:
-        """The value that was read last; touches no file, so any thread may ask."""
+        """The value that was read last; reads no file, so any thread may call it."""
         return self._value
 
     def __repr__(self) -> str:
         return "Secret('********')"
 
     def _read(self) -> None:
-        """Take the file's content if the file is another than the one read last."""
+        """Read the file if it has changed since it was last read."""
         if self._path is None:
             return
         stat = self._path.stat()

@@ -1,4 +1,4 @@
-"""Tells incidents to a Slack channel."""
+"""Sends incidents to a Slack channel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Slack:
         http: HttpOptions | None = None,
         external_url: str = "",
     ) -> None:
-        """Check the settings; ``external_url`` is where a person can look further.
+        """Check the settings; ``external_url`` is the link to more information.
 
         Raises:
             ValueError: ``url`` cannot be used; the message names the setting.
@@ -42,21 +42,21 @@ class Slack:
         self._poster = HttpPoster(url, setting="slack_webhook_url", http=http)
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Tell one incident; see ``Receiver.send``."""
+        """Send one incident; see ``Receiver.send``."""
         full = to_json(slack_message(incident, self._external_url))
         less = to_json(minimal_message(incident))
         post_or_less(lambda body: self._post(body, wall), full, less)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._poster.close()
 
     def _post(self, body: bytes, wall: float) -> bytes:
-        """A 2xx counts with the body "ok" only: what else answers so is not Slack."""
+        """A 2xx counts only with the body "ok": any other body is not from Slack."""
         answer = self._poster.post(body, wall).strip()
         if answer == ACCEPTED:
             return answer
-        # Nothing read at all is a connection that broke; a page is another place.
+        # An empty answer is a broken connection; another body comes from another server.
         meant = DeliveryOutcome.MISCONFIGURED if answer else DeliveryOutcome.TRANSIENT
         text = f"{self._poster.place} answered 2xx without Slack's 'ok'"
         raise HttpError(text, meant, may_have_arrived=True)

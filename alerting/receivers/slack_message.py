@@ -27,9 +27,9 @@ MINIMAL_CHARACTERS = 512
 
 SIGNS = {"critical": ":rotating_light:", "warning": ":warning:"}
 URL_MARKS = "!#$%'()*+,/:;=?@[]~&"
-"""What may stand in a link; anything else, such as ``|`` or ``>``, would end it."""
+"""The characters allowed in a link; others, such as ``|`` or ``>``, would end it."""
 LOOKALIKES = str.maketrans("*~", "\N{ASTERISK OPERATOR}\N{TILDE OPERATOR}")
-"""Slack has no way to write the marks of bold and struck-out text but as other characters."""
+"""Slack cannot escape the marks of bold and struck-out text, so other characters replace them."""
 
 
 def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
@@ -44,7 +44,7 @@ def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
 
 
 def minimal_message(incident: Incident) -> dict[str, Any]:
-    """What is still told when something about the full message was not liked."""
+    """The message that is sent when Slack refuses the full one."""
     return {"text": shorten(_title(incident), MINIMAL_CHARACTERS)}
 
 
@@ -55,7 +55,7 @@ def escape(text: str) -> str:
 
 
 def _title(incident: Incident) -> str:
-    """The headline, without marks of its own: all of it stands between those of bold text."""
+    """The headline without markup of its own: all of it is bold."""
     words = escape(" ".join(headline_of(incident).split())).translate(LOOKALIKES)
     if incident.ends_at is not None:
         return f":white_check_mark: {words}"
@@ -69,7 +69,7 @@ def _as_code(facts: Mapping[str, str]) -> str:
 
 
 def _members(incident: Incident) -> list[str]:
-    """Those of several that still fire, each with its reason, unless the headline says all of it.
+    """The firing alerts of a group with their reasons, unless the headline contains all of them.
 
     A name is written as code, in which no mark counts.
     """
@@ -99,7 +99,7 @@ def _links(alert: Alert) -> list[str]:
 
 
 def _link(url: str, words: str) -> str:
-    """Nothing for a URL that is absent or would be cut."""
+    """The link; empty if the URL is absent or would be cut."""
     target = quote(url, safe=URL_MARKS, errors="replace").replace("&", "&amp;")
     if not target or len(target) > MAX_FIELD_CHARACTERS:
         return ""

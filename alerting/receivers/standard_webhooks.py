@@ -39,7 +39,7 @@ def signing_key(secret: str) -> bytes:
 
 
 def message_id(incident: Incident) -> str:
-    """The same for every attempt to tell the same thing, also after a restart of the sending."""
+    """An id that is the same for every attempt to send the same message, also after a restart."""
     what = f"{incident.key}\n{incident.starts_at!r}\n{incident.revision}\n{status(incident)}"
     return f"msg_{sha256(what.encode('utf-8', 'replace')).hexdigest()[:32]}"
 

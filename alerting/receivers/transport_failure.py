@@ -14,7 +14,7 @@ from .answer import DeliveryOutcome, classify
 
 AT_THE_PROXY = (ProxyError, requests.exceptions.ProxyError)
 NOTHING_LEFT = (ConnectTimeoutError, NewConnectionError, *AT_THE_PROXY)
-"""Errors from before a request could leave."""
+"""Errors that occur before a request is sent."""
 
 UNTRUSTED = (ssl.SSLCertVerificationError, CertificateError)
 MISFITS = re.compile(
@@ -23,12 +23,12 @@ MISFITS = re.compile(
     "|WRONG_VERSION_NUMBER|HTTP_REQUEST|UNRECOGNIZED_NAME"
     "|NO_CERTIFICATE_OR_CRL_FOUND|PEM_LIB|KEY_VALUES_MISMATCH"
 )
-"""OpenSSL's names for what no second try mends: a missing or wrong certificate of ours, a file
-that holds none, a place that does not speak TLS, or only versions that we do not.
+"""OpenSSL's names for errors that no retry fixes: our certificate is missing or wrong, a file
+contains none, the server does not speak TLS, or it supports no TLS version that we do.
 """
 
 TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})\b")
-"""How ``http.client`` says that a proxy did not connect us."""
+"""The error of ``http.client`` when a proxy refuses to connect."""
 
 
 class TransportFailure(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class TransportFailure(msgspec.Struct, frozen=True):
 
 
 def diagnose(error: BaseException) -> TransportFailure:
-    """Judge the error of a request without an answer by what it came from."""
+    """The failure for a request without an answer, by the cause of its error."""
     chain = _chain(error)
     for one in chain:
         if refusal := TUNNEL_REFUSED.search(str(one)):
@@ -60,7 +60,7 @@ def diagnose(error: BaseException) -> TransportFailure:
 
 
 def _refused_by_proxy(status: int) -> TransportFailure:
-    """A proxy that cannot reach the place (502, 504) may later; one that will not, will not."""
+    """Transient if the proxy cannot reach the server (502, 504), else misconfigured."""
     answer = (
         DeliveryOutcome.TRANSIENT
         if classify(status) is DeliveryOutcome.TRANSIENT
@@ -80,12 +80,12 @@ def _is_misfit(error: BaseException) -> bool:
 
 
 def _is_a_missing_file(error: BaseException) -> bool:
-    """Whether requests misses a bundle or certificate, which was there at the start."""
+    """Whether requests cannot find a bundle or certificate that existed at the start."""
     return type(error) is OSError and error.errno is None
 
 
 def _reason(error: BaseException) -> str:
-    """The error's kind, and the system's or OpenSSL's words for it; never its whole text."""
+    """The kind of the error and the text of the system or OpenSSL; never its whole text."""
     if isinstance(error, CertificateError):
         return "its certificate is for another name"
     detail = getattr(error, "verify_message", None) or getattr(error, "strerror", None)
@@ -93,7 +93,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> list[BaseException]:
-    """The error and what it came from, the root last."""
+    """The error and its causes, the root cause last."""
     chain = [error]
     while (context := chain[-1].__context__) is not None:
         chain.append(context)

@@ -1,4 +1,4 @@
-"""Tells incidents to a webhook, as Alertmanager would or in our own form."""
+"""Sends incidents to a webhook, in Alertmanager's format or in that of querypulse."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from .secret import Secret
 from .standard_webhooks import message_id, signed_headers, signing_key
 
 MAX_BODY_BYTES = 1024 * 1024
-"""The size that nginx, in front of many a receiver, takes unless told otherwise."""
+"""The largest body that nginx, in front of many receivers, takes by default."""
 
 
 class Webhook:
-    """One POST per incident: Alertmanager's version-4 JSON (``format`` "alertmanager") or ours
-    ("raw"), signed with each of ``secrets``, of which there are two while one is rotated.
+    """One POST per incident: Alertmanager's version-4 JSON (``format`` "alertmanager") or our own
+    ("raw"), signed with each of ``secrets``: there are two during a rotation.
 
-    ``Idempotency-Key`` is the same for every attempt to tell the same thing.
+    ``Idempotency-Key`` is the same for every attempt to send the same message.
     """
 
     capabilities = ReceiverCapabilities()
@@ -40,7 +40,7 @@ class Webhook:
         http: HttpOptions | None = None,
         external_url: str = "",
     ) -> None:
-        """Check the settings; ``external_url`` is where a person can look further.
+        """Check the settings; ``external_url`` is the link to more information.
 
         Raises:
             ValueError: ``url`` or a secret cannot be used; the message names the setting.
@@ -54,7 +54,7 @@ class Webhook:
         self._poster = HttpPoster(url, setting="webhook_url", http=http)
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Tell one incident; see ``Receiver.send``."""
+        """Send one incident; see ``Receiver.send``."""
         identity = message_id(incident)
         try:
             keys = self._signing_keys()
@@ -72,7 +72,7 @@ class Webhook:
         post_or_less(post, full if len(full) <= MAX_BODY_BYTES else less, less)
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Close the connection."""
         self._poster.close()
 
     def _body(self, incident: Incident, identity: str, *, plain: bool) -> bytes:

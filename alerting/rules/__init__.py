@@ -1,4 +1,4 @@
-"""One rule, one file, one alert name, one runbook. Worst first: the first that fires wins."""
+"""The rules, most severe first: the first that fires wins. Each has a file, an alert, a runbook."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """StreamingBatchSlow: a batch takes longer than the window, but its tasks still finish.
 
-A run's first batch may take long: it catches up with what came while the query was away, and
-nothing is known of its pace. It is reported only once it is critical: after so long in flight, or
-because processes before this one planned the batch long ago and none has committed it.
+The first batch of a run may take long: it processes what arrived while the query was down, and
+the usual duration is not known yet. It is reported only when it is critical: it has been in flight
+for too long, or earlier processes planned it long ago and none of them committed it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAME = "StreamingBatchSlow"
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire while the batch in flight makes progress slowly; without any, the query is stalled."""
+    """Fire while the batch in flight makes slow progress; without progress the query is stalled."""
     flight = context.query.in_flight
     if flight is None or not _is_slow(context, flight):
         return None
@@ -28,7 +28,8 @@ def check(context: RuleContext) -> Finding | None:
     severity = Severity.CRITICAL if critical else Severity.WARNING
     retries = stuck_batch.retries_text(context, flight)
     seconds = stuck_batch.lasted(context, flight)
-    reason = f"batch {flight.batch_id} in flight for {seconds:.0f} s, {_what_moves(context.query)}"
+    finishes = _what_finishes(context.query)
+    reason = f"batch {flight.batch_id} in flight for {seconds:.0f} s, {finishes}"
     if retries:
         reason = f"retrying: {reason}, {retries}"
     elif never_committed:
@@ -45,20 +46,20 @@ def check(context: RuleContext) -> Finding | None:
 
 
 def _is_slow(context: RuleContext, flight: InFlight) -> bool:
-    """Whether a batch is in flight for longer than the window, and has made progress within it."""
+    """Whether a batch has been in flight for longer than the window and still makes progress."""
     if not context.is_running or flight.batch_id is None or context.probe_is_stale:
         return False
     if (
         context.query.last_commit_batch is not None
         and flight.batch_id <= context.query.last_commit_batch
     ):
-        # It is done: the event was faster than the next poll.
+        # The batch is done: its event arrived before the next poll.
         return False
     too_long = stuck_batch.lasted(context, flight) > context.batch_window.seconds
     return too_long and stuck_batch.moved_lately(context, flight)
 
 
-def _what_moves(query: Query) -> str:
+def _what_finishes(query: Query) -> str:
     work = query.probed.work if query.probed is not None else None
     if work is None or work.own.jobs_active or not work.unowned.jobs_started:
         return "its tasks still finish"

@@ -1,8 +1,8 @@
-"""StreamingDataLossRisk: unread data is near its source's retention edge, or beyond it.
+"""StreamingDataLossRisk: unread data is near the retention edge of its source, or beyond it.
 
-By the time ``failOnDataLoss`` strikes it is too late. A query that outruns the edge, catching up
-from the beginning of all that is kept, is in no danger. After klag-exporter's lag-to-retention
-ratio, without its false alarms on idle topics.
+When ``failOnDataLoss`` fails the query, the data is already lost. A query that starts at the oldest
+retained record and moves faster than the edge is not at risk. The ratio follows klag-exporter's
+lag-to-retention ratio, without its false alarms on idle topics.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_REPORTED = 10
 
 
 class _Risk(msgspec.Struct, frozen=True):
-    """A partition that the edge is gaining on, and how much of its retention is used up."""
+    """A partition that the retention edge catches up with, and the used share of its retention."""
 
     exposure: Exposure
     used: float
@@ -35,7 +35,7 @@ class _Risk(msgspec.Struct, frozen=True):
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when the edge gains on a query and has used up the allowed share of its retention."""
+    """Fire when the edge catches up with the query and the allowed share of retention is used."""
     if not context.query.retention:
         return None
     risks = sorted(_risks(context), key=lambda risk: (-risk.exposure.lost, -risk.used))
@@ -43,16 +43,16 @@ def check(context: RuleContext) -> Finding | None:
         return None
     worst = risks[0]
     critical = worst.used >= context.limits.data_loss_critical_ratio
-    others = f"; {len(risks)} partitions in all" if len(risks) > 1 else ""
+    others = f"; {len(risks)} partitions in total" if len(risks) > 1 else ""
     reason = _describe(worst, context) + others
-    fate = "has lost data" if worst.exposure.lost else "is about to lose data"
+    effect = "has lost data" if worst.exposure.lost else "is about to lose data"
     return Finding(
         alertname=NAME,
         query=context.label,
         severity=Severity.CRITICAL if critical else Severity.WARNING,
         state=QueryState.LAGGING,
         reason=reason,
-        summary=f"{context.label} {fate}: {reason}",
+        summary=f"{context.label} {effect}: {reason}",
         evidence={
             **evidence(context),
             "retention": "\n".join(_describe(risk, context) for risk in risks[:MAX_REPORTED]),
@@ -62,7 +62,7 @@ def check(context: RuleContext) -> Finding | None:
 
 def _risks(context: RuleContext) -> Iterator[_Risk]:
     query, allowed = context.query, context.limits.data_loss_warning_ratio
-    if not _should_read_on(context):
+    if not _should_read(context):
         return
     for index, poll in query.polls.items():
         known = query.retention.get(index)
@@ -78,8 +78,8 @@ def _risks(context: RuleContext) -> Iterator[_Risk]:
                 yield _Risk(danger, used, poll, edge)
 
 
-def _should_read_on(context: RuleContext) -> bool:
-    """Whether the query lives, or is dead and will be missed: not one that was stopped."""
+def _should_read(context: RuleContext) -> bool:
+    """Whether the query runs, or has failed; False for a query that was stopped on purpose."""
     if context.snapshot.context.is_on_purpose:
         return False
     ended = context.query.ended
@@ -87,7 +87,7 @@ def _should_read_on(context: RuleContext) -> bool:
 
 
 def _committed_since(context: RuleContext, poll: SourcePoll) -> bool:
-    """Whether the look is old and the query has gone on: nobody knows where it is now."""
+    """Whether the poll is old and the query has committed since: its position is unknown."""
     committed_at = context.query.last_commit_at
     if committed_at is None or committed_at <= poll.at:
         return False
@@ -97,7 +97,7 @@ def _committed_since(context: RuleContext, poll: SourcePoll) -> bool:
 def _danger(
     context: RuleContext, exposure: Exposure, edge: Edge, poll: SourcePoll
 ) -> Exposure | None:
-    """What of the exposure is a danger: that by which the edge gains on the query, if anything."""
+    """The part of the exposure by which the edge catches up with the query; None if none does."""
     if exposure.lost:
         return exposure
     if len(edge.points) < MIN_POLLS:
@@ -115,7 +115,7 @@ def _danger(
 
 
 def _is_stuck(context: RuleContext) -> bool:
-    """Whether it reads nothing: it is gone, or has shown no sign of life for its window."""
+    """Whether the query reads nothing: it has ended, or had no activity for its window."""
     return (
         not context.query.alive
         or context.watched_since(context.query.last_sign_at) > context.window.seconds
@@ -123,7 +123,7 @@ def _is_stuck(context: RuleContext) -> bool:
 
 
 def _window_ago(context: RuleContext, edge: Edge) -> EdgePoint | None:
-    """The newest look before the window began; something has waited ever since."""
+    """The newest poll before the window began; there has been unread data since then."""
     begin = context.now - context.window.seconds
     point = next((one for one in reversed(edge.points) if one.at <= begin), None)
     watched = point is not None and context.watched_since(point.at) >= context.window.seconds
@@ -131,14 +131,14 @@ def _window_ago(context: RuleContext, edge: Edge) -> EdgePoint | None:
 
 
 def _grows_old(then: EdgePoint, now: EdgePoint) -> bool:
-    """Whether the first waiting record is older than it was then.
+    """Whether the oldest unread record is older than it was then.
 
-    Where the query gets on but the records' times do not, they say nothing.
+    If the query advances but the timestamps of the records do not, they prove nothing.
     """
     if then.waiting_since is None or now.waiting_since is None:
         return False
-    got_on = now.waiting_since - then.waiting_since
-    return got_on < now.at - then.at and (got_on > 0 or now.committed == then.committed)
+    advanced = now.waiting_since - then.waiting_since
+    return advanced < now.at - then.at and (advanced > 0 or now.committed == then.committed)
 
 
 def _is_overtaken(then: EdgePoint, now: EdgePoint, edge_speed: float | None) -> bool:
@@ -154,24 +154,24 @@ def _describe(risk: _Risk, context: RuleContext) -> str:
     if exposure.lost:
         return (
             f"{name}: {exposure.lost} offsets were deleted before they were read "
-            f"(committed {committed}, kept from {earliest})"
+            f"(committed {committed}, retained from {earliest})"
         )
     left = exposure.left_seconds(context.now)
-    rest = "" if left is None else f", {span(left)} left at least"
+    rest = "" if left is None else f", at least {span(left)} left"
     written_at = exposure.written_at
     if written_at is None or exposure.used_by_time(context.now) < (exposure.used_by_offsets or 0.0):
         return (
-            f"{name}: {risk.used:.0%} of all that is kept waits, "
-            f"the edge is {committed - earliest} offsets behind{rest}"
+            f"{name}: the unread backlog is {risk.used:.0%} of what the topic retains, "
+            f"the retention edge is {committed - earliest} offsets behind{rest}"
         )
     return (
         f"{name}: {risk.used:.0%} of its retention time is used up, "
-        f"the first waiting record is {span(context.now - written_at)} old{rest}"
+        f"the oldest unread record is {span(context.now - written_at)} old{rest}"
     )
 
 
 def span(seconds: float) -> str:
-    """A length of time for people: "40 s", "12 min", "5.5 h", "3.2 d"."""
+    """A readable duration: "40 s", "12 min", "5.5 h", "3.2 d"."""
     if seconds < 2 * 60:
         return f"{seconds:.0f} s"
     if seconds < 2 * 3600:

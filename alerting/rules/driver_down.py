@@ -1,6 +1,6 @@
-"""StreamingDriverDown, seen from inside: the JVM has ended, and Python is left.
+"""StreamingDriverDown, detected from inside: the JVM has ended, but the Python process still runs.
 
-``querypulse watch`` reports from outside when Python is gone too; both raise the same alert.
+``querypulse watch`` detects from outside that Python has ended too; both raise the same alert.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ ENDED = "the JVM of the driver has ended"
 
 
 def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
-    """Fire at once: a JVM that has ended does not come back.
+    """Fire immediately: a JVM that has ended does not come back.
 
-    Of several processes each reports the queries that it answers for.
+    If several processes watch the JVM, each one reports the queries it is responsible for.
     """
     del now
     if snapshot.context is not Context.JVM_GONE:

@@ -1,7 +1,7 @@
-"""QuerypulseEventsMissing: the probe sees what no event tells, or Spark drops events.
+"""QuerypulseEventsMissing: the probe sees commits that no event reports, or Spark drops events.
 
-Spark has one serial, bounded queue for all listeners: a slow neighbour delays our events,
-a full queue drops them. The probe still sees deaths; figures and trends go stale.
+Spark has one serial, bounded queue for all listeners: another slow listener delays our events, and
+a full queue drops them. The probe still detects failures, but metrics and trends become stale.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ NAME = "QuerypulseEventsMissing"
 
 
 def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
-    """Fire for the whole driver: it has one queue."""
+    """Fire for the whole driver: all its queries share one queue."""
     if snapshot.context is not Context.RUNNING:
         return None
     window = policy.defaults.stall_floor_seconds
-    reported = _unreported(snapshot, now, window), _dropped(snapshot, now, window)
-    reason = "; ".join(text for text in reported if text)
+    texts = _unreported(snapshot, now, window), _dropped(snapshot, now, window)
+    reason = "; ".join(text for text in texts if text)
     if not reason:
         return None
     return Finding(
@@ -40,11 +40,11 @@ def _unreported(snapshot: Snapshot, now: float, window: float) -> str:
         for label, query in snapshot.labels().items()
         if query.alive and query.unreported is not None
     }
-    deaf = sorted(label for label, seconds in waits.items() if seconds > window)
-    if not deaf:
+    late = sorted(label for label, seconds in waits.items() if seconds > window)
+    if not late:
         return ""
-    longest = max(waits[label] for label in deaf)
-    return f"the probe saw commits that no event told of for {longest:.0f} s: {', '.join(deaf)}"
+    longest = max(waits[label] for label in late)
+    return f"the probe saw commits that no event reported for {longest:.0f} s: {', '.join(late)}"
 
 
 def _dropped(snapshot: Snapshot, now: float, window: float) -> str:

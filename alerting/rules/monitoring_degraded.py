@@ -1,6 +1,6 @@
 """QuerypulseMonitoringDegraded: no probe, an unreadable checkpoint, or a rule that fails.
 
-Events still tell of deaths, but hangs of what emits no events cannot be seen.
+Events still report failures, but a query that emits no events can hang unseen.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ NAME = "QuerypulseMonitoringDegraded"
 def check(
     snapshot: Snapshot, now: float, policy: Policy, failed_rules: tuple[str, ...] = ()
 ) -> Finding | None:
-    """Fire for the whole driver when something that should be seen is not.
+    """Fire for the whole driver when querypulse cannot read one of its signals.
 
-    ``failed_rules`` have raised an error, which is a defect of ours.
+    ``failed_rules`` have raised an error, which is a bug in querypulse.
     """
-    reported = [f"rules that fail: {', '.join(failed_rules)}"] if failed_rules else []
+    texts = [f"rules that fail: {', '.join(failed_rules)}"] if failed_rules else []
     if policy.probe_expected and snapshot.context is Context.RUNNING:
-        reported += [_probe(snapshot, now, policy), _log(snapshot, now, policy)]
-    reason = "; ".join(text for text in reported if text)
+        texts += [_probe(snapshot, now, policy), _log(snapshot, now, policy)]
+    reason = "; ".join(text for text in texts if text)
     if not reason:
         return None
     return Finding(
@@ -47,12 +47,12 @@ def _probe(snapshot: Snapshot, now: float, policy: Policy) -> str:
 
 
 def _log(snapshot: Snapshot, now: float, policy: Policy) -> str:
-    reported = [
-        f"{label}: {_why(snapshot, query)}"
+    unread = [
+        f"{label}: {_why_unread(snapshot, query)}"
         for label, query in snapshot.labels().items()
         if query.alive and _needs_log(query) and _is_unread(snapshot, query, now, policy)
     ]
-    return f"checkpoints cannot be read: {'; '.join(reported)}" if reported else ""
+    return f"checkpoints cannot be read: {'; '.join(unread)}" if unread else ""
 
 
 def _is_unread(snapshot: Snapshot, query: Query, now: float, policy: Policy) -> bool:
@@ -63,7 +63,7 @@ def _is_unread(snapshot: Snapshot, query: Query, now: float, policy: Policy) -> 
     return snapshot.watched(query.logged_at, now) > limits.stall_floor_seconds
 
 
-def _why(snapshot: Snapshot, query: Query) -> str:
+def _why_unread(snapshot: Snapshot, query: Query) -> str:
     unreadable = snapshot.log.unreadable if snapshot.log is not None else {}
     return unreadable.get(query.run_id, "no answer")
 

@@ -1,8 +1,8 @@
-"""StreamingOffsetsRewound: an end offset went down and stays down, or the source ends before it.
+"""StreamingOffsetsRewound: an end offset went back and stays there, or the source ends before it.
 
-Topics deleted and made anew, checkpoints copied back, sources that forget: rows come twice. A
-table replaced by a shorter one: rows never come. Burrow's rule 2, with time to come back: after a
-restart Spark may repeat its last batches.
+If a topic was deleted and created again, a checkpoint was restored, or a source has lost its
+position, rows are read twice. If a table was replaced by a shorter one, new rows are never read.
+This is Burrow's rule 2 with a delay: after a restart Spark may repeat its last batches.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ _rewound = attrgetter("rewound")
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when a partition, or the source, has ended before where the query was for the window."""
+    """Fire when a partition or source has been behind the query's old position for the window."""
     query = context.query
-    # Nearly every query has neither, and is asked four times a second.
+    # This runs four times a second, and nearly every query has neither.
     if not context.is_running or not (query.shortfalls or any(map(_rewound, query.trends.sources))):
         return None
-    reported = [*_went_back(context), *_ends_before(context)]
-    if not reported:
+    texts = [*_went_back(context), *_ends_before(context)]
+    if not texts:
         return None
-    reason = "; ".join(reported[:3])
+    reason = "; ".join(texts[:3])
     return Finding(
         alertname=NAME,
         query=context.label,
         severity=Severity.WARNING,
         state=QueryState.REWOUND,
         reason=reason,
-        summary=f"{context.label} went back: {reason}",
+        summary=f"{context.label} has rewound offsets: {reason}",
         evidence=evidence(context),
     )
 
@@ -49,18 +49,18 @@ def _went_back(context: RuleContext) -> Iterator[str]:
             stuck = context.watched_since(rewind.since) > context.window.seconds
             if stuck and _stays(context, rewind):
                 where = _named(trend.description, partition)
-                yield f"{where}: from {rewind.was} back to {rewind.now}"
+                yield f"{where} went back from {rewind.was} to {rewind.now}"
 
 
 def _stays(context: RuleContext, rewind: Rewind) -> bool:
-    """Whether more batches ended there too, or it has been idle since and holds nothing back."""
+    """Whether more batches ended there too, or the query was idle since then with no backlog."""
     idle_at = context.query.last_idle_at
     idle = idle_at is not None and idle_at > rewind.since and not context.query.holds_back
     return idle or rewind.batches >= MIN_BATCHES
 
 
 def _ends_before(context: RuleContext) -> Iterator[str]:
-    """Only the time between looks counts: a source that cannot be asked proves nothing."""
+    """Count only the time between answered polls: a source that does not answer proves nothing."""
     for index, partitions in sorted(context.query.shortfalls.items()):
         description = context.query.polls[index].description
         for partition, short in sorted(partitions.items()):

@@ -1,7 +1,7 @@
-"""StreamingOffsetsStalled: batches come and go, offsets do not move, and data waits.
+"""StreamingOffsetsStalled: batches run, but offsets do not advance although data is unread.
 
-Burrow's rule for a stalled partition: the same end offset again and again, behind the
-source's latest one every time.
+This is Burrow's rule for a stalled partition: every batch has the same end offset, and it is
+always behind the latest offset of the source.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MIN_BATCHES = 3
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when a partition stands for the window while batches still come."""
+    """Fire when a partition has not advanced for the window while batches still run."""
     if not context.is_running or not context.batches_come:
         return None
     stalled = [
@@ -27,7 +27,7 @@ def check(context: RuleContext) -> Finding | None:
     if not stalled:
         return None
     reason = "; ".join(_stall_reason(trend, partitions) for trend, partitions in stalled)
-    reason = f"{reason}, while batches come and go and data waits"
+    reason = f"{reason}, although batches run and data is unread"
     return Finding(
         alertname=NAME,
         query=context.label,
@@ -40,17 +40,18 @@ def check(context: RuleContext) -> Finding | None:
 
 
 def _stuck(trend: SourceTrend, context: RuleContext) -> dict[str, float]:
-    """Seconds that each stalled partition has stood."""
+    """Seconds for which each stalled partition has not advanced."""
     return {
-        partition: stood
+        partition: seconds
         for partition, stuck in trend.stuck.items()
         if stuck.batches >= MIN_BATCHES
-        and (stood := context.watched_since(stuck.since)) > context.window.seconds
+        and (seconds := context.watched_since(stuck.since)) > context.window.seconds
     }
 
 
 def _stall_reason(trend: SourceTrend, partitions: dict[str, float]) -> str:
     names = ", ".join(sorted(partitions)[:3]) or "its offset"
     more = f" and {len(partitions) - 3} more" if len(partitions) > 3 else ""  # noqa: PLR2004 - as above
-    what = f"{names}{more}".strip() or "its offset"
-    return f"{trend.description}: {what} stands since {max(partitions.values()):.0f} s"
+    have = "has" if len(partitions) == 1 else "have"
+    longest = max(partitions.values())
+    return f"{trend.description}: {names}{more} {have} not advanced for {longest:.0f} s"

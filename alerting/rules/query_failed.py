@@ -1,7 +1,7 @@
-"""StreamingQueryFailed: a run ended with an exception, and no later run has shown life.
+"""StreamingQueryFailed: a run ended with an exception, and no later run has committed.
 
-Where processes before this one have planned its batch and none has committed it, the reason says so
-and for how long: a job that is started again and again does not get past it.
+If earlier processes planned its batch and none of them committed it, the reason says so and for
+how long: the job restarts again and again and does not get past this batch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAME = "StreamingQueryFailed"
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire after the grace, which is none by default; hold until a new run commits."""
+    """Fire after the grace period (0 s by default), and keep firing until a new run commits."""
     ended = context.query.failure
     if ended is None or ended.failure is None:
         return None

@@ -1,8 +1,8 @@
-"""StreamingQueryFlapping: it is started again and again, and dies again and again.
+"""StreamingQueryFlapping: the query restarts and fails again and again.
 
-The reason says ``poison_batch`` when every one of the last deaths was of the same batch and
-the same error class: starting it once more will not help. With a spool, failures of earlier
-processes count, and are said to be theirs.
+The reason says ``poison_batch`` when all of the last failures had the same batch and the same
+error class: another restart will not help. With a spool, failures in earlier processes count too,
+and the reason says how many they are.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..rule_context import RuleContext
 
 NAME = "StreamingQueryFlapping"
 POISON = "poison_batch: "
-"""Begins its reason where one batch fails again and again."""
+"""The reason begins with this when one batch fails again and again."""
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when the restart budget is spent; a commit in between does not give it back."""
+    """Fire when the restart budget is used up; a commit in between does not reset it."""
     if not is_flapping(context.query, context.limits, context.now):
         return None
-    reason = _how(context)
+    reason = _reason(context)
     return Finding(
         alertname=NAME,
         query=context.label,
@@ -37,7 +37,7 @@ def check(context: RuleContext) -> Finding | None:
     )
 
 
-def _how(context: RuleContext) -> str:
+def _reason(context: RuleContext) -> str:
     poison = poison_batch(context.query, context.limits)
     if poison is not None:
         times = context.limits.restart_budget
@@ -46,12 +46,12 @@ def _how(context: RuleContext) -> str:
             f"{POISON}batch {poison.batch_id} failed {times} times with "
             f"{poison.error_class}{_earlier(context, same)}"
         )
-    ref = context.query.deaths[-1].at if context.query.failure is not None else context.now
-    counted = recent(context.query, context.limits, ref)
+    at = context.query.deaths[-1].at if context.query.failure is not None else context.now
+    counted = recent(context.query, context.limits, at)
     last = context.query.deaths[-1]
     return (
         f"{len(counted)} failures within {context.limits.restart_window_seconds:.0f} s"
-        f"{_earlier(context, counted)}, the last of {last.error_class}"
+        f"{_earlier(context, counted)}, the last with {last.error_class}"
     )
 
 

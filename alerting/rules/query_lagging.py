@@ -1,9 +1,9 @@
-"""StreamingQueryLagging: lag above the allowed one for a whole window, never falling, with input.
+"""StreamingQueryLagging: lag was above its limit for a whole window and never fell.
 
-In offsets it must have risen: a steady lag may be transaction markers, or a few records more. In
-seconds (``lag_allowed_seconds``) the first unread record tells, so that a steady lag counts.
-Catching up after an outage is no lag of either kind, however large: it falls. Nor is a rise by no
-more than what arrives between two looks at the source. After Burrow's rules 1 and 5.
+Lag in offsets must also rise: a steady lag may be transaction markers or a few records. Lag in
+seconds (``lag_allowed_seconds``) is the age of the first unread record, so a steady lag counts.
+A query that catches up after an outage does not lag, however far behind it is. A rise by no more
+than what arrives between two polls of the source does not count. After Burrow's rules 1 and 5.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ..rule_context import RuleContext
 NAME = "StreamingQueryLagging"
 MIN_POINTS = 3
 NOTABLE_RISE = 1.05
-"""What less than one record in twenty adds is no trend yet; a slow rise gets there later."""
+"""A rise of less than 5% is not a trend yet; a slow rise reaches it later."""
 NOTABLE_FALL = 0.05
-"""A shorter wait by less than one part in twenty, or than two looks differ, is no catching up."""
+"""A query catches up if its wait falls by at least 5%, and by more than the error of two polls."""
 CRITICAL_FACTOR = 3.0
-"""Lag is critical at so many times ``lag_allowed_seconds``."""
+"""Lag is critical above this multiple of ``lag_allowed_seconds``."""
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when the lag was too large for the trend window, and has not fallen in it."""
+    """Fire when the lag was above its limit for the trend window and did not fall in it."""
     if not context.is_running or not context.batches_come:
         return None
     wait = _too_long(context)
@@ -69,7 +69,7 @@ def _seconds(context: RuleContext, wait: Wait) -> tuple[str, Severity]:
 
 
 def _too_long(context: RuleContext) -> Wait | None:
-    """The newest wait, if all of the trend window were too long and have not become shorter."""
+    """The newest wait, if all waits in the trend window were too long and did not fall."""
     allowed, waits = context.limits.lag_allowed_seconds, context.query.unread.waits
     if allowed is None:
         return None
@@ -82,7 +82,7 @@ def _too_long(context: RuleContext) -> Wait | None:
 
 
 def _catches_up(waits: tuple[Wait, ...]) -> bool:
-    """By the wait; by offsets, too, where the record had waited for nobody knows how long."""
+    """Whether the wait falls; offsets count too where the wait is only known to be a minimum."""
     first, newest = waits[0], waits[-1]
     if first.seconds - newest.seconds > max(first.seconds * NOTABLE_FALL, newest.noise):
         return True
@@ -90,17 +90,17 @@ def _catches_up(waits: tuple[Wait, ...]) -> bool:
 
 
 def _rises(rise: tuple[LagPoint, ...], began: LagPoint, context: RuleContext) -> bool:
-    """By a notable share, in the later half too, by more than looks differ; still told."""
+    """Whether lag rises notably, also in the second half of the window, and the data is recent."""
     newest = rise[-1]
     half = (began.at + newest.at) / 2
     middle = [point for point in rise if point.at <= half][-1]
     notable = newest.lag >= began.lag * NOTABLE_RISE
-    goes_on = newest.lag - middle.lag > max(middle.noise, newest.noise)
-    return notable and goes_on and context.watched_since(newest.at) <= context.trend_seconds / 2
+    continues = newest.lag - middle.lag > max(middle.noise, newest.noise)
+    return notable and continues and context.watched_since(newest.at) <= context.trend_seconds / 2
 
 
 def _beginning(rise: tuple[LagPoint, ...], context: RuleContext) -> LagPoint | None:
-    """The first point above what is allowed, if it is older than the window."""
+    """The first point above the limit, if it is older than the trend window."""
     allowed = context.limits.lag_allowed_offsets
     if rise[-1].lag <= allowed:
         return None

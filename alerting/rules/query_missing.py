@@ -1,4 +1,4 @@
-"""StreamingQueryMissing: on the roster, or started, yet never made a first sign of life."""
+"""StreamingQueryMissing: an expected query has not started, or a started one shows no activity."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NAME = "StreamingQueryMissing"
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire for a query that was announced and that no witness has seen do anything since.
+    """Fire for a query whose start event arrived, but that no signal has seen since then.
 
-    Where the probe sees it, it is there: what it does is for the other rules.
+    If the probe sees the query, it is not missing: the other rules check what it does.
     """
     query = context.query
     if not query.alive or query.first_sign_seen or query.probed is not None:
@@ -23,17 +23,17 @@ def check(context: RuleContext) -> Finding | None:
     if waited <= context.limits.start_grace_seconds:
         return None
     return _finding(
-        context.label, f"started {waited:.0f} s ago, no sign of life since", evidence(context)
+        context.label, f"started {waited:.0f} s ago, no activity since", evidence(context)
     )
 
 
 def check_absent(label: str, limits: Limits, snapshot: Snapshot, now: float) -> Finding | None:
-    """Fire for a name on the roster that nobody has heard of after the start grace."""
+    """Fire for an expected query that no signal has seen within the start grace period."""
     waited = snapshot.watched(snapshot.began_at, now)
     if limits.ignore or snapshot.context.explains_ends or waited <= limits.start_grace_seconds:
         return None
     known = ", ".join(sorted(snapshot.labels())) or "none"
-    reason = f"expected, but never seen in {waited:.0f} s of watching"
+    reason = f"expected, but not seen in {waited:.0f} s of monitoring"
     return _finding(label, reason, {"known_queries": known})
 
 

@@ -1,15 +1,15 @@
-"""StreamingQueryStalled: alive, no commit for the window W, and no proof of idleness.
+"""StreamingQueryStalled: an active query has no commit for its window W and is not proven idle.
 
-The reason says how:
+The reason begins with a code:
 
 * ``batch_hung``: a batch is in flight and none of its tasks has finished for W;
-* ``task_running``, ``no_executors``, ``waiting_for_slots``: the same, and Spark runs a task of it,
-  has no executor, or has given all slots to others; these are warnings at first;
-* ``source_hung``: the query has been asking a source for offsets for W;
-* ``no_trigger``: nothing is in flight and no trigger has come;
-* ``commit_log_behind``: the checkpoint's commit log stands, though batches go on (async
-  progress tracking) or epochs should (Continuous);
-* ``silent``: neither events nor the probe tell anything.
+* ``task_running``, ``no_executors``, ``waiting_for_slots``: the same, but a task of the batch runs,
+  Spark has no executor, or other jobs hold all slots; these are warnings at first;
+* ``source_hung``: the query has been waiting for the offsets of a source for W;
+* ``no_trigger``: no batch is in flight and no trigger has started one;
+* ``commit_log_behind``: the commit log of the checkpoint does not advance, although batches run
+  (async progress tracking) or epochs should (Continuous);
+* ``silent``: events, probe and commit log all show no activity.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MIN_POLLS = 2
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when the query has shown no sign of life for longer than its window."""
+    """Fire when the query has had no activity for longer than its window."""
     if not context.is_running:
         return None
     reason = _log_behind(context) or (_epochs_stopped(context) if _is_continuous(context) else None)
@@ -43,8 +43,8 @@ def check(context: RuleContext) -> Finding | None:
     if flight is None or context.probe_is_stale or _waits_for_log(context):
         return _finding(context, reason)
     severity = stuck_batch.stall_severity(context, flight)
-    reported = stuck_batch.batch_evidence(context, severity) | on_restart(context.query)
-    return replace(_finding(context, reason), severity=severity, evidence=reported)
+    facts = stuck_batch.batch_evidence(context, severity) | on_restart(context.query)
+    return replace(_finding(context, reason), severity=severity, evidence=facts)
 
 
 def _finding(context: RuleContext, reason: str) -> Finding:
@@ -65,7 +65,7 @@ def _is_continuous(context: RuleContext) -> bool:
 
 
 def _epochs_stopped(context: RuleContext) -> str | None:
-    """Continuous tells nothing but its log: without having read it, nothing can be said."""
+    """Only the commit log shows the progress of a Continuous query: None until it has been read."""
     query = context.query
     if query.logged_at is None or context.probe_is_stale:
         return None
@@ -77,36 +77,36 @@ def _epochs_stopped(context: RuleContext) -> str | None:
 
 
 def _log_behind(context: RuleContext) -> str | None:
-    """Async progress tracking: batches went on at look after look, the log did not.
+    """Async progress tracking: poll after poll batches advanced, but the commit log did not.
 
-    A log that is written rarely may stand as long as that takes, while batches come. Spark
-    itself blocks when too much waits to be written; only idleness excuses a log then.
+    Spark may write the log rarely, so it may lag by its interval while batches run. Spark blocks
+    the query when too many entries wait to be written; then only idleness excuses the log.
     """
     lag, facts = context.query.log_behind, context.query.facts
     if lag is None or lag.polls < MIN_POLLS or facts is None or _idle_since_commit(context):
         return None
-    stood = context.watched_since(lag.since) - _in_flight(context)
+    seconds = context.watched_since(lag.since) - _in_flight(context)
     allowed = context.window.seconds
     if context.batches_come:
         allowed = max(allowed, facts.log_interval_seconds * (context.limits.stall_tolerance + 2))
-    if stood <= allowed:
+    if seconds <= allowed:
         return None
     logged = context.query.logged.committed if context.query.logged is not None else None
-    where = "been empty" if logged is None else f"stood at batch {logged}"
+    where = "empty" if logged is None else f"at batch {logged}"
     return (
-        f"commit_log_behind: the commit log has {where} for {stood:.0f} s, "
-        f"batches have come to {context.query.last_commit_batch}"
+        f"commit_log_behind: the commit log has been {where} for {seconds:.0f} s, "
+        f"while batches have reached {context.query.last_commit_batch}"
     )
 
 
 def _in_flight(context: RuleContext) -> float:
-    """Seconds of the batch in flight, if no more than a warning: the log waits for its end."""
+    """Seconds of the batch in flight, unless it is critical: the log waits for it to finish."""
     flight = context.query.in_flight
     if flight is None or context.probe_is_stale or _waits_for_log(context):
         return 0.0
     delayed = stuck_batch.stall_severity(context, flight) is Severity.WARNING
-    gets_on = delayed or stuck_batch.moved_lately(context, flight)
-    return stuck_batch.lasted(context, flight) if gets_on else 0.0
+    excused = delayed or stuck_batch.moved_lately(context, flight)
+    return stuck_batch.lasted(context, flight) if excused else 0.0
 
 
 def _idle_since_commit(context: RuleContext) -> bool:
@@ -115,7 +115,7 @@ def _idle_since_commit(context: RuleContext) -> bool:
 
 
 def _silence(context: RuleContext) -> float:
-    """Since the last sign of life; a JVM that says nothing counts from a whole window on only."""
+    """Seconds since the last activity; a JVM that does not answer counts only after a window."""
     silence = context.watched_since(context.query.last_sign_at)
     if not context.probe_is_stale or context.received_at is None or context.driver_is_silent:
         return silence
@@ -123,7 +123,7 @@ def _silence(context: RuleContext) -> float:
 
 
 def _stall_reason(context: RuleContext) -> str | None:
-    """The reason, or None while the query may still go on."""
+    """The reason, or None while the query may still make progress."""
     flight, silence = context.query.in_flight, _silence(context)
     if context.query.probed is None or context.probe_is_stale:
         at_work = (
@@ -131,36 +131,38 @@ def _stall_reason(context: RuleContext) -> str | None:
         )
         if silence <= context.window.seconds or (at_work and not _waits_for_log(context)):
             return None
-        return f"silent: no sign of it for {silence:.0f} s, from any witness"
+        return f"silent: no activity for {silence:.0f} s from events, probe or commit log"
     if flight is None:
         if silence <= context.window.seconds:
             return None
-        return f"no_trigger: nothing in flight and no trigger for {silence:.0f} s"
+        return f"no_trigger: no batch in flight and no trigger for {silence:.0f} s"
     return _flight_reason(context, flight) if silence > context.batch_window.seconds else None
 
 
 def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
     since = stuck_batch.lasted(context, flight)
     if _waits_for_log(context):
-        return f"commit_log_behind: the next batch waits for the commit log for {since:.0f} s"
+        return f"commit_log_behind: the next batch has waited for the commit log for {since:.0f} s"
     if stuck_batch.moved_lately(context, flight):
         return None
     still = stuck_batch.still(context, flight)
     what = (
-        "looking for a batch" if flight.batch_id is None else f"batch {flight.batch_id} in flight"
+        "planning the next batch"
+        if flight.batch_id is None
+        else f"batch {flight.batch_id} in flight"
     )
     delay = stuck_batch.delay_text(context)
     if delay is not None:
-        word, facts = delay
-        return f"{word}: {what} for {since:.0f} s, {facts}, none finished for {still:.0f} s"
+        code, facts = delay
+        return f"{code}: {what} for {since:.0f} s, {facts}, none finished for {still:.0f} s"
     if flight.batch_id is None:
         probed = context.query.probed
-        asked = (probed.message if probed is not None else "") or "looking for data"
-        return f"source_hung: {asked!r} for {since:.0f} s"
+        step = (probed.message if probed is not None else "") or "waiting for offsets"
+        return f"source_hung: {step!r} for {since:.0f} s"
     return f"batch_hung: {what} for {since:.0f} s, no task of its own finished for {still:.0f} s"
 
 
 def _waits_for_log(context: RuleContext) -> bool:
-    """Whether Spark itself says that the query does nothing but wait for its log."""
+    """Whether Spark reports that the query only waits for its commit log."""
     probed = context.query.probed
     return probed is not None and probed.work is not None and probed.work.waits_for_log

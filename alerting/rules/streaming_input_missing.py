@@ -1,7 +1,7 @@
 """StreamingInputMissing: a query has read no rows for ``expected_input_seconds``.
 
-Idle is healthy unless the settings say that data must come. It is the last rule: a query that has
-failed, is stalled or lags has another alert, which explains why it reads nothing.
+An idle query is healthy unless the settings say that data must arrive. This is the last rule: a
+query that has failed, is stalled or lags has another alert, which explains why it reads nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ NAME = "StreamingInputMissing"
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when no batch has had rows for the limit, and for its window.
+    """Fire when no batch has read rows for both the limit and the window.
 
-    A run that is started again goes on counting: the time in which the query was down is left out.
+    A restarted run continues the count; the time in which the query was down does not count.
     """
     allowed, query = context.limits.expected_input_seconds, context.query
     if allowed is None or not context.is_running or _may_have_rows(context):
@@ -28,8 +28,8 @@ def check(context: RuleContext) -> Finding | None:
         seconds = context.watched_since(query.last_input_at)
     if seconds <= max(allowed, context.window.seconds):
         return None
-    ever = "" if query.last_input_at is not None else ", since its run began"
-    reason = f"no rows read for {seconds:.0f} s{ever} ({allowed:.0f} s allowed)"
+    since_start = "" if query.last_input_at is not None else ", since its run began"
+    reason = f"no rows read for {seconds:.0f} s{since_start} ({allowed:.0f} s allowed)"
     return Finding(
         alertname=NAME,
         query=context.label,
@@ -42,9 +42,9 @@ def check(context: RuleContext) -> Finding | None:
 
 
 def _may_have_rows(context: RuleContext) -> bool:
-    """Whether rows may have been read that no event has told of yet, or ever will.
+    """Whether the query may have read rows that no event has reported, or will ever report.
 
-    A batch in flight may have some.
+    A batch in flight may have read some.
     """
     query = context.query
     if has_uncounted_rows(query):

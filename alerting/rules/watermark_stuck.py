@@ -1,7 +1,7 @@
-"""StreamingWatermarkStuck: rows arrive, the watermark stands still.
+"""StreamingWatermarkStuck: rows arrive, but the watermark does not advance.
 
-State then grows and results wait for ever. A join whose one side brings no rows waits
-rightly: Spark's watermark is that of the slowest source.
+State then grows and results are never emitted. A join with no rows on one side does not fire:
+Spark's watermark is that of the slowest source.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ MIN_BATCHES = 3
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when every source has brought rows and the watermark stood for the trend window."""
+    """Fire when every source had rows and the watermark did not advance for the trend window."""
     watermark, progress = context.query.trends.watermark, context.query.progress
     if not context.is_running or not context.batches_come or watermark is None or progress is None:
         return None
-    stood = context.watched_since(watermark.since)
-    if watermark.batches < MIN_BATCHES or stood <= context.trend_seconds:
+    seconds = context.watched_since(watermark.since)
+    if watermark.batches < MIN_BATCHES or seconds <= context.trend_seconds:
         return None
     if len(watermark.fed) < len(progress.sources):
         return None
-    reason = f"the watermark has stood for {stood:.0f} s and {watermark.batches} batches with rows"
+    rows = f"{watermark.batches} batches with rows"
+    reason = f"the watermark has not advanced for {seconds:.0f} s and {rows}"
     return Finding(
         alertname=NAME,
         query=context.label,

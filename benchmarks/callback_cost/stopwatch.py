@@ -1,8 +1,8 @@
-"""The clocks: JVM listeners that stand in for a candidate and time it on Spark's own thread.
+"""The clocks: JVM listeners that wrap a candidate and time it on Spark's own thread.
 
-Only the JVM sees how long a thread of Spark's is held: a clock in Python would add its own way
-there and back, and wait for the interpreter's lock behind threads that the candidate woke but
-does not wait for.
+Only the JVM can measure how long a thread of Spark is blocked: a clock in Python would add the
+time of its own call, and wait for the interpreter's lock behind threads that the candidate woke
+but does not wait for.
 """
 
 from collections.abc import Iterator

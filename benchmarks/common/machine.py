@@ -31,6 +31,6 @@ def _processor() -> str:
 
 
 def _java() -> str:
-    told = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'"(.+?)"', told)
+    text = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    found = re.search(r'"(.+?)"', text)
     return found.group(1) if found else "unknown"

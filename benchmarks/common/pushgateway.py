@@ -1,6 +1,6 @@
 """A server on loopback that takes whatever it is sent, in a process of its own.
 
-It stands for the peer's Pushgateway and for a webhook receiver: both only have to answer,
+It replaces the peer's Pushgateway and a webhook receiver: both only have to answer,
 at once or late. Its own process, so that its work is on nobody's account.
 """
 

@@ -19,18 +19,18 @@ class Row(NamedTuple):
     reached: bool | None = None
 
     @property
-    def verdict(self) -> str:
-        """Whether what was promised was reached."""
-        return {None: "", True: "reached", False: "SHORT OF IT"}[self.reached]
+    def outcome(self) -> str:
+        """Whether the target was reached; empty without a target."""
+        return {None: "", True: "reached", False: "NOT REACHED"}[self.reached]
 
 
 def at_most(question: str, value: float, limit: float, unit: str = "") -> Row:
-    """A row whose figure must not be larger."""
+    """A row whose value must not be above ``limit``."""
     return Row(question, f"{short(value)}{unit}", f"at most {limit:,g}{unit}", value <= limit)
 
 
 def at_least(question: str, value: float, limit: float, unit: str = "") -> Row:
-    """A row whose figure must not be smaller."""
+    """A row whose value must not be below ``limit``."""
     return Row(question, f"{short(value)}{unit}", f"at least {limit:,g}{unit}", value >= limit)
 
 
@@ -75,7 +75,7 @@ def lines(title: str, rows: Sequence[Row]) -> list[str]:
     body = [
         "  "
         + "".join(f"{text:<{width}}" for text, width in zip(texts, WIDTHS, strict=True))
-        + row.verdict
+        + row.outcome
         for texts, row in zip(cells, rows, strict=True)
     ]
     return ["", title, *body]

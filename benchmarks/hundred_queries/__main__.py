@@ -56,8 +56,8 @@ def _probed(spark: SparkSession, tap: Tap) -> dict[str, float]:
     python_now, java_now = tap.seconds(spark)
     passed = time.monotonic() - began
     return {
-        "looks a second": (tap.polls - polls) / passed,
-        "Py4J commands a look": (tap.commands - commands) / (tap.polls - polls),
+        "polls per second": (tap.polls - polls) / passed,
+        "Py4J commands per poll": (tap.commands - commands) / (tap.polls - polls),
         "Python, % of a core": 100 * (python_now - python) / passed,
         "JVM, % of a core": 100 * (java_now - java) / passed,
     }

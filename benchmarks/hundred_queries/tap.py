@@ -14,7 +14,7 @@ from querypulse.listener.spark_probe import SparkProbe
 
 
 class Tap:
-    """Looks and Py4J commands of the probe's thread since the start."""
+    """Polls and Py4J commands of the probe's thread since the start."""
 
     def __init__(self) -> None:
         self.polls = 0
@@ -28,13 +28,13 @@ class Tap:
         What the JVM's collector and compiler do for it is in neither.
         """
         if self._thread is None:
-            raise RuntimeError("the probe has not looked yet")
+            raise RuntimeError("the probe has not polled yet")
         clock = time.pthread_getcpuclockid(self._thread.ident or 0)
         nanoseconds = _management(spark).getThreadCpuTime(self._java_thread)
         return time.clock_gettime(clock), int(nanoseconds) / 1e9
 
     def polled(self, spark: SparkSession) -> None:
-        """Called by the probe's own thread after a look."""
+        """Count one poll; the probe's own thread calls it after each poll."""
         self.polls += 1
         if self._thread is None:
             java_thread = getattr(_jvm(spark), "java.lang.Thread").currentThread()

@@ -1,4 +1,4 @@
-"""Whether a replay, which decodes, folds and judges, keeps up with a script that only parses.
+"""Whether a replay, which decodes, folds and evaluates, is as fast as a script that only parses.
 
 ``python -m benchmarks.replay``. One process: whole logs, the readers in turn and in changing
 order, medians of the rounds, in seconds of CPU: the files are in memory already, and nothing
@@ -62,10 +62,10 @@ def _logs(recording: Recording, folder: Path) -> dict[str, Path]:
 
 
 def _rounds(path: Path) -> Samples:
-    """Every reader in turn; ours must have heard each event that the other one parsed."""
-    heard = {name: read(path) for name, read in READERS.items()}
-    if heard[OURS] != heard[JSON]:
-        raise RuntimeError(f"{path.name}: not the same events: {heard}")
+    """Run every reader in turn; ours must read each event that the other one parsed."""
+    events = {name: read(path) for name, read in READERS.items()}
+    if events[OURS] != events[JSON]:
+        raise RuntimeError(f"{path.name}: not the same events: {events}")
     samples: Samples = {name: [] for name in READERS}
     names = list(READERS)
     for number in range(ROUNDS):

@@ -1,6 +1,6 @@
-"""Long event logs out of a short recorded one: what it tells, over and over.
+"""Long event logs made of a short recorded one, whose events are repeated.
 
-Times and batch ids go on as they would have; everything else is what Spark wrote.
+Times and batch ids continue as in a real log; everything else is what Spark wrote.
 """
 
 import json
@@ -20,7 +20,7 @@ _MILLIS = re.compile(rb'(?<=[":])1[78]\d{11}\b')
 
 
 class Recording:
-    """The short log: what stands at its beginning, and what is repeated."""
+    """The short log: its first lines, and the lines that are repeated."""
 
     def __init__(self) -> None:
         text = zstandard.ZstdDecompressor().decompress(RECORDED.read_bytes())

@@ -20,14 +20,14 @@ _EVENTS = re.compile(r"([\d,]+) events")
 
 
 def ours(path: Path) -> int:
-    """The whole command but Python's start: decode, fold and judge all, and print; its events."""
+    """The whole command without Python's start: decode, fold, evaluate, print; its event count."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         code = replay(ReplayRequest((str(path),)))
-    told = _EVENTS.search(said.getvalue())
-    if code or told is None:
+    found = _EVENTS.search(said.getvalue())
+    if code or found is None:
         raise RuntimeError(f"the replay failed: {said.getvalue()}")
-    return int(told[1].replace(",", ""))
+    return int(found[1].replace(",", ""))
 
 
 def json_loads(path: Path) -> int:

@@ -1,8 +1,8 @@
 """Has real Spark write the short event log that the long ones are made of.
 
-``python -m benchmarks.replay.recording`` writes ``recorded.zstd`` anew. Three streaming queries,
+``python -m benchmarks.replay.recording`` writes ``recorded.zstd`` again. Three streaming queries,
 of the shapes that a log holds: stateless, stateful, and a join of two sources with its state in
-RocksDB. Left out is the line that tells the environment.
+RocksDB. The line with the environment is left out.
 """
 
 import os

@@ -89,7 +89,7 @@ class Line:
 
 
 class _Answers:
-    """Stands for the queue in the JVM."""
+    """Replaces the queue in the JVM."""
 
     def __init__(self, answers: Iterable[str]) -> None:
         self._answers = iter(answers)

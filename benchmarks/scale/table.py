@@ -20,12 +20,12 @@ def details(samples: Samples) -> list[str]:
 
 
 def _cells(of: dict[int, list[float]]) -> str:
-    told = (f"{median(s) * 1e6:,.1f} ({percentile(s, 99) * 1e6:,.1f})" for s in of.values())
-    return "".join(f"{cell:>22}" for cell in told)
+    cells = (f"{median(s) * 1e6:,.1f} ({percentile(s, 99) * 1e6:,.1f})" for s in of.values())
+    return "".join(f"{cell:>22}" for cell in cells)
 
 
 def rows(samples: Samples) -> list[Row]:
-    """What was promised of a thousand queries, and of the growth up to ten thousand."""
+    """The targets for a thousand queries, and for the growth up to ten thousand."""
     medians = {name: {n: median(s) for n, s in of.items()} for name, of in samples.items()}
     event, decode = medians["event"], medians["bare decode"]
     scrape, bare = medians["scrape"], medians["bare exposition"]

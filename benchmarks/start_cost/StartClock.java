@@ -10,7 +10,7 @@ import org.apache.spark.sql.streaming.StreamingQueryListener;
  * Starts a query, and times that and the part of it that Spark spends on listeners.
  *
  * <p>The thread of the query, which start() waits for, first posts that the query has started to
- * the listener bus and then calls the session's listeners. The clock stands around both: in place
+ * the listener bus and then calls the session's listeners. The clock times both: in place
  * of the bus, which it passes every event on to, and as the session's last listener.
  */
 public class StartClock {

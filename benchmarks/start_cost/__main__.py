@@ -5,11 +5,11 @@ candidates take turns in one Spark in balanced orders; each start is compared wi
 of the same round with no listener. Our receiver is a process of its own that answers late, and so
 is the peer's gateway, which answers at once or late.
 
-Three clocks run. The first stands around what Spark does for listeners while ``start()`` waits: it
-posts that the query has started, and calls the session's listeners. That is all by which a
-listener makes ``start()`` longer, and it is what has a target: the whole of ``start()`` differs
-from one to the next by ten times as much. It is timed too, in the JVM and in Python. With a busy
-interpreter Python's clock mostly shows how long the caller waits for the interpreter's lock.
+Three clocks run. The first times what Spark does for listeners while ``start()`` waits: it posts
+that the query has started, and calls the session's listeners. Only this part has a target, since
+listeners delay nothing else: the duration of the whole ``start()`` varies by ten times as much. The
+whole is timed too, in the JVM and in Python. With a busy interpreter Python's clock mostly shows
+how long the caller waits for the interpreter's lock.
 """
 
 import logging

@@ -21,20 +21,29 @@ from querypulse.sidecar import Sidecar, attach
 
 from ..common.result import lines, write
 from ..common.session import session
-from .cast import Actor, bystanders, cast, play
-from .desk import CANDIDATES, DEATH, EVENT_ONLY, HANG, OURS, PROMETHEUS, WATCHDOG, Desk
 from .event_only import EventOnly
 from .neighbour import Neighbour, waiting_events
+from .page_receiver import (
+    CANDIDATES,
+    DEATH,
+    EVENT_ONLY,
+    HANG,
+    OURS,
+    PROMETHEUS,
+    WATCHDOG,
+    PageReceiver,
+)
 from .phases import CLOGGED, IDLE, PHASES, SHARED
 from .prometheus import prometheus
 from .table import Outcome, for_nothing, outcomes, rows, shown
+from .workload import FailingQuery, bystanders, failing_queries, run_all
 
 STALL_FLOOR_SECONDS = 5.0
 HANG_REPORTED_SECONDS = 8.0
-"""Hangs come so long before the end of a phase: they are to be reported in it."""
+"""Hangs begin at least this long before the end of a phase, so that they are reported in it."""
 PHASE_SECONDS = 35.0
 SPANS = {DEATH: (20, PHASE_SECONDS), HANG: (8, PHASE_SECONDS - HANG_REPORTED_SECONDS)}
-"""More at a time, and a stock listener alone would clog the bus."""
+"""With more at a time, a stock listener alone would clog the bus."""
 BYSTANDERS = 1
 WARM_UP_SECONDS = 6.0
 ALL_SECONDS = 140.0
@@ -44,7 +53,7 @@ QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 MOST_IDLE, LEAST_CLOGGED = 20, 100
 """Events that wait for Spark's streaming listeners at the end of a phase."""
 ALONE = 1000
-"""So many queries must fail together to share a page: each failure here has one of its own."""
+"""Only this many queries that fail together share a page: here each failure has its own."""
 
 
 def main() -> int:
@@ -59,68 +68,68 @@ def main() -> int:
 
 
 def _measured(stack: ExitStack) -> tuple[list[Outcome], list[str]]:
-    desk = stack.enter_context(Desk())
+    receiver = stack.enter_context(PageReceiver())
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     spark = session("time to page", QUICK_COMPILER)
     stack.callback(spark.stop)
-    event_only = EventOnly(desk.url(EVENT_ONLY), STALL_FLOOR_SECONDS)
+    event_only = EventOnly(receiver.url(EVENT_ONLY), STALL_FLOOR_SECONDS)
     stack.callback(event_only.close)
     sidecar = attach(
         spark,
         http_port=0,
-        webhook_url=desk.url(OURS),
+        webhook_url=receiver.url(OURS),
         stall_floor_seconds=STALL_FLOOR_SECONDS,
         group_min_queries=ALONE,
     )
     stack.callback(sidecar.close)
-    stack.enter_context(prometheus(folder, str(sidecar.url), desk.place))
+    stack.enter_context(prometheus(folder, str(sidecar.url), receiver.place))
     began = time.monotonic()
     for query in bystanders(spark, BYSTANDERS):
         stack.callback(query.stop)
     time.sleep(WARM_UP_SECONDS)
-    actors = {IDLE: _phase(stack, spark, IDLE)}
+    failing = {IDLE: _phase(stack, spark, IDLE)}
     time.sleep(1)
     idle_backlog = waiting_events(spark)
     spark.streams.addListener(event_only)
     # Spark's end waits until every listener has received every event.
     stack.callback(spark.streams.removeListener, event_only)
-    actors[SHARED] = _phase(stack, spark, SHARED)
+    failing[SHARED] = _phase(stack, spark, SHARED)
     neighbour = Neighbour()
     stack.callback(neighbour.free.set)
     spark.streams.addListener(neighbour)
-    actors[CLOGGED] = _phase(stack, spark, CLOGGED)
+    failing[CLOGGED] = _phase(stack, spark, CLOGGED)
     backlog = waiting_events(spark)
     time.sleep(max(0.0, began + ALL_SECONDS - time.monotonic()))
     ended = time.monotonic()
     queries = sidecar.snapshot().queries
     windows = {query.name: query.window_seconds or STALL_FLOOR_SECONDS for query in queries}
-    found = outcomes(actors, desk.pages(), windows, STALL_FLOOR_SECONDS, ended)
-    _check(sidecar, desk, idle_backlog, backlog)
+    found = outcomes(failing, receiver.pages(), windows, STALL_FLOOR_SECONDS, ended)
+    _check(sidecar, receiver, idle_backlog, backlog)
     probe = sidecar.snapshot().monitor.probe_duration_seconds
     poll = probe.total_seconds / probe.count
-    wrong = for_nothing(actors, desk.pages())
+    wrong = for_nothing(failing, receiver.pages())
     return found, [
         f"  events waiting on the bus after a phase: idle {idle_backlog}, clogged {backlog}",
-        f"  our probe: {poll * 1e3:.0f} ms a look, p99 at most {probe.p99_seconds} s",
+        f"  our probe: {poll * 1e3:.0f} ms per poll, p99 at most {probe.p99_seconds} s",
         "  pages about healthy queries: " + ", ".join(f"{n} {k}" for n, k in wrong.items()),
     ]
 
 
-def _phase(stack: ExitStack, spark: SparkSession, name: str) -> Sequence[Actor]:
+def _phase(stack: ExitStack, spark: SparkSession, name: str) -> Sequence[FailingQuery]:
     print(f"phase: {name} bus", flush=True)
-    actors = cast(name, time.monotonic(), SPANS)
-    for actor in actors:
-        stack.callback(actor.free.set)
-    play(spark, actors)
-    return actors
+    failing = failing_queries(name, time.monotonic(), SPANS)
+    for query in failing:
+        stack.callback(query.free.set)
+    run_all(spark, failing)
+    return failing
 
 
-def _check(sidecar: Sidecar, desk: Desk, idle_backlog: int, backlog: int) -> None:
-    """That all ran as people run them, and that the bus was first idle and then clogged."""
+def _check(sidecar: Sidecar, receiver: PageReceiver, idle_backlog: int, backlog: int) -> None:
+    """Check that all ran in their normal mode, and that the bus was first idle, then clogged."""
     monitor = sidecar.snapshot().monitor
     if monitor.listener_path != BusPath.name or monitor.internal_errors:
         raise RuntimeError(f"not our normal way: {monitor}")
-    sent = {(page.candidate, page.alertname) for page in desk.pages()}
+    sent = {(page.candidate, page.alertname) for page in receiver.pages()}
     if (PROMETHEUS, WATCHDOG) not in sent or {one for one, _ in sent} != set(CANDIDATES):
         raise RuntimeError(f"not every candidate sent a page: {sorted(sent)}")
     if idle_backlog > MOST_IDLE or backlog < LEAST_CLOGGED:

@@ -1,4 +1,4 @@
-"""The neighbour on the listener bus whose work holds up everybody's events."""
+"""A slow listener on the bus whose work delays the events of all others."""
 
 import threading
 from typing import Any

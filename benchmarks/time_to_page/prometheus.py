@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from .desk import PROMETHEUS
+from .page_receiver import PROMETHEUS
 
 RULES = Path(__file__).resolve().parents[2] / "dashboards" / "prometheus" / "rules.yaml"
 INTERVAL = "15s"
 
 
 @contextmanager
-def prometheus(folder: Path, driver_url: str, desk: str) -> Iterator[None]:
-    """Scrapes the driver; ``desk`` (host and port) is its Alertmanager."""
+def prometheus(folder: Path, driver_url: str, receiver: str) -> Iterator[None]:
+    """Scrapes the driver; ``receiver`` (host and port) is its Alertmanager."""
     config = folder / "prometheus.yml"
-    config.write_text(json.dumps(_config(urlsplit(driver_url).netloc, desk)))
+    config.write_text(json.dumps(_config(urlsplit(driver_url).netloc, receiver)))
     command = [
         "prometheus",
         f"--config.file={config}",
@@ -34,9 +34,9 @@ def prometheus(folder: Path, driver_url: str, desk: str) -> Iterator[None]:
         process.wait(20)
 
 
-def _config(driver: str, desk: str) -> dict[str, object]:
+def _config(driver: str, receiver: str) -> dict[str, object]:
     """YAML, of which JSON is a part."""
-    manager = {"path_prefix": f"/{PROMETHEUS}", "static_configs": [{"targets": [desk]}]}
+    manager = {"path_prefix": f"/{PROMETHEUS}", "static_configs": [{"targets": [receiver]}]}
     scraped = {
         "job_name": "spark",
         "honor_labels": True,

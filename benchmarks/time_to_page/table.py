@@ -1,4 +1,4 @@
-"""Fates and pages -> who reported what how late, in figures."""
+"""Failing queries and pages -> how late each candidate reported what, in figures."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf, isinf
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from ..common.difference import difference_of_medians
 from ..common.result import Row, at_most
-from .cast import Actor
-from .desk import CANDIDATES, DEATH, EVENT_ONLY, HANG, OURS, PROMETHEUS, Page
+from .page_receiver import CANDIDATES, DEATH, EVENT_ONLY, HANG, OURS, PROMETHEUS, Page
 from .phases import candidates
+from .workload import FailingQuery
 
 MEDIAN_SECONDS = 0.6
 P99_SECONDS = 1.5
@@ -17,9 +17,9 @@ WORDS = {DEATH: "death", HANG: "hang"}
 
 
 class Outcome(NamedTuple):
-    """How late one candidate reported one query's fate; ``seconds`` is infinite when it did not.
+    """How late one candidate reported one query; ``seconds`` is infinite if it did not.
 
-    For a hang they are those beyond the window. ``watched`` is how long it had.
+    For a hang, ``seconds`` counts from the end of the window. ``watched`` is how long it had.
     """
 
     candidate: str
@@ -31,40 +31,42 @@ class Outcome(NamedTuple):
 
 
 def outcomes(
-    actors: Mapping[str, Iterable[Actor]],
+    failing: Mapping[str, Iterable[FailingQuery]],
     pages: Sequence[Page],
     windows: Mapping[str, float],
     own_window: float,
     ended: float,
 ) -> list[Outcome]:
-    """One for each candidate and actor; ``windows`` by query, the event-only one has its own.
+    """One for each candidate and query; ``windows`` by query, the event-only one has its own.
 
     Hangs that end before Prometheus can report them do not count for it.
     """
     found = []
-    for phase, company in actors.items():
-        for actor in company:
+    for phase, company in failing.items():
+        for query in company:
             for candidate in candidates(phase):
-                if candidate == PROMETHEUS and actor.fate == HANG and not actor.kept:
+                if candidate == PROMETHEUS and query.fate == HANG and not query.kept:
                     continue
-                window = own_window if candidate == EVENT_ONLY else windows[actor.name]
-                due = actor.met_at + (window if actor.fate == HANG else 0.0)
-                reported_at = _reported_at(pages, candidate, actor)
-                known = (candidate, phase, actor.fate, actor.name)
+                window = own_window if candidate == EVENT_ONLY else windows[query.name]
+                due = query.met_at + (window if query.fate == HANG else 0.0)
+                reported_at = _reported_at(pages, candidate, query)
+                known = (candidate, phase, query.fate, query.name)
                 found.append(Outcome(*known, reported_at - due, ended - due))
     return found
 
 
-def _reported_at(pages: Sequence[Page], candidate: str, actor: Actor) -> float:
-    """When its fate was first reported; a page from before it met it was for nothing."""
-    wanted = (candidate, actor.fate, actor.name)
-    times = (page.at for page in pages if page[:3] == wanted and page.at >= actor.met_at)
+def _reported_at(pages: Sequence[Page], candidate: str, query: FailingQuery) -> float:
+    """When the query was first reported; a page from before it failed or hung does not count."""
+    wanted = (candidate, query.fate, query.name)
+    times = (page.at for page in pages if page[:3] == wanted and page.at >= query.met_at)
     return min(times, default=inf)
 
 
-def for_nothing(actors: Mapping[str, Iterable[Actor]], pages: Sequence[Page]) -> dict[str, int]:
-    """By candidate: how many queries were reported dead or hung that were not, at that time."""
-    met = {(one.fate, one.name): one.met_at for company in actors.values() for one in company}
+def for_nothing(
+    failing: Mapping[str, Iterable[FailingQuery]], pages: Sequence[Page]
+) -> dict[str, int]:
+    """By candidate: how many queries were reported as failed or hung before they were."""
+    met = {(one.fate, one.name): one.met_at for company in failing.values() for one in company}
     wrong = {
         (page.candidate, page.alertname, page.query)
         for page in pages
@@ -74,8 +76,8 @@ def for_nothing(actors: Mapping[str, Iterable[Actor]], pages: Sequence[Page]) ->
 
 
 def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
-    """Ours against what was promised, the others beside it; the bus is idle in the first phase,
-    clogged in the last.
+    """Ours against its targets, and the others; the bus is idle in the first phase, clogged in
+    the last.
     """
     made = []
     for fate, word in WORDS.items():
@@ -97,7 +99,7 @@ def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
 
 
 def _between(found: Sequence[Outcome], fate: str, phases: Sequence[str]) -> Row:
-    """What the bus changes for ours: nothing but chance, as promised."""
+    """The effect of the bus on ours: the target is that it is within noise."""
     ends = phases[0], phases[-1]
     idle, clogged = ([one.seconds for one in _of(found, OURS, fate, phase)] for phase in ends)
     question = f"{WORDS[fate]} to page: clogged bus, above idle"
@@ -134,7 +136,7 @@ def _ratio(theirs: Sequence[Outcome], mine: Sequence[float]) -> str:
     middle = median(one.seconds for one in theirs)
     if isinf(middle):
         return _unreported(theirs)
-    # Whose window begins with the last event it received may report a hang before its time.
+    # A candidate whose window begins at its last event may report a hang too early.
     times = f"{middle / median(mine):.0f}x" if middle > 0 else "too early"
     return ", ".join(filter(None, (f"{middle:.3g} s", times, _unreported(theirs))))
 

@@ -45,7 +45,7 @@ EVALUATION = import_module("querypulse.alerting.evaluate")
 _gather = incidents.gather
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
-_succeed, _told, _failed = identity.succeed, grouping._reported, outbox.Outbox.failed
+_succeed, _told, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
 
 
 def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
@@ -161,7 +161,7 @@ OF_NOTIFYING = (
              outbox.Outbox, "failed", _doubt_is_success,
              only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",))),
     Mutation("what fires is told again twice a minute", "P5",
-             grouping, "_reported", _reminds_always, only("die", "stop")),
+             grouping, "_revised", _reminds_always, only("die", "stop")),
     Mutation("any alert of a query holds back all others", "P1",
              lifecycle, "suppressor",
              lambda new, others, *_: next(

@@ -1,4 +1,4 @@
-"""Queries that run well for a few batches, and then die or hang, each at its moment."""
+"""Queries that run for a few batches and then fail or hang, each at a random time."""
 
 import math
 import random
@@ -11,22 +11,21 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..common.session import rows
-from .desk import DEATH
+from .page_receiver import DEATH
 
-WELL_SECONDS = 4.5
-"""How long a query is there before its moment."""
+HEALTHY_SECONDS = 4.5
+"""How long a query runs before it fails or hangs."""
 TRIGGER_MILLISECONDS = (1200, 1800)
 LEAST_BATCHES = 2
 HUNG_SECONDS = 11.0
 KEPT_EVERY = 5
-"""Of so many hung queries one hangs to the end, for those who are slow to tell."""
+"""One of this many hung queries hangs to the end, for candidates that report slowly."""
 
 
-class Actor:
-    """One query's ``foreachBatch``: works until ``due_at``, then meets its ``fate``.
+class FailingQuery:
+    """The ``foreachBatch`` of one query: works until ``due_at``, then fails or hangs (``fate``).
 
-    ``met_at`` is when it did, in monotonic seconds: the death, or the beginning of the batch
-    that never ends; infinite before.
+    ``met_at`` is when it failed or its hung batch began, in monotonic seconds; infinite before.
     """
 
     def __init__(self, name: str, fate: str, due_at: float, *, kept: bool) -> None:
@@ -40,7 +39,7 @@ class Actor:
         self._query: Any = None
 
     def start(self, spark: SparkSession) -> None:
-        """Begin, a while before its moment."""
+        """Start the query before ``due_at``."""
         milliseconds = random.randint(*TRIGGER_MILLISECONDS)
         trigger = f"{milliseconds} milliseconds"
         self._query = writer(spark, self.name, trigger).foreachBatch(self).start()
@@ -51,7 +50,7 @@ class Actor:
         if left > TRIGGER_MILLISECONDS[1] / 1000 or self._batches <= LEAST_BATCHES:
             return
         if self.fate == DEATH:
-            # Triggers keep to the clock's beat, as a probe does: the moment must not.
+            # Triggers and probes run at fixed intervals; the failure must not follow them.
             time.sleep(max(0.0, left))
             self.met_at = time.monotonic()
             raise RuntimeError("files were added by a concurrent update")
@@ -61,13 +60,15 @@ class Actor:
             threading.Thread(target=self._query.stop).start()
 
 
-def cast(phase: str, began: float, spans: dict[str, tuple[int, float]]) -> list[Actor]:
-    """So many actors of each fate, their moments at random in its span of seconds."""
+def failing_queries(
+    phase: str, began: float, spans: dict[str, tuple[int, float]]
+) -> list[FailingQuery]:
+    """Queries for each fate: ``spans`` has their number and the seconds to spread them over."""
     return [
-        Actor(
+        FailingQuery(
             f"{phase}-{fate}-{number}",
             fate,
-            began + WELL_SECONDS + random.uniform(0, seconds),
+            began + HEALTHY_SECONDS + random.uniform(0, seconds),
             kept=number % KEPT_EVERY == 0,
         )
         for fate, (count, seconds) in spans.items()
@@ -75,21 +76,21 @@ def cast(phase: str, began: float, spans: dict[str, tuple[int, float]]) -> list[
     ]
 
 
-def play(spark: SparkSession, actors: Sequence[Actor]) -> None:
-    """Let each come on in time; returns when all have met their fate."""
-    for actor in sorted(actors, key=lambda actor: actor.due_at):
-        time.sleep(max(0.0, actor.due_at - WELL_SECONDS - time.monotonic()))
-        actor.start(spark)
+def run_all(spark: SparkSession, failing: Sequence[FailingQuery]) -> None:
+    """Start each query in time; return when all have failed or hang."""
+    for query in sorted(failing, key=lambda query: query.due_at):
+        time.sleep(max(0.0, query.due_at - HEALTHY_SECONDS - time.monotonic()))
+        query.start(spark)
     deadline = time.monotonic() + 30
-    while waiting := [actor.name for actor in actors if math.isinf(actor.met_at)]:
+    while waiting := [query.name for query in failing if math.isinf(query.met_at)]:
         if time.monotonic() > deadline:
             raise TimeoutError(f"nothing happened to {waiting}")
         time.sleep(0.1)
 
 
 def bystanders(spark: SparkSession, count: int) -> list[StreamingQuery]:
-    """Queries that nothing happens to."""
-    names = [f"well-{number}" for number in range(count)]
+    """Queries that stay healthy."""
+    names = [f"healthy-{number}" for number in range(count)]
     return [writer(spark, name, "1 second").format("noop").start() for name in names]
 
 

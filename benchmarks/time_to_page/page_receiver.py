@@ -1,4 +1,4 @@
-"""Whoever is told: an HTTP server that notes when it took which candidate's page."""
+"""An HTTP server that records when it received the pages of each candidate."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ WATCHDOG = "QuerypulseWatchdog"
 
 
 class Page(NamedTuple):
-    """One alert that began to be told; ``at`` is in monotonic seconds."""
+    """One page about a firing alert; ``at`` is in monotonic seconds."""
 
     candidate: str
     alertname: str
@@ -29,10 +29,10 @@ class Page(NamedTuple):
     at: float
 
 
-class Desk:
-    """Answers 200 to everything on loopback, in a process of its own.
+class PageReceiver:
+    """A context manager: answers 200 to every request on loopback, in its own process.
 
-    A path's first part is the candidate's name. A context manager.
+    The first part of a path is the candidate's name.
     """
 
     def __enter__(self):
@@ -47,11 +47,11 @@ class Desk:
         self._process.wait(20)
 
     def url(self, candidate: str) -> str:
-        """Where a candidate posts its pages."""
+        """The URL to which a candidate posts its pages."""
         return f"http://{self.place}/{candidate}"
 
     def pages(self) -> list[Page]:
-        """All that fired, as often as it was told."""
+        """All pages about firing alerts, repeated ones included."""
         taken = requests.get(f"http://{self.place}/", timeout=20).json()
         return [page for post in taken for page in _pages(*post)]
 
@@ -88,10 +88,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _pages(path: str, body: str, at: float) -> Iterator[Page]:
-    """Alertmanager's API takes a list of alerts, its webhooks send one with a head."""
+    """The pages in a body: Alertmanager's API takes a list of alerts, its webhooks an object."""
     candidate = path.split("/")[1]
-    told: Any = json.loads(body)
-    for alert in told if isinstance(told, list) else told["alerts"]:
+    message: Any = json.loads(body)
+    for alert in message if isinstance(message, list) else message["alerts"]:
         labels = alert["labels"]
         if alert.get("status", "firing") == "firing":
             yield Page(candidate, labels["alertname"], labels.get("query", ""), at)
