@@ -33,7 +33,7 @@ class Components(msgspec.Struct, frozen=True):
     silencing: Silencing
 
 
-def outfit(settings: Settings, guard: Guard) -> Components:
+def make_components(settings: Settings, guard: Guard) -> Components:
     """Make all of it.
 
     Raises:
