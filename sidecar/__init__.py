@@ -1,4 +1,4 @@
-"""querypulse assembles: settings, the worker, ``attach()``, the command line."""
+"""Settings, the worker, ``attach()`` and the command line: what joins the other packages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["QueryFailure", "Settings", "SettingsError", "Sidecar", "__version__"
 
 __version__ = VERSION
 
-# pyspark is the host's: what needs it is imported when it is asked for, so that the
+# The host provides pyspark. Names that need it are imported on first use, so that the
 # command line works without it.
 _NEEDS_SPARK = {"attach": ".attachment", "Sidecar": ".sidecar"}
 

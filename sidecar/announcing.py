@@ -1,4 +1,4 @@
-"""What the application says of its queries: a stop that is planned, one that will not come back."""
+"""What the application announces: planned stops, queries that will not come back, silences."""
 
 from __future__ import annotations
 
@@ -16,68 +16,69 @@ from .silencing import Silencing
 log = logging.getLogger("querypulse")
 
 
-def expect_stop(parts: Runtime | None, flush: Callable[[], bool], query: Any) -> None:
+def expect_stop(runtime: Runtime | None, flush: Callable[[], bool], query: Any) -> None:
     """See ``Sidecar.expect_stop``."""
-    name = _name_of("expect_stop", parts, query)
-    if parts is None or not (_called(parts, name) or (flush() and _called(parts, name))):
-        raise ValueError(f"expect_stop: no query is called {name!r}; known: {_known(parts)}")
-    parts.expect_stop(name)
+    name = _name_of("expect_stop", runtime, query)
+    if runtime is None or not (_called(runtime, name) or (flush() and _called(runtime, name))):
+        raise ValueError(f"expect_stop: no query is named {name!r}; known: {_known(runtime)}")
+    runtime.expect_stop(name)
 
 
-def forget(parts: Runtime | None, flush: Callable[[], bool], query: Any) -> None:
+def forget(runtime: Runtime | None, flush: Callable[[], bool], query: Any) -> None:
     """See ``Sidecar.forget``."""
-    name = _name_of("forget", parts, query)
-    # The end of a query that was stopped just now may still be on its way.
-    if parts is not None and not _can_be_forgotten(parts, name):
+    name = _name_of("forget", runtime, query)
+    # The event of a query that stopped just now may not have arrived.
+    if runtime is not None and not _can_be_forgotten(runtime, name):
         flush()
-    if parts is None or not (_called(parts, name) or name in parts.board.expected):
-        raise ValueError(f"forget: no query is called {name!r}; known: {_known(parts)}")
-    if not _can_be_forgotten(parts, name):
-        raise ValueError(f"forget: {name!r} lives; stop it first")
-    parts.forget(name)
+    if runtime is None or not (_called(runtime, name) or name in runtime.board.expected):
+        raise ValueError(f"forget: no query is named {name!r}; known: {_known(runtime)}")
+    if not _can_be_forgotten(runtime, name):
+        raise ValueError(f"forget: {name!r} is still running; stop it first")
+    runtime.forget(name)
 
 
-def silence(parts: Runtime | None, silencing: Silencing, one: SilenceSettings) -> None:
-    """See ``Sidecar.silence``; what matches nothing now is logged."""
+def silence(runtime: Runtime | None, silencing: Silencing, one: SilenceSettings) -> None:
+    """See ``Sidecar.silence``; a pattern that matches nothing now is logged."""
     silencing.add(one)
-    note = unmatched(one, _known(parts) if parts is not None else None)
+    note = unmatched(one, _known(runtime) if runtime is not None else None)
     if note:
         log.warning("querypulse: silence: %s", note)
 
 
-def shown(parts: Runtime | None, *, closed: bool) -> str:
+def shown(runtime: Runtime | None, *, closed: bool) -> str:
     """The sidecar in one line."""
-    if parts is None or closed:
+    if runtime is None or closed:
         return f"<Sidecar {'closed' if closed else 'not started'}>"
-    count = len(parts.board.snapshot.queries)
-    alerts = len(parts.evaluated.alerts)
-    return f"<Sidecar app={parts.board.app!r} url={parts.url!r} queries={count} alerts={alerts}>"
+    count = len(runtime.board.snapshot.queries)
+    alerts = len(runtime.evaluated.alerts)
+    app, url = runtime.board.app, runtime.url
+    return f"<Sidecar app={app!r} url={url!r} queries={count} alerts={alerts}>"
 
 
-def _name_of(asked: str, parts: Runtime | None, query: Any) -> str:
-    """What a query is called here, given its name or the ``StreamingQuery`` itself."""
+def _name_of(method: str, runtime: Runtime | None, query: Any) -> str:
+    """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
     if isinstance(query, str):
         return query
     if not hasattr(query, "id") or not hasattr(query, "name"):
         kind = type(query).__name__
-        raise ValueError(f"{asked}: give a query's name or a StreamingQuery, not {kind}")
-    known = parts.evaluated.snapshot.queries if parts is not None else ()
+        raise ValueError(f"{method}: give a query's name or a StreamingQuery, not {kind}")
+    known = runtime.evaluated.snapshot.queries if runtime is not None else ()
     labels = [one.label for one in known if one.query_id == str(query.id)]
     return labels[0] if labels else str(query.name or query.id)
 
 
-def _can_be_forgotten(parts: Runtime, name: str) -> bool:
-    called = _called(parts, name)
+def _can_be_forgotten(runtime: Runtime, name: str) -> bool:
+    called = _called(runtime, name)
     if not called:
-        return name in parts.board.expected
+        return name in runtime.board.expected
     return any(not query.alive for query in called)
 
 
-def _called(parts: Runtime, name: str) -> list[Query]:
-    return [query for query in parts.evaluated.snapshot.queries if is_called(query, name)]
+def _called(runtime: Runtime, name: str) -> list[Query]:
+    return [query for query in runtime.evaluated.snapshot.queries if is_called(query, name)]
 
 
-def _known(parts: Runtime | None) -> list[str]:
-    if parts is None:
+def _known(runtime: Runtime | None) -> list[str]:
+    if runtime is None:
         return []
-    return list(dict.fromkeys((*parts.evaluated.snapshot.labels(), *parts.board.expected)))
+    return list(dict.fromkeys((*runtime.evaluated.snapshot.labels(), *runtime.board.expected)))

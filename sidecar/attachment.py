@@ -1,4 +1,4 @@
-"""``attach(spark)``: the one line that people add to a job."""
+"""``attach(spark)``: the one line that users add to a job."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
     """Watch all queries of ``spark``'s SparkContext from now on.
 
     Settings come from the arguments, else the environment, else the Spark conf, else the
-    TOML file. A second call for the same SparkContext returns the same sidecar. An error of
-    ours is logged and does not end the job: the sidecar then watches nothing.
+    TOML file. A second call for the same SparkContext returns the same sidecar. An internal
+    error is logged and does not end the job: the sidecar then watches nothing.
 
     Raises:
-        SettingsError: a setting is unknown or not allowed, or a second call asks for other
-            settings than the first.
-        RuntimeError: ``spark`` is a Spark Connect session, whose driver is elsewhere.
-        TypeError: ``spark`` is no SparkSession.
+        SettingsError: a setting is unknown or not allowed, or a second call has other settings
+            than the first.
+        RuntimeError: ``spark`` is a Spark Connect session, whose driver is another process.
+        TypeError: ``spark`` is not a SparkSession.
 
     """
     if "connect" in type(spark).__module__.split("."):

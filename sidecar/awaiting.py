@@ -11,7 +11,11 @@ from .worker import Evaluated
 
 
 class FailureWait:
-    """``evaluated``: the newest evaluation, None before the first; ``closed`` ends all waiting."""
+    """Waits for a failure, with a timeout.
+
+    ``evaluated`` returns the newest evaluation, None before the first. Once ``closed`` returns
+    True, all waiting ends.
+    """
 
     def __init__(
         self, evaluated: Callable[[], Evaluated | None], closed: Callable[[], bool]
@@ -22,19 +26,19 @@ class FailureWait:
         self._streams: Any = None
 
     def wake(self) -> None:
-        """There is a new evaluation, or the end."""
+        """Signal a new evaluation, or the end."""
         with self._news:
             self._news.notify_all()
 
     def wait_in(self, streams: Any) -> None:
-        """Wait in a ``StreamingQueryManager`` from now on: nothing is watched."""
+        """Wait in this ``StreamingQueryManager`` from now on, because nothing is watched."""
         self._streams = streams
 
     def wait(self, timeout: float | None, *, on_stall: bool = False) -> None:
-        """Wait up to ``timeout`` seconds; ``on_stall``: a critical stall ends it, too.
+        """Wait up to ``timeout`` seconds; with ``on_stall`` a critical stall is a failure, too.
 
         Raises:
-            QueryFailure: a query failed or vanished, or the JVM has ended.
+            QueryFailure: a query failed or disappeared, or the JVM has ended.
 
         """
         if self._streams is not None:

@@ -1,4 +1,4 @@
-"""Says once of each query that its checkpoint does not survive."""
+"""Warns once per query whose checkpoint does not survive a restart."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..listener.snapshot import Snapshot
 log = logging.getLogger("querypulse")
 
 MAX_REMEMBERED = 10_000
-"""Of so many queries it was said; one more and the oldest may be named anew."""
+"""The most queries remembered; beyond that, the oldest may be warned about again."""
 
 
 class CheckpointWarnings:
-    """Remembers by label of what queries it was said; used by one thread."""
+    """Remembers, by label, the queries already warned about; used by one thread."""
 
     def __init__(self) -> None:
         self._named: dict[str, None] = {}
 
     def poll(self, snapshot: Snapshot) -> None:
-        """Log a warning for each query that is news."""
+        """Log a warning for each new query that needs one."""
         for query in snapshot.queries:
             if query.facts is None or query.label in self._named:
                 continue

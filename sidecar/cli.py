@@ -45,7 +45,7 @@ _COULD_NOT_BEGIN = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code tells how it went (2: it could not begin)."""
+    """Run one command and return its exit code (2: it could not begin)."""
     arguments = vars(_parser().parse_args(argv))
     command = arguments.pop("command")
     try:
@@ -57,11 +57,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return INTERRUPTED
 
 
-def _demo(script: DemoSettings) -> int:
+def _demo(settings: DemoSettings) -> int:
     require_spark()
     from .demo.run import run
 
-    return run(script)
+    return run(settings)
 
 
 _COMMANDS: dict[str, Callable[..., int]] = {
@@ -90,8 +90,8 @@ def _parser() -> argparse.ArgumentParser:
     add_test_arguments(
         commands.add_parser("test-alert", help="send a test alert to every receiver")
     )
-    # Without abbreviations: "--webhook-url URL" or "--token T" would name a secret as a file, in
-    # an error too.
+    # No abbreviations: "--webhook-url URL" or "--token T" would read a secret as a file name,
+    # and show it in an error.
     watching = commands.add_parser(
         "watch", help="page when a driver goes down; runs outside the drivers", allow_abbrev=False
     )
@@ -132,7 +132,7 @@ def _add_demo_arguments(demo: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=None,
         metavar="SECONDS",
-        help="the least time that the demo runs",
+        help="the shortest time that the demo runs",
     )
     add("--webhook-url", default=None)
     add("--http-port", type=int, default=0)

@@ -1,4 +1,4 @@
-"""The end of ``await_any_failure``."""
+"""Which failure ends ``await_any_failure``."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 CRITICAL_STALL = (query_stalled.NAME, Severity.CRITICAL.value)
 ENDS = (query_stopped.NAME, driver_down.NAME)
-"""Alerts that mean that a query, or the whole driver, is there no more."""
+"""Alerts that mean that a query, or the whole driver, no longer runs."""
 
 
 class QueryFailure(Exception):  # noqa: N818 - named in the public contract
-    """A streaming query failed or vanished; ``query`` is ``*`` when the JVM is gone."""
+    """A streaming query failed or disappeared; ``query`` is ``*`` when the JVM is gone."""
 
     def __init__(self, query: str, reason: str) -> None:
         super().__init__(f"streaming query {query}: {reason}")
@@ -31,7 +31,7 @@ class QueryFailure(Exception):  # noqa: N818 - named in the public contract
 
 
 def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | None:
-    """The first of this process's queries that has failed or is gone, as an exception."""
+    """An exception for the first of this process's queries that failed or is gone."""
     foreign = _foreign(snapshot)
     for label, health in evaluation.health.items():
         if health.state is QueryState.FAILED and _counts(health) and label not in foreign:
@@ -52,9 +52,10 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
 
 
 def first_stall(evaluated: Evaluated) -> QueryFailure | None:
-    """The first of this process's queries whose stall is critical; silences do not matter to it.
+    """An exception for the first of this process's queries with a critical stall.
 
-    Like the alert it must be found twice, unless another process reports it.
+    Silences do not matter. Like the alert, the stall must be found twice in a row, unless
+    another process reports it.
     """
     foreign = _foreign(evaluated.snapshot)
     firing = {(one.name, one.labels["query"], one.labels["severity"]) for one in evaluated.alerts}
@@ -73,14 +74,14 @@ def first_stall(evaluated: Evaluated) -> QueryFailure | None:
 def _is_elsewhere(
     health: QueryHealth, state: QueryState, label: str, foreign: Collection[str]
 ) -> bool:
-    """Whether another process reports this of a query that this one waits for."""
+    """Whether another process reports this state of a query that this process waits for."""
     return label not in foreign and health.state is state and health.reported_elsewhere
 
 
 def _foreign(snapshot: Snapshot) -> frozenset[str]:
-    """The labels of queries that belong to other processes on the same JVM, or did at their end.
+    """The labels of queries that belong, or last belonged, to other processes on the same JVM.
 
-    What this process expects is its own business wherever it runs.
+    An expected query counts as this process's own, wherever it runs.
     """
     is_own, expected = snapshot.ownership.is_own, snapshot.expected
     return frozenset(
@@ -91,7 +92,7 @@ def _foreign(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _counts(health: QueryHealth) -> bool:
-    """Whether it matters to who waits: also where another process reports it."""
+    """Whether the waiting application cares: also when another process reports it."""
     return health.reported_elsewhere or not health.ignored
 
 

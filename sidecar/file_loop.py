@@ -1,4 +1,4 @@
-"""Files are read in threads of their own: on a mount that hangs, a read may never return."""
+"""Threads that read files: on a hanging mount, a read may never return."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ END_SECONDS = 0.2
 
 
 def file_loop(name: str, read: Callable[[], object], seconds: float, guard: Guard) -> Loop:
-    """A thread, not started, that calls ``read`` every ``seconds``; end it by ``end_file_loop``."""
+    """An unstarted thread that calls ``read`` every ``seconds``; ``end_file_loop`` stops it."""
 
     def step() -> None:
         guard.attempt(name, read)
@@ -22,6 +22,6 @@ def file_loop(name: str, read: Callable[[], object], seconds: float, guard: Guar
 
 
 def end_file_loop(loop: Loop) -> None:
-    """Stop it, and wait a moment: a read that hangs does not hold up a close."""
+    """Stop the thread and wait briefly: a hanging read must not delay a close."""
     loop.stop()
     loop.join(END_SECONDS)

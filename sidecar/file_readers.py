@@ -1,4 +1,4 @@
-"""The threads of a sidecar that read files which may change: silences, secrets, certificates."""
+"""The threads that read files which may change: silences, secrets, certificates."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ READ_SECONDS = 1.0
 
 
 class FileReaders:
-    """One thread for each kind of file, where there is one: on a mount that hangs, a read hangs."""
+    """One thread per kind of file that is configured: on a hanging mount, a read hangs."""
 
-    def __init__(self, outfit: Components, server: HttpServer | None, guard: Guard) -> None:
-        self._silencing = outfit.silencing
+    def __init__(self, components: Components, server: HttpServer | None, guard: Guard) -> None:
+        self._silencing = components.silencing
         self._loops = []
-        if outfit.redacting.reads_files:
-            read = outfit.redacting.refresh
+        if components.redacting.reads_files:
+            read = components.redacting.refresh
             self._loops.append(file_loop("secret-files", read, READ_SECONDS, guard))
-        if server is not None and outfit.access != HttpAccess():
-            rotation = Rotation(outfit.access, server)
+        if server is not None and components.access != HttpAccess():
+            rotation = Rotation(components.access, server)
             self._loops.append(file_loop("http-files", rotation, READ_SECONDS, guard))
 
     def start(self) -> None:
-        """Begin to read; what is silenced is known when this returns."""
+        """Start reading; the silences are known when this returns."""
         self._silencing.start()
         for loop in self._loops:
             loop.start()
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._silencing.stop()
         for loop in self._loops:
             end_file_loop(loop)

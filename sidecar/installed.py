@@ -1,4 +1,4 @@
-"""What a command needs that is not a dependency: PySpark is the host's own, Java is no package."""
+"""What a command needs that is not a dependency: the host's PySpark, and Java."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from importlib.util import find_spec
 
 
 class NotInstalledError(Exception):
-    """Something that a command needs is not on this machine; the message says what."""
+    """A command needs something that is not installed here; the message says what."""
 
 
 def require_spark(who: str = "the demo") -> None:
-    """Check that Spark can be started here, for ``who`` needs it.
+    """Check that Spark can be started here, because ``who`` needs it.
 
     Raises:
         NotInstalledError: there is no Java, or no PySpark.

@@ -1,4 +1,4 @@
-"""The monitor's own figures, gathered from its parts, on one board with what was judged."""
+"""The monitor's own metrics, published together with the newest evaluation."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .worker import Evaluated, Worker
 
 
 class MonitorFacts:
-    """Reads counters that other threads only ever raise; used by the worker."""
+    """Reads counters that other threads only ever increase; used by the worker."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class MonitorFacts:
         self._probe_durations = PROBE_BUCKETS
 
     def board(self, evaluated: Evaluated) -> PublishedState:
-        """Everything readers may see, frozen."""
+        """Everything that readers may see, frozen."""
         return PublishedState(
             app=self._app,
             spark_version=self._spark_version,
@@ -102,7 +102,7 @@ class MonitorFacts:
 
 
 def sources_unread(snapshot: Snapshot) -> dict[str, str]:
-    """By query: what brokers did not tell, and why; what they never tell some of us included."""
+    """By query: what the brokers did not answer, and why; permanent gaps included."""
     reported = {
         label: [query.source_trouble, *(poll.missing_reason for poll in query.polls.values())]
         for label, query in snapshot.labels().items()
@@ -112,7 +112,7 @@ def sources_unread(snapshot: Snapshot) -> dict[str, str]:
 
 
 def _by_name(counters: Mapping[str, Mapping[str, int]]) -> dict[tuple[str, str], int]:
-    """Counts of each receiver by (receiver, what); a copy, for other threads raise them."""
+    """Counts by (receiver, kind); a copy, because other threads increase them."""
     return {(name, what): n for name, counts in counters.items() for what, n in [*counts.items()]}
 
 

@@ -1,4 +1,4 @@
-"""Everything by which a driver tells: the deliveries, the spool behind them, the heartbeat."""
+"""How a driver notifies: the deliveries, the spool behind them, the heartbeat."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .remembering import Remembering
 
 
 class Notifier:
-    """Takes the open incidents after each judging; starts, flushes and ends what tells them.
+    """Receives the open incidents after each evaluation; starts, flushes and ends deliveries.
 
-    ``restored`` is what an earlier process of the same app left open. Where the spool cannot
-    be read at once, ``restore`` is given that later, by the thread that offers.
+    ``restored`` are the incidents that an earlier process of the same app left open. Where the
+    spool cannot be read at once, the thread that calls ``offer`` passes them to ``restore`` later.
     """
 
     def __init__(
@@ -47,24 +47,24 @@ class Notifier:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The receivers."""
+        """The receivers' names."""
         return tuple(one.name for one in self.deliveries)
 
     @property
     def spool_problem(self) -> str:
-        """Why nothing would outlive the driver, though it should."""
+        """Why the configured spool does not work; empty while it does."""
         return self._spool.problem if self._spool is not None else ""
 
     @property
     def outcomes(self) -> dict[str, Mapping[str, int]]:
-        """How attempts went, by the name of a receiver, or of the heartbeat."""
+        """Counts of attempts by outcome, by the name of a receiver or heartbeat."""
         found: dict[str, Mapping[str, int]] = {one.name: one.outcomes for one in self.deliveries}
         if self._heartbeat is not None:
             found[self._heartbeat.name] = self._heartbeat.outcomes
         return found | self.query_heartbeats.outcomes
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start deliveries and heartbeats."""
         for delivery in self.deliveries:
             delivery.start()
         if self._heartbeat is not None:
@@ -72,9 +72,10 @@ class Notifier:
         self.query_heartbeats.start()
 
     def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
-        """Hand over all open incidents, and what may be ended; never waits.
+        """Hand over all open incidents and stale resolves; never waits.
 
-        While another process of the same app lives, what is open may be its own.
+        While another process of the same app runs, open alerts may be its own: no stale resolve
+        is sent.
         """
         late = self._restore(self._spool.load(0.0)) if self._spool is not None else ()
         if late:
@@ -86,7 +87,7 @@ class Notifier:
             self._heartbeat.beat(incidents)
 
     def flush(self, deadline: Deadline) -> bool:
-        """Attempt all that is pending, each receiver within its share of the time.
+        """Attempt all pending deliveries, each receiver within its share of the time.
 
         A receiver that hangs must not keep a page from the others.
         """
@@ -96,13 +97,13 @@ class Notifier:
             for delivery, left in zip(self.deliveries, waiting, strict=True)
         ]
         if self._spool is not None and not self._spool.problem:
-            # Killed after this, the driver's successor knows what was told.
+            # If the driver is killed after this, its successor knows what was sent.
             self._spool.flush(deadline.left)
         return all(delivered)
 
     def close(self, deadline: Deadline) -> None:
-        """End every thread; what was not told stays in the spool, if there is one."""
-        self._ask_fallbacks(deadline)
+        """End every thread; what was not sent stays in the spool, if there is one."""
+        self._flush_fallbacks(deadline)
         for delivery in self.deliveries:
             delivery.close(deadline.left)
         if self._spool is not None:
@@ -111,8 +112,8 @@ class Notifier:
             self._heartbeat.close(deadline.left)
         self.query_heartbeats.close(deadline)
 
-    def _ask_fallbacks(self, deadline: Deadline) -> None:
-        """Let them have what was not taken: there will be no later."""
+    def _flush_fallbacks(self, deadline: Deadline) -> None:
+        """Give fallbacks the undelivered incidents now: there is no later attempt."""
         self._dispatch.escalate_to_fallback()
         fallbacks = {delivery.route.fallback for delivery in self.deliveries}
         for delivery in self.deliveries:
@@ -122,7 +123,7 @@ class Notifier:
     def _restore(
         self, entries: Mapping[str, tuple[OutboxEntry, ...]] | None
     ) -> tuple[Incident, ...]:
-        """Go on with the rows that the spool has kept; the incidents among them still open."""
+        """Restore the spooled outbox entries; returns the incidents that are still open."""
         return self._dispatch.restore(entries) if entries is not None else ()
 
 

@@ -1,4 +1,4 @@
-"""What observes Spark: the reader of events, the probe, the readers of checkpoints and sources."""
+"""What observes Spark: the event reader, the probe, the commit-log and source readers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .configuration.settings import Settings
 
 
 class Observers:
-    """Each has a thread of its own; events go to ``arrived``, else the newest report counts."""
+    """Each has its own thread. Events go to ``arrived``; of the others the newest report counts."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class Observers:
         self._arrived = arrived
         self._interval = settings.source_interval_seconds
         self._probe = SparkProbe(spark, path, wiring.closer_after_seconds(settings))
-        gateway = spark.sparkContext._gateway  # noqa: SLF001 - no public way to ask for the JVM
+        gateway = spark.sparkContext._gateway  # noqa: SLF001 - there is no public way to the JVM
         probe = jvm.ProbeOfLivingJvm(
             self._probe,
             gone=lambda: jvm.is_gone(gateway),
@@ -83,18 +83,18 @@ class Observers:
         return loops
 
     def mark(self, marker: Marker) -> None:
-        """Let ``marker`` follow every event received so far, as soon as possible."""
+        """Queue ``marker`` behind every event received so far, as soon as possible."""
         self.reader.mark(marker)
         self.prober.poke()
 
     def hasten_end(self) -> None:
-        """End all rests, once the loops were asked to stop."""
+        """Wake all loops from their pauses, after they were asked to stop."""
         self.prober.poke()
         self.logs.poke()
         self.sources.stop()
 
     def _on_report(self) -> None:
-        """Pass a poll's result on; the probe's thread may wait for the JVM, as waking does."""
+        """Pass on a probe's result. Waking calls the JVM, which the probe's thread may wait for."""
         self._arrived.wake()
         if self.prober.latest is not None:
             self.logs.poke_for(self.prober.latest)

@@ -1,4 +1,4 @@
-"""``POST /silences``: a silence for this driver, from anybody who has its token."""
+"""``POST /silences``: a silence for this driver, from any client that has its token."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BAD_REQUEST = 400
 
 
 class PostedSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of the request: the arguments of ``Sidecar.silence``, and a pattern of the app."""
+    """The body of the request: the arguments of ``Sidecar.silence``, and an app pattern."""
 
     queries: str
     minutes: float | None = None
@@ -31,9 +31,9 @@ class PostedSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def post_silence(
     body: bytes, silencing: Silencing, queries: Collection[str]
 ) -> tuple[int, dict[str, object]]:
-    """Silence as ``body`` says, for as long as this process lives; an HTTP status and its JSON.
+    """Add the silence of ``body`` to this process; returns an HTTP status and the JSON answer.
 
-    ``queries`` are the names there are; ``note`` in the answer says what matches none of them.
+    ``queries`` are the known names; ``note`` in the answer says which pattern matches none.
     """
     try:
         given = msgspec.json.decode(body, type=PostedSilence)

@@ -10,18 +10,18 @@ from ..listener.probing import Context
 
 
 class ProcessEnd(Enum):
-    """What ``querypulse watch`` is told of it, and whether graces still hold."""
+    """Decides which notice ``querypulse watch`` receives, and whether grace periods apply."""
 
     CLOSED = "closed"
-    """As the application wants it: nobody waits for it to come back."""
+    """By the application: nobody expects it back."""
     TERMINATED = "terminated"
-    """By a signal: whoever sent it is likely to start it again."""
+    """By a signal: the sender is likely to start it again."""
     CRASHED = "crashed"
-    """Everything else: what is wrong is reported at once, and nobody is told that it is planned."""
+    """Everything else: problems are reported at once, and no planned end is announced."""
 
     @property
     def notice(self) -> Notice | None:
-        """What those who watch from outside receive."""
+        """The notice that ``querypulse watch`` receives; None for a crash."""
         return _NOTICES.get(self)
 
 
@@ -29,7 +29,7 @@ _NOTICES = {ProcessEnd.CLOSED: Notice.STOPPED, ProcessEnd.TERMINATED: Notice.TER
 
 
 def end_of(context: Context, uncaught: type[BaseException] | None = None) -> ProcessEnd:
-    """How a process ends whose SparkContext is in this state; ``uncaught`` is what ends Python."""
+    """How a process ends, from its SparkContext's state and an uncaught Python exception."""
     if context in (Context.JVM_GONE, Context.STOPPED):
         return ProcessEnd.CRASHED
     if context is Context.TERMINATED or uncaught is KeyboardInterrupt:
@@ -40,8 +40,8 @@ def end_of(context: Context, uncaught: type[BaseException] | None = None) -> Pro
 def uncaught_exception() -> type[BaseException] | None:
     """The class of the exception that ends this process; for its exit handlers.
 
-    The interpreter keeps it when it prints a traceback (``sys.last_type``), and a notebook does so
-    for every cell that fails: there it says nothing.
+    The interpreter sets ``sys.last_type`` when it prints a traceback. A notebook does so for
+    every failed cell, so there the value means nothing.
     """
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or "IPython" in sys.modules
     return None if interactive else getattr(sys, "last_type", None)

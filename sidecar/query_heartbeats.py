@@ -1,4 +1,4 @@
-"""A dead man's switch for each query, pinged when it gets something done."""
+"""A dead man's switch for each query, pinged when the query commits or completes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Mark = tuple[int, int]
 
 
 class _Owed(msgspec.Struct, frozen=True):
-    """A ping that has not arrived yet; ``delivered`` is how many had when it became due."""
+    """A ping that is due; ``delivered`` is the count of delivered pings when it became due."""
 
     ping: Ping
     delivered: int
 
 
 class QueryHeartbeats:
-    """One heartbeat for each name pattern that has a URL; the last pattern that matches counts.
+    """One heartbeat for each name pattern that has a URL; a query's last matching pattern counts.
 
-    It is pinged once a query of it has committed or completed, and while none of its queries has
-    failed, is missing or stalled. Used by the worker; the pings leave from threads of their own.
+    It is pinged when one of its queries has committed or completed, unless one of them has
+    failed, is missing or stalled. Used by the worker; separate threads send the pings.
     """
 
     def __init__(self, heartbeats: Mapping[str, Heartbeat]) -> None:
@@ -45,16 +45,16 @@ class QueryHeartbeats:
 
     @property
     def outcomes(self) -> dict[str, Mapping[str, int]]:
-        """How pings went, by the name of the heartbeat."""
+        """Counts of pings by outcome, by the name of the heartbeat."""
         return {one.name: one.outcomes for one in self._heartbeats.values()}
 
     def start(self) -> None:
-        """Begin; nothing is pinged yet."""
+        """Start the threads; no ping is sent yet."""
         for one in self._heartbeats.values():
             one.start()
 
     def update(self, evaluated: Evaluated) -> None:
-        """Ping for what has been done since; never waits."""
+        """Ping for progress since the last call; never waits."""
         if not self._heartbeats:
             return
         health = evaluated.evaluation.health
@@ -77,7 +77,7 @@ class QueryHeartbeats:
             self._pay(pattern, may_ping=pattern not in unhealthy)
 
     def close(self, deadline: Deadline) -> None:
-        """End, after what is owed was tried once more, whenever it was tried last."""
+        """Stop, after one more attempt at each ping that is due."""
         for pattern, one in self._heartbeats.items():
             one.stop(self._owed[pattern].ping if self._is_owed(pattern) else None)
         for one in self._heartbeats.values():

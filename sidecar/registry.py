@@ -1,4 +1,4 @@
-"""Which watcher watches which SparkContext."""
+"""Which sidecar watches which SparkContext."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ W = TypeVar("W", bound=Closable)
 
 
 class Registry(Generic[W]):
-    """At most one living watcher for each SparkContext."""
+    """At most one open watcher for each SparkContext."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        """Held from the search for a watcher until a new one is remembered."""
+        """Held from the search for a watcher until a new one is recorded."""
         self._watchers: weakref.WeakKeyDictionary[Any, W] = weakref.WeakKeyDictionary()
 
     def find(self, context: Any) -> W | None:
-        """The living watcher of a SparkContext."""
+        """The open watcher of a SparkContext."""
         known = self._watchers.get(context)
         return None if known is None or known.closed else known
 
@@ -41,17 +41,17 @@ class Registry(Generic[W]):
         self._watchers[context] = watcher
 
     def forget(self, watcher: W) -> None:
-        """Let go of a watcher, which holds its SparkContext."""
+        """Remove a watcher, and with it the reference to its SparkContext."""
         for context, known in list(self._watchers.items()):
             if known is watcher:
                 del self._watchers[context]
 
     def close_stale(self) -> None:
-        """End watchers whose SparkContext the application has stopped.
+        """Close the watchers of SparkContexts that the application has stopped.
 
-        PySpark drops its Java context in ``SparkContext.stop()``. An old watcher would end
-        by itself a moment later, but its port may be wanted now.
+        PySpark drops its Java context in ``SparkContext.stop()``. An old watcher would close
+        itself a moment later, but the new one may need its port now.
         """
         for context, old in list(self._watchers.items()):
-            if context._jsc is None:  # noqa: SLF001 - no public way to ask
+            if context._jsc is None:  # noqa: SLF001 - there is no public way
                 old.close(timeout=2.0)

@@ -1,4 +1,4 @@
-"""Failures outlive the process: read from the spool, given to their queries, and kept there."""
+"""Failures that outlive the process: read from the spool, applied to queries, and kept there."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ..listener.snapshot import Snapshot
 from ..listener.state import State
 
 CLOCK_SET_SECONDS = 5.0
-"""The wall clock was set when it has moved by more against the monotonic one."""
+"""A larger step against the monotonic clock means that the wall clock was set."""
 
 
 class KeepsFailures(Protocol):
     """Where failures outlive the process; their times are Unix seconds there."""
 
     def take_failures(self) -> tuple[FailedQuery, ...]:
-        """What an earlier process has left, once; empty where it is not known (yet)."""
+        """The failures of an earlier process, returned once; empty while not yet known."""
         ...
 
     def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
-        """Keep these and no others; never waits."""
+        """Store exactly these; never waits."""
         ...
 
 
 class Remembering:
-    """Used by the worker's thread. Without a spool it does nothing.
+    """Restores and keeps failures; used by the worker's thread. Without a spool it does nothing.
 
-    ``redact`` goes over the error classes before anything is kept.
+    ``redact`` cleans the error classes before they are kept.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Remembering:
         self._offered: tuple[tuple[FailedQuery, ...], float] | None = None
 
     def restore(self, state: State, now: float, wall: float) -> None:
-        """Give the queries that were met since the last time the failures they had before."""
+        """Apply kept failures to the queries that have appeared since the last call."""
         if self._spool is None:
             return
         kept = self._spool.take_failures()
@@ -55,7 +55,7 @@ class Remembering:
         state.restore(self._past)
 
     def keep(self, snapshot: Snapshot, policy: Policy, wall: float) -> None:
-        """Hand over what the next process has to know."""
+        """Store the failures that the next process needs."""
         if self._spool is None:
             return
         kept = kept_failures(snapshot.queries, self._past.unmet, policy, snapshot.at)
@@ -71,9 +71,9 @@ class Remembering:
         return shifted(replace(one, deaths=deaths), seconds)
 
     def _clock(self, now: float, wall: float) -> float:
-        """What the wall clock shows at monotonic 0.
+        """The wall-clock time at monotonic 0.
 
-        It is the same until the clock is set, so that each failure is written once.
+        It is constant until the clock is set, so that each failure is written once.
         """
         known, new = self._wall_of_zero, wall - now
         if known is None or abs(new - known) > CLOCK_SET_SECONDS:

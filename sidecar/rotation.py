@@ -1,4 +1,4 @@
-"""A rotated token or certificate of the HTTP server is in force without a restart."""
+"""Applies a rotated token or certificate of the HTTP server without a restart."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ log = logging.getLogger("querypulse")
 class Rotation:
     """Reads the files of the server's ``access`` again, each time it is called.
 
-    What cannot be read, or does not fit at the moment, is logged once, and what was read before
-    holds: a rotation may be half done.
+    A file that cannot be read, or does not match the others yet, is logged once, and the
+    previous content holds: a rotation may be half done.
     """
 
     def __init__(self, access: HttpAccess, server: HttpServer) -> None:
@@ -23,7 +23,7 @@ class Rotation:
         self._problem = ""
 
     def __call__(self) -> None:
-        """Read what has changed; for a thread of its own."""
+        """Read the files that have changed; for a separate thread."""
         if self._access.token is not None:
             self._access.token.reveal()
         try:

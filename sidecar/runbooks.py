@@ -1,4 +1,4 @@
-"""The runbooks that come with the package: whole, as the driver serves them, and in three lines."""
+"""The runbooks in the package: whole, as the driver serves them, and their next steps only."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _STEPS = re.compile(r"^## Next steps\n\n(.*?)\n\n## ", re.MULTILINE | re.DOTALL)
 
 
 def runbook(alertname: str) -> str | None:
-    """The runbook of an alert, as Markdown; None where there is none.
+    """The runbook of an alert, as Markdown; None if there is none.
 
-    Runbooks link to each other as files: with ``.md`` at its end, a name is the same.
+    Runbooks link to each other as files, so a name may end with ``.md``.
     """
     alertname = alertname.removesuffix(".md")
     if _NAME.fullmatch(alertname) is None or alertname == _INDEX:

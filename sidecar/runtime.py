@@ -1,4 +1,4 @@
-"""The running parts of a sidecar: threads, server, telling, around one SparkContext."""
+"""The running components of a sidecar: threads, server, notifier, for one SparkContext."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ log = logging.getLogger("querypulse")
 MAILBOX_CAPACITY = 2000
 ALIVE_SECONDS = 5.0
 FLUSH_SHARE = 0.7
-"""How much of the time to close may go into notifying; the rest is for stopping."""
+"""The share of the time to close that notifying may use; the rest is for stopping."""
 
 
 class Runtime:
-    """Everything that runs, from ``start`` to ``stop``; data flows one way through it.
+    """Everything that runs, from ``start`` to ``stop``. Data flows one way:
 
-    the path's queue -> reader -> ``arrived`` -> worker -> board and telling;
+    the event path's queue -> reader -> ``arrived`` -> worker -> board and notifier;
     probe, commit-log reader and source reader -> their newest report -> worker.
     """
 
@@ -62,14 +62,14 @@ class Runtime:
         spark: Any,
         path: EventPath,
         listener: HealthListener,
-        outfit: Components,
+        components: Components,
         guard: Guard,
         on_evaluated: Callable[[], None],
     ) -> None:
         self._settings = settings
         self.path = path
         self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
-        self._outfit = outfit
+        self._components = components
         self._guard = guard
         self._on_evaluated = on_evaluated
         self._checkpoint_warnings = CheckpointWarnings()
@@ -83,7 +83,7 @@ class Runtime:
         )
         app = app_name(settings, spark)
         warn_of_app_name(app)
-        guidance = replace(outfit.guidance, spark_ui_url=spark_ui_url(spark))
+        guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
         lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
         self._notifier = self._make_notifier(app, lifecycle)
         self._worker = self._make_worker(lifecycle)
@@ -102,8 +102,8 @@ class Runtime:
         self._loops = [*self._observers.loops(), Loop("worker", self._worker.step, guard)]
         self.evaluated: Evaluated = self._worker.evaluated
         self.board: PublishedState = self._facts.board(self.evaluated)
-        self._server = self._make_server(outfit.access)
-        self._files = FileReaders(outfit, self._server, guard)
+        self._server = self._make_server(components.access)
+        self._files = FileReaders(components, self._server, guard)
 
     @property
     def url(self) -> str | None:
@@ -111,7 +111,7 @@ class Runtime:
         return self._server.url if self._server is not None else None
 
     def start(self) -> None:
-        """Take the port, if there is one to take, and start every thread."""
+        """Open the port, if there is a server, and start every thread."""
         if self._server is not None and not self._listens(self._server):
             self._server = None
         self._files.start()
@@ -122,7 +122,7 @@ class Runtime:
         log_start(self.board.app, self._notifier.names, page if self.url else None)
 
     def expect_stop(self, name: str) -> None:
-        """Let the worker know before it hears of the end itself."""
+        """Announce a planned stop to the worker, before the stop itself arrives."""
         self._arrived.put(ExpectStop(name), lifecycle=True)
 
     def forget(self, name: str) -> None:
@@ -130,10 +130,10 @@ class Runtime:
         self._arrived.put(Forget(name), lifecycle=True)
 
     def flush(self, deadline: Deadline) -> bool:
-        """Look, judge and deliver once more; False when something was not done in time.
+        """Probe, evaluate and deliver once more; False when something was not done in time.
 
-        No step may use up the time of those after it: a JVM that does not answer, or a
-        receiver that hangs, must not keep a page from the others.
+        No step may use up the time of the later ones: a JVM that does not answer, or a
+        receiver that hangs, must not keep a page from the other receivers.
         """
         polled = self._observers.prober.poll_now(deadline.left / 4)
         evaluated = self._evaluate(deadline)
@@ -151,23 +151,23 @@ class Runtime:
         return end_of(self.evaluated.snapshot.context, uncaught_exception())
 
     def _last_flush(self, deadline: Deadline) -> None:
-        """What waits for a grace would never be reported."""
+        """Report what still waits for a grace period: there is no later evaluation."""
         self._observers.prober.poll_now(deadline.left / 4)
         self._evaluate(deadline)
         self._arrived.put(Ending(self._end is ProcessEnd.CRASHED), lifecycle=True)
-        # What may be a glitch is reported once it was found twice.
+        # Some findings are reported only after two evaluations in a row.
         self._evaluate(deadline)
         self._evaluate(deadline)
         self._notifier.flush(deadline)
 
     def _evaluate(self, deadline: Deadline) -> bool:
-        """Evaluate all that was received so far; False when that took too long."""
+        """Evaluate everything received so far; False when that took too long."""
         marker = Marker()
         self._observers.mark(marker)
         return marker.passed.wait(deadline.left / 3)
 
     def stop(self, deadline: Deadline, end: ProcessEnd = ProcessEnd.CLOSED) -> None:
-        """Stop every thread and give the port back."""
+        """Stop every thread and close the port."""
         for loop in self._loops:
             loop.stop()
         self._arrived.wake()
@@ -187,11 +187,11 @@ class Runtime:
             self._settings,
             app,
             self._guard,
-            receivers=self._outfit.receivers,
-            heartbeat=self._outfit.heartbeat,
-            query_heartbeats=QueryHeartbeats(self._outfit.query_heartbeats),
+            receivers=self._components.receivers,
+            heartbeat=self._components.heartbeat,
+            query_heartbeats=QueryHeartbeats(self._components.query_heartbeats),
             restore=restore,
-            redact=self._outfit.redacting.text,
+            redact=self._components.redacting.text,
         )
         restore(notifier.restored)
         return notifier
@@ -199,17 +199,17 @@ class Runtime:
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:
         return Worker(
             self._arrived,
-            self._outfit.policy,
+            self._components.policy,
             lifecycle,
             self._notifier,
             latest_report=lambda: self._observers.prober.latest,
             latest_log=lambda: self._observers.logs.latest,
             latest_sources=lambda: self._observers.sources.latest,
             ownership=lambda: self.path.ownership,
-            silences=self._outfit.silencing,
+            silences=self._components.silencing,
             main_thread=main_thread,
             remembering=self._notifier.remembering,
-            redact=self._outfit.redacting,
+            redact=self._components.redacting,
             on_error=self._guard.report,
             on_evaluated=self._publish,
         )
@@ -236,7 +236,7 @@ class Runtime:
 
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
         known = {*self.evaluated.snapshot.labels(), *self.board.expected}
-        return post_silence(body, self._outfit.silencing, known)
+        return post_silence(body, self._components.silencing, known)
 
     def _listens(self, server: HttpServer) -> bool:
         where = f"{self._settings.http_host}:{self._settings.http_port}"

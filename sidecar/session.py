@@ -21,7 +21,7 @@ class NoSessionError(RuntimeError):
 
 
 def active_session() -> Any:
-    """The session that is active on this thread, else the process's default one.
+    """The session that is active on this thread, else the process's default session.
 
     Raises:
         NoSessionError: there is none.
@@ -34,9 +34,9 @@ def active_session() -> Any:
 
 
 def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
-    """The settings of all sources, the Spark conf included where there is a Spark.
+    """The settings of all sources; the Spark conf counts where there is a session.
 
-    What is wrong in the environment is logged, and left out.
+    Environment variables that are not allowed are logged and ignored.
 
     Raises:
         SettingsError: a setting from elsewhere is unknown or not allowed.
@@ -52,18 +52,18 @@ def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
 
 @cache
 def _warn_once(problem: str) -> None:
-    log.warning("querypulse: %s (left out; `querypulse check` lists all problems)", problem)
+    log.warning("querypulse: %s (ignored; `querypulse check` lists all problems)", problem)
 
 
 def app_name(settings: Settings, spark: Any) -> str:
-    """The label ``app``: as set, else as Spark's application is called."""
+    """The label ``app``: the setting, else the name of the Spark application."""
     name: str = settings.app_name or spark.sparkContext.appName
-    # The environment may hold bytes that are no text; JSON and HTTP may not.
+    # The environment may hold bytes that are not valid UTF-8; JSON and HTTP may not.
     return name.encode("utf-8", "replace").decode()
 
 
 def spark_ui_url(spark: Any) -> str:
-    """Where the application's own Spark UI is; empty where it has none or does not say."""
+    """The URL of the application's own Spark UI; empty when there is none or it is unknown."""
     try:
         url = spark.sparkContext.uiWebUrl
     except (*THROWN, OSError, TypeError, AttributeError):
@@ -72,34 +72,34 @@ def spark_ui_url(spark: Any) -> str:
 
 
 def warn_of_app_name(app: str) -> None:
-    """Log what a generic name costs."""
+    """Warn when the app name is generic, and say what that costs."""
     problem = problem_of(app)
     if problem:
         log.warning("querypulse: %s", problem)
 
 
 def spark_conf(spark: Any) -> dict[str, str]:
-    """Our part of the Spark conf that the application was started with.
+    """The ``spark.querypulse.*`` entries of the Spark conf the application was started with.
 
-    ``getConf()`` would copy all of it, a few commands to the JVM for each of hundreds of entries.
+    ``getConf()`` would copy all of it, with a few JVM calls for each of hundreds of entries.
     """
-    # Private, as are Scala's names of a pair's parts: the public way is the slow one.
+    # Private, like the names of a Scala tuple's fields: the public way is the slow one.
     conf = spark.sparkContext._jsc.sc().conf()  # noqa: SLF001
     ours = conf.getAllWithPrefix(SPARK_PREFIX)
     return {SPARK_PREFIX + pair._1(): pair._2() for pair in ours}  # noqa: SLF001
 
 
 def _conf_unless_refused(spark: Any) -> dict[str, str]:
-    """A platform that lets nobody read the conf must not end the job for it."""
+    """The Spark conf; empty where the platform refuses access, which must not end the job."""
     try:
         return spark_conf(spark)
     except (*THROWN, OSError, TypeError) as error:
-        log.warning("querypulse: this driver refuses its Spark conf: %s", reason_of(error))
+        log.warning("querypulse: the Spark conf cannot be read: %s", reason_of(error))
         return {}
 
 
 def _known_session() -> Any:
     from pyspark.sql import SparkSession
 
-    # PySpark's own default: a thread that has run nothing yet has no active session.
+    # The second is PySpark's default: a thread that has run nothing has no active session.
     return SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001

@@ -1,4 +1,4 @@
-"""The sidecar, as people hold it: snapshot, alerts, flush, close, await_any_failure."""
+"""The public object ``Sidecar``: snapshot, alerts, flush, close, await_any_failure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from ..listener.health_listener import HealthListener
 from ..listener.redacted_log import RedactedLog
 from . import announcing
 from .awaiting import FailureWait
-from .configuration.components import outfit
+from .configuration.components import make_components
 from .configuration.settings import Settings, SettingsError
 from .deadline import Deadline
 from .registry import Registry
 from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, settings_of
 from .silencing import silence_until
-from .starting import start_parts
+from .starting import start_runtime
 
 log = logging.getLogger("querypulse")
 
@@ -36,11 +36,11 @@ class Sidecar:
 
     ``spark.streams.addListener(Sidecar(webhook_url=...).listener)`` starts it, and so does
     ``attach``. Settings come from the arguments, else the environment, else the Spark conf,
-    else the TOML file; a ``Settings`` given is taken as it is.
+    else the TOML file. A ``Settings`` object is used unchanged.
 
     Raises:
-        SettingsError: a setting is unknown or not allowed, or a limit, receiver, key or
-            certificate cannot be used as set.
+        SettingsError: a setting is unknown or not allowed, or a configured limit, receiver,
+            key or certificate cannot be used.
 
     """
 
@@ -52,11 +52,11 @@ class Sidecar:
             raise SettingsError(f"give Settings or arguments, not both: {', '.join(arguments)}")
         self.settings = settings if settings is not None else settings_of(spark, arguments)
         self._guard = Guard()
-        self._outfit = outfit(self.settings, self._guard)
-        self._redacted_log = RedactedLog(self._outfit.redacting.text)
-        self._parts: Runtime | None = None
+        self._components = make_components(self.settings, self._guard)
+        self._redacted_log = RedactedLog(self._components.redacting.text)
+        self._runtime: Runtime | None = None
         self._wait = FailureWait(
-            lambda: self._parts.evaluated if self._parts is not None else None, lambda: self._closed
+            lambda: None if self._runtime is None else self._runtime.evaluated, lambda: self._closed
         )
         self._closing = threading.Lock()
         self._closed = False
@@ -66,12 +66,12 @@ class Sidecar:
         self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
 
     def __repr__(self) -> str:
-        return announcing.shown(self._parts, closed=self._closed)
+        return announcing.shown(self._runtime, closed=self._closed)
 
     @property
     def url(self) -> str | None:
         """Where the HTTP server listens; None when it is off."""
-        return self._parts.url if self._parts is not None else None
+        return self._runtime.url if self._runtime is not None else None
 
     @property
     def closed(self) -> bool:
@@ -85,25 +85,25 @@ class Sidecar:
             RuntimeError: the listener has not been added to Spark yet.
 
         """
-        if self._parts is None:
-            raise RuntimeError("querypulse watches nothing yet: add sidecar.listener to Spark")
-        return status(self._parts.board)
+        if self._runtime is None:
+            raise RuntimeError("querypulse has not started: add sidecar.listener to Spark")
+        return status(self._runtime.board)
 
     def alerts(self) -> tuple[Alert, ...]:
         """The alerts firing now."""
-        return self._parts.evaluated.alerts if self._parts is not None else ()
+        return self._runtime.evaluated.alerts if self._runtime is not None else ()
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Judge everything heard so far and attempt every delivery.
+        """Evaluate everything received so far and attempt every pending delivery.
 
         Returns False when that took longer than ``timeout`` seconds, or a delivery failed.
         """
-        if self._parts is None or os.getpid() != self._pid:
+        if self._runtime is None or os.getpid() != self._pid:
             return False
-        return self._parts.flush(Deadline(timeout))
+        return self._runtime.flush(Deadline(timeout))
 
     def expect_stop(self, name: Any) -> None:
-        """Announce a planned stop of the present run, before ``query.stop()``; failures still page.
+        """Announce a planned stop of the current run, before ``query.stop()``; failures still page.
 
         ``name`` is a query's name, or the ``StreamingQuery``.
 
@@ -111,18 +111,18 @@ class Sidecar:
             ValueError: no such query is known.
 
         """
-        announcing.expect_stop(self._parts, self.flush, name)
+        announcing.expect_stop(self._runtime, self.flush, name)
 
     def forget(self, name: Any) -> None:
         """Drop a query that will not come back: its alerts resolve, its series end.
 
-        It is no longer expected. ``"unnamed"`` drops every dead query without a name.
+        It is no longer expected. ``"unnamed"`` drops every query without a name that has ended.
 
         Raises:
-            ValueError: no query of this name is known, or it lives.
+            ValueError: no query of this name is known, or it is still running.
 
         """
-        announcing.forget(self._parts, self.flush, name)
+        announcing.forget(self._runtime, self.flush, name)
 
     def silence(
         self,
@@ -132,23 +132,23 @@ class Sidecar:
         reason: str = "",
         alertname: str = "*",
     ) -> None:
-        """Tell nobody of what befalls queries of this name pattern, for ``minutes`` or ``until``.
+        """Suppress alerts of queries that match a name pattern, for ``minutes`` or ``until``.
 
-        What was told before stays open, and its end is told. It holds in this process;
-        ``querypulse silence`` and the setting ``silences`` outlive it.
+        Alerts sent before stay open, and their resolution is sent. The silence ends with this
+        process; those of ``querypulse silence`` and of the setting ``silences`` outlive it.
 
         Raises:
-            ValueError: its end is missing, past or without time zone, or 1,000 are in force.
+            ValueError: the end is missing, past or without time zone, or 1,000 are in force.
 
         """
         one = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
-        announcing.silence(self._parts, self._outfit.silencing, one)
+        announcing.silence(self._runtime, self._components.silencing, one)
 
     def start_or_stand_by(self, *, by_hand: bool = False) -> None:
-        """Begin to watch; called again, does nothing.
+        """Start watching; a second call does nothing.
 
-        An error of ours must not end the job: it is logged, nothing is watched then, and
-        ``await_any_failure`` waits in Spark's own way.
+        An internal error must not end the job: it is logged, nothing is watched, and
+        ``await_any_failure`` falls back to Spark's ``awaitAnyTermination``.
 
         Raises:
             NoSessionError: there is no SparkSession to watch.
@@ -159,17 +159,17 @@ class Sidecar:
             self._start(by_hand=by_hand)
         except (NoSessionError, SettingsError):
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, the job that called goes on
+        except Exception as error:  # noqa: BLE001 - the calling job continues after any error
             self._guard.report("attach", error)
-            log.warning("querypulse: this job is not watched; it goes on without")
+            log.warning("querypulse: this job is not monitored; it continues without querypulse")
             self.close()
             self._wait.wait_in((self._spark or active_session()).streams)
 
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
 
-        A second call waits for the first and does nothing more.
-        Alerts stay open at their receivers: a monitor that leaves has cured nobody.
+        A second call only waits for the first.
+        Alerts stay open at their receivers: closing the monitor fixes no query.
         """
         if os.getpid() != self._pid:
             return
@@ -178,69 +178,69 @@ class Sidecar:
         if not first:
             self._ended.wait(timeout)
             return
-        if self._parts is not None:
-            self._guard.attempt("close", partial(self._parts.end, timeout))
+        if self._runtime is not None:
+            self._guard.attempt("close", partial(self._runtime.end, timeout))
         log.removeFilter(self._redacted_log)
         self.listener.closed = True
         SIDECARS.forget(self)
         self._ended.set()
-        # Only now: an exit that comes in between must wait for the telling.
+        # Last: an interpreter exit during ``close`` must wait for the deliveries.
         atexit.unregister(self._at_exit)
         self._wait.wake()
 
     def await_any_failure(self, timeout: float | None = None, on_stall: bool = False) -> None:
-        """Block until a query fails or vanishes; the replacement for ``awaitTermination``.
+        """Block until a query fails or disappears; use it in place of ``awaitAnyTermination``.
 
         Returns when ``timeout`` seconds have passed, the sidecar was closed, the application
         stopped its SparkContext, or every query has completed. Processes on one JVM wait for their
         own queries and ``expected_queries``. With ``on_stall`` a critical stall is a failure.
 
         Raises:
-            QueryFailure: a query failed or vanished, or the JVM has ended (query ``*``).
+            QueryFailure: a query failed or disappeared, or the JVM has ended (query ``*``).
 
         """
         self._wait.wait(timeout, on_stall=on_stall)
 
     def _start_by_hand(self) -> Any:
-        """What PySpark adds or removes; PySpark asks for it in order to do so."""
+        """The Java listener, when PySpark adds or removes it; starts the sidecar."""
         self.start_or_stand_by(by_hand=True)
-        known = self._parts.path.java_listener if self._parts is not None else None
-        # Without one nothing runs any more, or ever did: what Spark gets then does nothing.
+        known = self._runtime.path.java_listener if self._runtime is not None else None
+        # Without a Java listener nothing runs: Spark then gets a proxy that does nothing.
         return known if known is not None else self.listener.proxy()[1]
 
     def _start_later(self) -> None:
-        """Start away from the thread of Spark's that found us not started."""
+        """Start in a new thread: the caller is a thread of Spark's."""
         start = partial(self._guard.attempt, "start", self.start_or_stand_by)
         threading.Thread(target=start, name="querypulse-start", daemon=True).start()
 
     def _start(self, *, by_hand: bool) -> None:
         with SIDECARS.lock:
-            if self._parts is not None or self._closed:
+            if self._runtime is not None or self._closed:
                 return
             spark = self._spark or active_session()
             if SIDECARS.find(spark.sparkContext) is not None:
                 raise SettingsError("another sidecar watches this SparkContext: use or close that")
             SIDECARS.close_stale()
-            self._outfit.redacting.honour(lambda name: spark.conf.get(name, None))
+            self._components.redacting.honour(lambda name: spark.conf.get(name, None))
             make = partial(
                 Runtime,
                 settings=self.settings,
                 spark=spark,
                 listener=self.listener,
-                outfit=self._outfit,
+                components=self._components,
                 guard=self._guard,
                 on_evaluated=self._on_evaluated,
             )
-            self._parts = start_parts(spark, self.listener, self._guard, make, by_hand=by_hand)
+            self._runtime = start_runtime(spark, self.listener, self._guard, make, by_hand=by_hand)
             log.addFilter(self._redacted_log)
             SIDECARS.remember(spark.sparkContext, self)
             atexit.register(self._at_exit)
 
     def _on_evaluated(self) -> None:
         self._wait.wake()
-        context = self._parts.evaluated.snapshot.context if self._parts is not None else None
+        context = self._runtime.evaluated.snapshot.context if self._runtime is not None else None
         if context is not None and context.is_on_purpose and not self._closed:
-            # The worker, which calls this, cannot wait for its own end.
+            # The worker calls this and cannot wait for its own end.
             threading.Thread(target=self.close, name="querypulse-close", daemon=True).start()
 
     def _at_exit(self) -> None:

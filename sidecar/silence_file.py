@@ -1,7 +1,7 @@
-"""The file by which ``querypulse silence`` speaks to running sidecars: one JSON object a line.
+"""The file that ``querypulse silence`` writes and sidecars read: one JSON object per line.
 
-It is replaced as a whole, so a reader never meets half a line, under a lock of its folder,
-so that of two who write neither loses what the other wrote.
+It is replaced as a whole, so that no reader sees half a line. Writers lock its folder, so that
+concurrent writers lose nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .configuration.receiver_settings import SilenceSettings
 from .whole_file import write_whole
 
 FILE_MODE = 0o644
-"""Whoever runs the driver may be another user; a silence is no secret."""
+"""The driver may run as another user, and a silence is not a secret."""
 
 Silences = tuple[SilenceSettings, ...]
 
 
 def read_silences(path: Path) -> Silences:
-    """All silences of the file, those that have ended included; none where there is no file.
+    """All silences in the file, including ended ones; none if there is no file.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: a line is no silence, or names no app; the message names file and line.
+        OSError: the file cannot be read.
+        ValueError: a line is not a silence, or names no app; the message names file and line.
 
     """
     try:
@@ -40,38 +40,38 @@ def read_silences(path: Path) -> Silences:
 
 
 def add_silence(path: Path, silence: SilenceSettings, now: datetime) -> None:
-    """Add one; those that ended before ``now`` leave the file.
+    """Add a silence, and remove those that ended before ``now``.
 
     Raises:
         OSError: the file cannot be written.
-        ValueError: a line of it is no silence.
+        ValueError: one of its lines is not a silence.
 
     """
     _change(path, lambda known: (*in_force(known, now), silence))
 
 
 def end_silences(path: Path, queries: str, now: datetime, app: str | None = None) -> Silences:
-    """End those that were made for this very pattern, and for ``app`` if given; return them.
+    """End the silences of exactly this pattern, and of ``app`` if given; return them.
 
     Raises:
         OSError: the file cannot be written.
-        ValueError: a line of it is no silence.
+        ValueError: one of its lines is not a silence.
 
     """
     ended: list[SilenceSettings] = []
 
     def without(known: Silences) -> Silences:
-        alive = in_force(known, now)
-        meant = [one for one in alive if one.queries == queries and app in (None, one.app)]
-        ended.extend(meant)
-        return tuple(one for one in alive if one not in meant)
+        active = in_force(known, now)
+        matching = [one for one in active if one.queries == queries and app in (None, one.app)]
+        ended.extend(matching)
+        return tuple(one for one in active if one not in matching)
 
     _change(path, without)
     return tuple(ended)
 
 
 def in_force(silences: Iterable[SilenceSettings], now: datetime) -> Silences:
-    """Those that have not ended at ``now``."""
+    """The silences that have not ended at ``now``."""
     return tuple(one for one in silences if one.until > now)
 
 
@@ -83,7 +83,7 @@ def _parse(path: Path, number: int, line: bytes) -> SilenceSettings:
     if not silence.app:
         raise ValueError(
             f"{path}, line {number}: the silence of {silence.queries!r} names no app; drivers of "
-            'several apps may read this file: add "app": "NAME", or "*" for all of them'
+            'several apps may read this file: add "app": "NAME", or "*" for all apps'
         )
     return silence
 

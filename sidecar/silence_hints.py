@@ -1,4 +1,4 @@
-"""What of a silence matches nothing now: a slip, or something that is still to come. Pure."""
+"""Which patterns of a silence match nothing now: a typo, or a query that starts later. Pure."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ ALERTS = tuple(
 
 
 def unmatched(silence: SilenceSettings, queries: Collection[str] | None) -> str:
-    """What matches nothing now, and what may be meant; empty where everything matches.
+    """Which patterns match nothing now, with suggestions; empty when all match.
 
-    ``queries`` are the names there are; None where they are not known.
+    ``queries`` are the known names, or None where they are not known.
     """
     notes = [_note("alert", silence.alertname, ALERTS)]
     if queries is not None:

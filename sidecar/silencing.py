@@ -1,4 +1,4 @@
-"""What is silenced now, from wherever it was said: settings, ``Sidecar.silence``, the file."""
+"""The silences in force: of the settings, ``Sidecar.silence``, HTTP and the silence file."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ log = logging.getLogger("querypulse")
 READ_EVERY_SECONDS = 2.0
 FIRST_READ_SECONDS = 0.5
 MAX_SILENCES = 1000
-"""So many may be in force by word, of this process and over HTTP."""
+"""The most that settings, ``Sidecar.silence`` and HTTP together may have in force."""
 Signature = tuple[int, int, int] | None
 
 
 class Silencing:
-    """Called, it answers with the silences in force, and touches no file.
+    """Calling it returns the silences in force, without reading a file.
 
-    A thread reads the file every two seconds, when it has changed. One that cannot be read is
-    reported to the guard and tried again; what it said last holds until its own end.
+    A thread checks the file every two seconds and reads it when it has changed. An unreadable
+    file is reported to the guard and tried again; its last silences hold until they end.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Silencing:
     ) -> None:
         for one in silences:
             if one.until.timestamp() <= wall():
-                # No mistake: a job must be able to start again on the day after.
+                # Not an error: a job must be able to restart after its silence has ended.
                 log.warning("querypulse: the silence of %r ended at %s", one.queries, one.until)
-        self._said = [silence_of(one) for one in silences]
-        self._saying = threading.Lock()
+        self._added = [silence_of(one) for one in silences]
+        self._adding = threading.Lock()
         self._path = Path(path) if path is not None else None
         self._guard = guard
         self._wall = wall
@@ -57,9 +57,9 @@ class Silencing:
         self._loop = file_loop("silence-file", self.refresh, READ_EVERY_SECONDS, guard)
 
     def add(self, silence: SilenceSettings) -> None:
-        """Silence from now on; any thread may call it.
+        """Add a silence from now on; any thread may call it.
 
-        One of the same patterns that ends no later is replaced.
+        It replaces a silence of the same patterns that ends no later.
 
         Raises:
             ValueError: it has ended already, or ``MAX_SILENCES`` are in force.
@@ -69,42 +69,42 @@ class Silencing:
         now = self._wall()
         if one.until <= now:
             raise ValueError(f"silence of {one.queries!r}: its end, {silence.until}, is past")
-        with self._saying:
-            said = [known for known in self._said if known.until > now and not _covers(one, known)]
-            if len(said) >= MAX_SILENCES:
+        with self._adding:
+            kept = [known for known in self._added if known.until > now and not _covers(one, known)]
+            if len(kept) >= MAX_SILENCES:
                 raise ValueError(
-                    f"silence of {one.queries!r}: {MAX_SILENCES} are in force, and no more are "
-                    "taken; one pattern may cover many queries"
+                    f"silence of {one.queries!r}: {MAX_SILENCES} are in force, which is the most "
+                    "allowed; one pattern may cover many queries"
                 )
-            self._said = [*said, one]
+            self._added = [*kept, one]
 
     def start(self) -> None:
-        """Begin to read the file, if there is one: it is known when this returns.
+        """Start reading the file, if there is one; its silences are known when this returns.
 
-        A file that does not answer within ``FIRST_READ_SECONDS`` is waited for no longer.
+        A first read that takes longer than ``FIRST_READ_SECONDS`` is not waited for.
         """
         if self._path is not None:
             self._loop.start()
             self._was_read.wait(FIRST_READ_SECONDS)
 
     def stop(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         end_file_loop(self._loop)
 
     def __call__(self) -> tuple[Silence, ...]:
         """All silences that have not ended."""
         wall = self._wall()
-        return tuple(one for one in (*self._said, *self._of_file) if one.until > wall)
+        return tuple(one for one in (*self._added, *self._of_file) if one.until > wall)
 
     def refresh(self) -> None:
-        """Read the file if it has changed, or could not be read before; for its own thread."""
+        """Read the file if it has changed or the last read failed; for its own thread."""
         if self._path is None:
             return
         try:
             signature = _signature(self._path)
             if signature != self._signature:
                 self._of_file = tuple(map(silence_of, read_silences(self._path)))
-                # Noted last: a read that fails is tried again.
+                # Set last, so that a failed read is tried again.
                 self._signature = signature
             self._problem = ""
         except (OSError, ValueError) as error:
@@ -120,7 +120,7 @@ def silence_until(
     """A silence of ``queries`` from now on; ``more`` are its other fields.
 
     Raises:
-        ValueError: it has no sensible end, see ``until_of``, or a field is no text.
+        ValueError: its end is not allowed, see ``until_of``, or a field is not text.
 
     """
     end = until_of(minutes, until, datetime.now(timezone.utc))
@@ -128,10 +128,10 @@ def silence_until(
 
 
 def until_of(minutes: float | None, until: datetime | None, now: datetime) -> datetime:
-    """The end of a silence, given as a duration or as a moment.
+    """The end of a silence, from a duration or a point in time.
 
     Raises:
-        ValueError: neither or both are given, the moment has no time zone, is past, or is later
+        ValueError: neither or both are given; the time has no time zone, is past, or is later
             than the year 9999 in UTC.
 
     """
@@ -159,7 +159,7 @@ def _after(minutes: float, now: datetime) -> datetime:
 
 
 def _covers(one: Silence, other: Silence) -> bool:
-    """Whether the other says nothing that ``one`` does not say as long."""
+    """Whether ``one`` has the same patterns as ``other`` and ends no earlier."""
     return one.until >= other.until and (one.queries, one.alertname, one.app) == (
         other.queries,
         other.alertname,
@@ -168,7 +168,7 @@ def _covers(one: Silence, other: Silence) -> bool:
 
 
 def silence_of(given: SilenceSettings) -> Silence:
-    """As the lifecycle wants it."""
+    """The lifecycle's form of a silence."""
     return Silence(
         queries=given.queries,
         until=given.until.timestamp(),

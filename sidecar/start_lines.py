@@ -1,4 +1,4 @@
-"""What the log says once a sidecar has started: what is watched, and who is notified."""
+"""What the log says when a sidecar has started: what is watched, and who is notified."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOBODY = (
 
 
 def log_start(app: str, receivers: Sequence[str], status_page: str | None) -> None:
-    """One line, and a warning where nobody is notified."""
+    """Log one line, and a warning when there is no receiver."""
     log.info("querypulse: %s", watching(app, receivers, status_page))
     if not receivers:
         log.warning("querypulse: %s", NOBODY)
@@ -27,7 +27,7 @@ def watching(app: str, receivers: Sequence[str], status_page: str | None) -> str
 
 
 def receivers_text(receivers: Sequence[str]) -> str:
-    """How many receivers there are, and their names."""
+    """The number of receivers, and their names."""
     if not receivers:
         return "no receiver"
     count = "1 receiver" if len(receivers) == 1 else f"{len(receivers)} receivers"

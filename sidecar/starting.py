@@ -1,4 +1,4 @@
-"""Beginning to watch as one transaction: all of it, or nothing is left behind."""
+"""Starting a sidecar as one transaction: everything runs, or nothing is left behind."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .runtime import Runtime
 ROLLBACK_SECONDS = 2.0
 
 
-def start_parts(
+def start_runtime(
     spark: Any,
     listener: HealthListener,
     guard: Guard,
@@ -26,28 +26,28 @@ def start_parts(
     *,
     by_hand: bool,
 ) -> Runtime:
-    """Listen by the best way there is, then start what ``make(path=...)`` makes around it.
+    """Listen by the best available event path, then start the runtime of ``make(path=...)``.
 
     Raises:
-        Exception: whatever failed; the listener is out of Spark again and no thread runs.
+        Exception: what failed; the listener is removed from Spark again and no thread runs.
 
     """
     path = _opened(spark, listener, guard, by_hand=by_hand)
     try:
-        parts = make(path=path)
+        runtime = make(path=path)
         try:
-            parts.start()
+            runtime.start()
         except BaseException:
-            guard.attempt("attach", lambda: parts.stop(Deadline(ROLLBACK_SECONDS)))
+            guard.attempt("attach", lambda: runtime.stop(Deadline(ROLLBACK_SECONDS)))
             raise
     except BaseException:
         guard.attempt("attach", path.release)
         raise
-    return parts
+    return runtime
 
 
 def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool) -> EventPath:
-    """Listen; an interrupt of the wait for it leaves no listener behind."""
+    """Open the event path; an interrupt during the wait leaves no listener behind."""
     opening: Future[EventPath] = Future()
 
     def run() -> None:
@@ -57,7 +57,7 @@ def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool
             opening.set_exception(error)
 
     try:
-        # Py4J remembers the methods of a class, and so the class, for as long as a thread lives.
+        # Py4J caches a class and its methods for as long as the calling thread lives.
         threading.Thread(target=run, name="querypulse-attach", daemon=True).start()
         return opening.result()
     except BaseException:

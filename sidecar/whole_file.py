@@ -1,4 +1,4 @@
-"""A file that is written whole or not at all."""
+"""Writes a file completely or not at all."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:
-    """Put ``content`` on the disk in place of what was at ``path``; others see the old or the new.
+    """Replace the file at ``path`` atomically; readers see the old or the new content.
 
     Raises:
-        OSError: it could not be written; what was there still is.
+        OSError: it could not be written; the old file is unchanged.
 
     """
     handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")

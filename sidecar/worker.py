@@ -1,15 +1,16 @@
-"""The one thread that owns all state: fold, judge, publish, hand over. It never touches the JVM."""
+"""The one thread that owns all state. It applies what arrives, evaluates, publishes, and hands
+incidents over. It never calls the JVM.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert, Incident
+from ..alerting.alert import Alert
 from ..alerting.evaluate import Evaluation, evaluate
 from ..alerting.lifecycle.inhibition import Suppressed
 from ..alerting.lifecycle.lifecycle import Lifecycle
@@ -24,6 +25,7 @@ from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, 
 from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
+from .incident_sink import IncidentSink
 from .remembering import Remembering
 
 TICK_SECONDS = 0.5
@@ -33,7 +35,7 @@ FORGET_EVERY_SECONDS = 60.0
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """What one round of judging came to."""
+    """The result of one evaluation."""
 
     snapshot: Snapshot
     evaluation: Evaluation
@@ -41,21 +43,10 @@ class Evaluated(msgspec.Struct, frozen=True):
     suppressed: tuple[Suppressed, ...] = ()
 
 
-class IncidentSink(Protocol):
-    """Where the open incidents go, again and again."""
-
-    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
-        """Take the whole set; never waits.
-
-        ``stale_resolves`` are over: what an earlier driver may have left open.
-        """
-        ...
-
-
 class Worker:
-    """Folds what arrived, judges it, hands the incidents over and tells ``on_evaluated``.
+    """Applies what arrived, evaluates, hands the incidents over and calls ``on_evaluated``.
 
-    A judgement goes through ``redact`` before anything else gets to see it.
+    An evaluation passes through ``redact`` before anything else sees it.
     """
 
     def __init__(
@@ -79,7 +70,7 @@ class Worker:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.policy = policy
-        """The policy in force: a query that was forgotten is expected no more."""
+        """The policy in force: a forgotten query is no longer expected."""
         self.state = State(clock(), policy.expected)
         self.evaluated = Evaluated(self.state.snapshot(clock()), Evaluation(), ())
         self.beat_at = clock()
@@ -108,7 +99,7 @@ class Worker:
         self._forgot_at = clock()
 
     def step(self) -> None:
-        """One round: at most ``TICK_SECONDS`` of waiting, then fold and, when due, judge."""
+        """One round: wait at most ``TICK_SECONDS``, apply what arrived, evaluate when due."""
         items = self._inbox.take(TICK_SECONDS)
         now = self._clock()
         self._note_pause(now)
@@ -125,7 +116,7 @@ class Worker:
         self.beat_at = self._clock()
 
     def _note_pause(self, now: float) -> None:
-        """When we were not woken for long, that time was not watched: count it out."""
+        """Exclude the time in which this thread did not run: nothing was observed then."""
         late = now - self._woke_at - TICK_SECONDS
         self._woke_at = now
         if late > LATE_SECONDS:
@@ -197,7 +188,7 @@ class Worker:
         self._waiting.clear()
 
     def _must_poll_again(self, now: float) -> bool:
-        """After a pause nothing known is fresh: wait for the probe, but not for ever."""
+        """After a pause all data is old: wait for the next probe, up to ``POLL_AGAIN_SECONDS``."""
         if self._resumed_at is None:
             return False
         polled = self._report is not None and self._report.began_at >= self._resumed_at

@@ -303,7 +303,7 @@ def test_a_sidecar_that_could_not_start_says_so_without_secrets(driver, caplog):
         attach(driver, **QUIET)
     logged = "\n".join(record.getMessage() for record in caplog.records)
 
-    assert "this job is not watched" in logged
+    assert "this job is not monitored" in logged
     assert "hunter2hunter" not in logged
 
 
@@ -405,9 +405,9 @@ def test_a_query_may_be_named_by_itself(driver):
     sidecar = attach(driver, **QUIET)
     query = SimpleNamespace(id="7-7", name="bronse", runId="8-8")
 
-    with pytest.raises(ValueError, match="no query is called 'bronse'"):
+    with pytest.raises(ValueError, match="no query is named 'bronse'"):
         sidecar.expect_stop(query)
-    with pytest.raises(ValueError, match="no query is called '7-7'"):
+    with pytest.raises(ValueError, match="no query is named '7-7'"):
         sidecar.forget(SimpleNamespace(id="7-7", name=None))
     with pytest.raises(ValueError, match="a query's name or a StreamingQuery, not NoneType"):
         sidecar.expect_stop(None)
@@ -417,9 +417,9 @@ def test_a_query_may_be_named_by_itself(driver):
 def test_a_query_may_be_given_as_name_or_by_position(driver, call):
     sidecar = attach(driver, **QUIET)
 
-    with pytest.raises(ValueError, match="no query is called 'bronse'"):
+    with pytest.raises(ValueError, match="no query is named 'bronse'"):
         getattr(sidecar, call)(name="bronse")
-    with pytest.raises(ValueError, match="no query is called 'bronse'"):
+    with pytest.raises(ValueError, match="no query is named 'bronse'"):
         getattr(sidecar, call)(SimpleNamespace(id="7-7", name="bronse"))
 
 
@@ -453,7 +453,7 @@ def test_a_silence_is_taken_over_http(driver, tmp_path):
 
     assert answer.status_code == 201
     assert "did you mean 'billing'?" in answer.json()["note"]
-    assert [one.queries for one in sidecar._outfit.silencing()] == ["bilingg"]
+    assert [one.queries for one in sidecar._components.silencing()] == ["bilingg"]
 
 
 # -- who may read -------------------------------------------------------------------------------
@@ -513,8 +513,8 @@ def test_files_on_a_mount_that_hangs_stop_no_evaluation(driver, tmp_path):
 
     assert time.monotonic() - began < 5
     until(lambda: is_reading("querypulse-secret-files"), "the thread has met the FIFO")
-    before = sidecar._parts.evaluated.snapshot.at
-    until(lambda: sidecar._parts.evaluated.snapshot.at > before + 1, "evaluation goes on")
+    before = sidecar._runtime.evaluated.snapshot.at
+    until(lambda: sidecar._runtime.evaluated.snapshot.at > before + 1, "evaluation goes on")
     began = time.monotonic()
     sidecar.close()
     assert time.monotonic() - began < 4

@@ -358,7 +358,7 @@ class Evaluating:
 def test_it_raises_as_soon_as_the_worker_has_seen_that_the_jvm_is_gone():
     sidecar = Sidecar(Settings())
     story = Story().probe(run(), at=0)
-    sidecar._parts = Evaluating(story, 1)
+    sidecar._runtime = Evaluating(story, 1)
     raised = []
 
     def wait():
@@ -371,7 +371,7 @@ def test_it_raises_as_soon_as_the_worker_has_seen_that_the_jvm_is_gone():
     waiting.start()
     sidecar._on_evaluated()
     assert raised == []
-    sidecar._parts = Evaluating(story.probe(at=2, context=Context.JVM_GONE), 2)
+    sidecar._runtime = Evaluating(story.probe(at=2, context=Context.JVM_GONE), 2)
     sidecar._on_evaluated()
     waiting.join(PATIENCE_SECONDS)
 
@@ -382,17 +382,17 @@ def test_it_raises_as_soon_as_the_worker_has_seen_that_the_jvm_is_gone():
 def test_it_goes_on_waiting_while_only_another_process_query_has_failed():
     sidecar = Sidecar(Settings())
     story = shared(ELDER, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
-    sidecar._parts = Evaluating(story, 2)
+    sidecar._runtime = Evaluating(story, 2)
 
     sidecar.await_any_failure(timeout=0.05)
 
 
 def test_it_goes_on_waiting_for_a_stalled_query_unless_it_was_asked_to_end():
     sidecar = Sidecar(Settings())
-    sidecar._parts = Evaluating(hung_batch(until=175), 172)
-    (finding,) = sidecar._parts.evaluated.evaluation.findings
-    sidecar._parts.evaluated = structs.replace(
-        sidecar._parts.evaluated,
+    sidecar._runtime = Evaluating(hung_batch(until=175), 172)
+    (finding,) = sidecar._runtime.evaluated.evaluation.findings
+    sidecar._runtime.evaluated = structs.replace(
+        sidecar._runtime.evaluated,
         alerts=(
             alert_of(finding, "etl", Guidance("https://runbooks.example/{alertname}.md"), 1e9),
         ),

@@ -129,13 +129,13 @@ def test_a_part_without_its_whole_is_refused(settings, word):
 
 
 def test_two_of_one_name_are_refused():
-    assert refused(receivers=[hook(), hook()]) == "setting 'receivers': two are called 'a'"
+    assert refused(receivers=[hook(), hook()]) == "setting 'receivers': two are named 'a'"
 
 
 def test_a_name_that_a_short_form_has_is_taken():
     message = refused(receivers=[hook("webhook")], webhook_url=URL)
 
-    assert message.startswith("setting 'receivers': two are called 'webhook'")
+    assert message.startswith("setting 'receivers': two are named 'webhook'")
     assert "'webhook_...'" in message
 
 
@@ -159,7 +159,7 @@ def test_a_fallback_that_is_no_other_receiver_is_refused(fallback):
     message = refused(receivers=[hook("a", fallback=fallback), hook("b")])
 
     assert message == (
-        f"receiver 'a': its 'fallback' {fallback!r} is no other receiver; there are: ['b']"
+        f"receiver 'a': 'fallback' {fallback!r} is not another receiver; there are: ['b']"
     )
 
 
@@ -180,15 +180,15 @@ def test_one_that_would_be_told_nothing_is_refused():
 def test_a_message_about_a_short_form_is_in_the_words_of_the_settings():
     (one,) = configured(Settings(webhook_url=URL))
 
-    assert one.reported("webhook_url must be https") == "webhook_url must be https"
+    assert one.reworded("webhook_url must be https") == "webhook_url must be https"
     assert one.called("url_file") == "webhook_url_file"
 
 
 def test_a_message_about_a_table_names_it_and_is_in_its_words():
     (one,) = configured(Settings(receivers=[hook("oncall")]))
 
-    assert one.reported("webhook_url must be https") == "receiver 'oncall': url must be https"
-    assert one.reported("webhook_secret_file: x") == "receiver 'oncall': secret_files: x"
+    assert one.reworded("webhook_url must be https") == "receiver 'oncall': url must be https"
+    assert one.reworded("webhook_secret_file: x") == "receiver 'oncall': secret_files: x"
     assert one.called("url_file") == "url_file"
 
 
@@ -196,7 +196,7 @@ def test_of_two_names_the_longer_one_is_put_in_other_words():
     settings = Settings(receivers=[{"type": "pagerduty", "name": "a", "routing_key_file": "/k"}])
     (one,) = configured(settings)
 
-    assert one.reported("pagerduty_routing_key_file is empty") == (
+    assert one.reworded("pagerduty_routing_key_file is empty") == (
         "receiver 'a': routing_key_file is empty"
     )
 

@@ -95,7 +95,7 @@ def test_a_second_export_writes_nothing(export, tmp_path):
     code, output, errors = export(tmp_path)
 
     assert (code, errors) == (0, "")
-    assert output == f"0 files written below {tmp_path}, {len(committed())} were there already\n"
+    assert output == f"0 files written below {tmp_path}, {len(committed())} were up to date\n"
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
@@ -241,7 +241,7 @@ def test_a_folder_that_may_not_be_written_to_is_said_before_anything_is_written(
         lambda path, mode: Path(path).name != "runbooks" and allowed(path, mode),
     )
 
-    assert_refused(export(tmp_path), str(tmp_path / "runbooks"), "written to")
+    assert_refused(export(tmp_path), str(tmp_path / "runbooks"), "not writable")
     assert content(tmp_path) == {}
 
 

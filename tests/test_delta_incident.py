@@ -41,7 +41,7 @@ def test_of_eight_queries_one_dies_of_deltas_own_conflict_and_its_page_names_the
     known = facts(result)
     assert float(known["death to webhook"].removesuffix(" s")) < 10
     assert known["job"] == (
-        "RUNNING all the time, 7 of 8 queries active; Python stands in awaitTermination()"
+        "RUNNING all the time, 7 of 8 queries active; Python waits in awaitTermination()"
     )
     assert known["committed since"] == "7 of 8 queries"
     assert "Traceback" not in result.stdout + result.stderr

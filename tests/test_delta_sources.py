@@ -84,7 +84,7 @@ def read_up_to(sidecar, name):
 
 def known(sidecar, name):
     """The query as querypulse knows it, with what is not shown."""
-    queries = sidecar._parts.evaluated.snapshot.queries
+    queries = sidecar._runtime.evaluated.snapshot.queries
     return next(query for query in queries if query.name == name)
 
 

@@ -27,10 +27,10 @@ ENDED_BY_FAILURE = 3
                 "alertname    StreamingQueryFailed",
                 "query        alert_resolution",
                 "ConcurrentAppendException: Files were added",
-                "7 of 8 queries well (alert_resolution failed)",
+                "7 of 8 queries healthy (alert_resolution failed)",
                 "siblings     7 of 8 queries healthy",
                 "death to webhook",
-                "result             as it should be",
+                "result             as expected",
             ],
         ),
         (
@@ -40,8 +40,8 @@ ENDED_BY_FAILURE = 3
                 "query        alert_resolution",
                 "(batch_hung)",
                 "writer_lock.py:",
-                "7 of 8 queries well (alert_resolution stalled)",
-                "result             as it should be",
+                "7 of 8 queries healthy (alert_resolution stalled)",
+                "result             as expected",
             ],
         ),
         (
@@ -49,12 +49,12 @@ ENDED_BY_FAILURE = 3
             [
                 "alertname    StreamingQueryStopped",
                 "query        alert_resolution",
-                "result             as it should be",
+                "result             as expected",
             ],
         ),
         (
             ["--scenario", "healthy", "--after", "2", "--duration", "25"],
-            ["page               none", "result             as it should be"],
+            ["page               none", "result             as expected"],
         ),
     ],
     ids=["failure", "hang", "stop", "healthy"],
@@ -155,7 +155,9 @@ def test_ctrl_c_ends_it_cleanly(tmp_path):
         )
         try:
             until(
-                lambda: "2 of 2 queries well" in (tmp_path / "said").read_text(), "all are well", 90
+                lambda: "2 of 2 queries healthy" in (tmp_path / "said").read_text(),
+                "all are healthy",
+                90,
             )
             os.killpg(process.pid, signal.SIGINT)
 

@@ -196,7 +196,7 @@ def test_a_closed_receiver_listens_no_more():
     assert not receiver._thread.is_alive()
 
 
-# -- the narrator -----------------------------------------------------------------------------
+# -- the output -------------------------------------------------------------------------------
 
 
 def query(name, state):
@@ -211,17 +211,17 @@ def test_each_line_begins_with_the_seconds_since_the_beginning(capsys):
 
 
 def test_how_many_are_well_is_told_whenever_it_changes_and_only_then(capsys):
-    narrator = DemoOutput()
+    output = DemoOutput()
     well = [query("a", "running"), query("b", "idle")]
     for queries in ([], well, well, [*well[:1], query("b", "failed")], well):
-        narrator.queries(queries)
+        output.queries(queries)
     lines = [line.partition("] ")[2] for line in capsys.readouterr().out.splitlines()]
 
     assert lines == [
-        "job RUNNING, 0 of 0 queries well",
-        "job RUNNING, 2 of 2 queries well",
-        "job RUNNING, 1 of 2 queries well (b failed)",
-        "job RUNNING, 2 of 2 queries well",
+        "job RUNNING, 0 of 0 queries healthy",
+        "job RUNNING, 2 of 2 queries healthy",
+        "job RUNNING, 1 of 2 queries healthy (b failed)",
+        "job RUNNING, 2 of 2 queries healthy",
     ]
 
 
@@ -229,14 +229,14 @@ def test_how_many_are_well_is_told_whenever_it_changes_and_only_then(capsys):
 def test_who_is_not_well_is_named(capsys, state):
     DemoOutput().queries([query("a", state)])
 
-    assert capsys.readouterr().out.endswith(f"0 of 1 queries well (a {state})\n")
+    assert capsys.readouterr().out.endswith(f"0 of 1 queries healthy (a {state})\n")
 
 
 def test_of_many_in_one_state_the_number_is_told(capsys):
     queries = [query(name, "starting") for name in "abc"] + [query("d", "failed")]
     DemoOutput().queries(queries)
 
-    assert capsys.readouterr().out.endswith("0 of 4 queries well (3 starting, d failed)\n")
+    assert capsys.readouterr().out.endswith("0 of 4 queries healthy (3 starting, d failed)\n")
 
 
 def page(**annotations):

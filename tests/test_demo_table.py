@@ -185,7 +185,7 @@ def test_a_second_writer_that_finds_nobody_gives_up(pipeline, monkeypatch):
     monkeypatch.setattr(pipeline_module, "CONFLICT_SECONDS", 0.05)
     pipeline.stop_query(ALERTS)
     pipeline.queries[ALERTS].join()
-    with pytest.raises(TimeoutError, match="found nobody to conflict with"):
+    with pytest.raises(TimeoutError, match="caused no conflict"):
         SCENARIOS["failure"].strike(pipeline)
 
 

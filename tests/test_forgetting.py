@@ -95,9 +95,9 @@ def test_a_dead_query_an_expected_one_and_all_dead_unnamed_ones_can_be_forgotten
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("a", "forget: 'a' lives; stop it first"),
-        ("bronse", r"forget: no query is called 'bronse'; known: \['a', 'bronze'\]"),
-        ("unnamed", "no query is called 'unnamed'"),
+        ("a", "forget: 'a' is still running; stop it first"),
+        ("bronse", r"forget: no query is named 'bronse'; known: \['a', 'bronze'\]"),
+        ("unnamed", "no query is named 'unnamed'"),
     ],
 )
 def test_what_cannot_be_forgotten_is_an_error_that_says_why(name, message):
@@ -118,7 +118,7 @@ def test_the_end_that_is_still_on_its_way_is_waited_for():
 
 
 def test_a_sidecar_that_watches_nothing_knows_no_query():
-    with pytest.raises(ValueError, match=r"no query is called 'bronse'; known: \[\]"):
+    with pytest.raises(ValueError, match=r"no query is named 'bronse'; known: \[\]"):
         Sidecar(Settings(http_port=-1)).forget("bronse")
 
 

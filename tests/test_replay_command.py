@@ -188,7 +188,7 @@ def test_a_path_that_is_not_there_is_named(replay, tmp_path):
     code, output, errors = replay(tmp_path / "nowhere")
 
     assert (code, output) == (UNREADABLE, "")
-    assert errors == f"querypulse: {tmp_path}/nowhere: there is no such file or folder\n"
+    assert errors == f"querypulse: {tmp_path}/nowhere: no such file or folder\n"
 
 
 def test_a_file_that_is_no_log_is_named(replay, tmp_path):

@@ -17,7 +17,7 @@ def read(*lines):
     """(what lines say, how many were nothing)."""
     reader = Reader()
     texts = (line if isinstance(line, bytes) else f"{line}\n".encode() for line in lines)
-    return list(reader.said(texts)), reader.unread
+    return list(reader.entries(texts)), reader.unread
 
 
 def one(line):

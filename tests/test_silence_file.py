@@ -81,7 +81,7 @@ def test_the_error_of_a_silence_without_an_app_names_the_entry_and_says_what_to_
 
     assert str(refused.value) == (
         f"{path}, line 1: the silence of 'bronze*' names no app; drivers of several apps may read "
-        'this file: add "app": "NAME", or "*" for all of them'
+        'this file: add "app": "NAME", or "*" for all apps'
     )
 
 

@@ -272,7 +272,7 @@ def test_a_sidecar_is_silenced_by_pattern_even_before_it_runs():
     sidecar = Sidecar(Settings(http_port=-1))
     sidecar.silence("bronze*", minutes=30, reason="backfill")
 
-    (one,) = sidecar._outfit.silencing()
+    (one,) = sidecar._components.silencing()
     assert (one.queries, one.alertname, one.reason) == ("bronze*", "*", "backfill")
 
 
@@ -282,7 +282,7 @@ def test_a_sidecar_is_not_silenced_without_end(mistake):
     with pytest.raises(ValueError):
         sidecar.silence("bronze*", **mistake)
 
-    assert sidecar._outfit.silencing() == ()
+    assert sidecar._components.silencing() == ()
 
 
 def test_a_pattern_that_is_no_text_is_refused_on_the_users_own_line():

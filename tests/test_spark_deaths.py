@@ -216,7 +216,7 @@ def test_an_announcement_names_the_queries_there_are(spark, watch):
     sidecar = watch()
     start(rate(spark), "bronze")
 
-    with pytest.raises(ValueError, match=r"no query is called 'bronse'; known: \['bronze'\]"):
+    with pytest.raises(ValueError, match=r"no query is named 'bronse'; known: \['bronze'\]"):
         sidecar.expect_stop("bronse")
 
 

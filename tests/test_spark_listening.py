@@ -61,7 +61,7 @@ def events(sidecar, kind):
 
 
 def our_session_listeners(spark, sidecar):
-    ours = sidecar._parts.path.java_listener
+    ours = sidecar._runtime.path.java_listener
     return sum(each.equals(ours) for each in spark.streams._jsqm.listListeners())
 
 
@@ -119,13 +119,13 @@ def test_every_way_leaves_no_thread_and_no_listener_behind(path, spark, watch):
     sidecar = watch()
     start(rate(spark), "left behind")
     commits(sidecar, "left behind")
-    ours = sidecar._parts.path.java_listener
+    ours = sidecar._runtime.path.java_listener
     sidecar.close()
 
     assert [t.name for t in threading.enumerate() if t.name.startswith("querypulse")] == []
     assert not any(each.equals(ours) for each in spark.streams._jsqm.listListeners())
     assert bus_listeners(spark) == []
-    assert sidecar._parts.path.java_listener is None
+    assert sidecar._runtime.path.java_listener is None
 
 
 @pytest.mark.parametrize("way", ["session_listeners", "python_proxy"])
@@ -133,7 +133,7 @@ def test_a_session_listener_that_spark_dropped_is_registered_again(way, spark, w
     REFUSALS[way](monkeypatch)
     sidecar = watch()
     until(lambda: monitor(sidecar).listener_registered, "it is registered")
-    spark.streams._jsqm.removeListener(sidecar._parts.path.java_listener)
+    spark.streams._jsqm.removeListener(sidecar._runtime.path.java_listener)
 
     until(lambda: monitor(sidecar).reregistrations == 1, "it is registered again")
     start(rate(spark), "received again")
@@ -250,7 +250,7 @@ def test_the_probe_knows_what_events_do_not_say(spark, watch, tmp_path):
     commits(sidecar, "known", batches=2)
 
     def known():
-        return sidecar._parts.evaluated.snapshot.labels()["known"]
+        return sidecar._runtime.evaluated.snapshot.labels()["known"]
 
     until(lambda: known().probed.committed_offsets.startswith("{RateStream"), "offsets are seen")
     query = known()
@@ -357,7 +357,7 @@ def test_added_by_hand_it_watches_from_then_on_with_the_settings_of_all_sources(
     finally:
         conf.remove("spark.querypulse.app_name")
     assert sidecar.url is None
-    with pytest.raises(RuntimeError, match="watches nothing yet"):
+    with pytest.raises(RuntimeError, match="has not started"):
         sidecar.snapshot()
     spark.streams.addListener(sidecar.listener)
     query = start(rate(spark), "by hand", trap := Trap())

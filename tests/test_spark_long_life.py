@@ -80,7 +80,7 @@ def life(tmp_path_factory):
 sidecar = attach(spark, http_port=0, expected_queries=[])
 classes = jvm.java.util.WeakHashMap()
 def watch_class():
-    classes.put(sidecar._parts.path.source.java.getClass().getClassLoader(), True)
+    classes.put(sidecar._runtime.path.source.java.getClass().getClassLoader(), True)
 asking = threading.Thread(target=watch_class)
 asking.start()
 asking.join()
@@ -202,7 +202,7 @@ while fails.isActive:
     time.sleep(0.05)
 sidecar.flush()
 monitor = sidecar.snapshot().monitor
-health = sidecar._parts.evaluated.snapshot.probe.listener
+health = sidecar._runtime.evaluated.snapshot.probe.listener
 say(json.dumps({{"tasks": tasks, "dropped": monitor.events_dropped, "by spark": health.dropped_events}}))
 say("done")
 """

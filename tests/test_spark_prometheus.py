@@ -76,7 +76,7 @@ def test_a_killed_driver_is_reported_by_its_name_and_what_had_resolved_stays_res
         (HEALED[0], "resolved"),
         ("StreamingDriverDown", "firing"),
     ]
-    assert told[-1]["annotations"]["reason"].startswith("last heard of at 20")
+    assert told[-1]["annotations"]["reason"].startswith("last heartbeat at 20")
 
 
 def test_the_dead_query_is_told_with_its_error(observed):

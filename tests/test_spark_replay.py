@@ -95,7 +95,7 @@ def test_a_spark_job_finds_the_same_and_sums_it_up(scenarios, spark, tmp_path):
 
     again = querypulse("replay", "--spark", "--out", out, folder)
     assert (again.returncode, again.stdout) == (2, "")
-    assert f"{out}: is there already" in again.stderr
+    assert f"{out}: exists already" in again.stderr
 
 
 # -- every codec ----------------------------------------------------------------------------------

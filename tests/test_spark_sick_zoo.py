@@ -73,7 +73,7 @@ def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_told(pages
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=7)
     start("heard")
     until_commits(sidecar, "heard")
-    spark.streams._jsqm.removeListener(sidecar._parts.path.java_listener)
+    spark.streams._jsqm.removeListener(sidecar._runtime.path.java_listener)
     while sidecar.snapshot().monitor.reregistrations == 0:
         time.sleep(0.05)
     time.sleep(3)

@@ -30,7 +30,7 @@ until_commits(sidecar, "first")
 parameters = spark.sparkContext._gateway.gateway_parameters
 say(f"gateway {parameters.port} {parameters.auth_token}")
 def watch_the_other():
-    ownership = lambda: sidecar._parts.evaluated.snapshot.ownership
+    ownership = lambda: sidecar._runtime.evaluated.snapshot.ownership
     while ownership().is_alone:
         time.sleep(0.1)
     while not ownership().left:

@@ -41,7 +41,7 @@ def test_a_driver_killed_is_told_within_the_time_and_a_few_seconds(tmp_path):
         killed_at = time.monotonic()
 
         assert told.wait_for("driver") - killed_at < GONE_AFTER + 3.0
-    assert told.pages["driver"]["not_well_then"] == "none: every query was well"
+    assert told.pages["driver"]["not_well_then"] == "none: every query was healthy"
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,12 @@ def test_nothing_runs_until_it_is_started():
     assert (sidecar.url, sidecar.alerts(), sidecar.closed) == (None, (), False)
     assert not sidecar.flush(0.01)
     assert set(threading.enumerate()) == before
-    with pytest.raises(RuntimeError, match="watches nothing yet"):
+    with pytest.raises(RuntimeError, match="has not started"):
         sidecar.snapshot()
 
 
 def test_a_stop_of_an_unknown_query_cannot_be_announced():
-    with pytest.raises(ValueError, match="no query is called 'bronse'; known: \\[\\]"):
+    with pytest.raises(ValueError, match="no query is named 'bronse'; known: \\[\\]"):
         Sidecar(Settings(http_port=-1)).expect_stop("bronse")
 
 

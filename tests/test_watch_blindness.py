@@ -29,7 +29,7 @@ def test_a_driver_that_bars_the_watcher_is_an_alert_of_the_watcher():
 def test_the_log_says_once_who_does_not_let_the_watcher_in():
     lines = Lookout().poll().polls(Said.BARRED, 30).news
 
-    assert sum("etl does not let this watcher in: barred" in line for line in lines) == 1
+    assert sum("etl refuses this watcher: barred" in line for line in lines) == 1
 
 
 def test_it_ends_when_the_driver_lets_the_watcher_in():

@@ -82,7 +82,7 @@ def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
         ServedDriver() as driver,
         run(driver.url, webhook_url=pages.url, resolve_after_seconds="0") as watcher,
     ):
-        watcher.wait_for("etl is there")
+        watcher.wait_for("etl is up")
         driver.signal(signal.SIGKILL)
         killed_at = time.monotonic()
         page = pages.wait_for("StreamingDriverDown", "*")
@@ -102,9 +102,9 @@ def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
 
 def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
     with ServedDriver() as driver, run(driver.url, webhook_url=pages.url) as watcher:
-        watcher.wait_for("etl is there")
+        watcher.wait_for("etl is up")
         driver.say_stop()
-        watcher.wait_for("etl has closed in good order")
+        watcher.wait_for("etl shut down gracefully")
         time.sleep(3)
         assert watcher.end() == 0
     assert pages.told == []
@@ -113,7 +113,7 @@ def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_in_good_order(run, pages, number):
     with ServedDriver() as driver, run(driver.url, webhook_url=pages.url) as watcher:
-        watcher.wait_for("etl is there")
+        watcher.wait_for("etl is up")
         began = time.monotonic()
         assert watcher.end(number) == 0
         assert time.monotonic() - began < 5
@@ -126,7 +126,7 @@ def test_what_is_pending_at_the_end_is_told(run):
         ServedDriver() as driver,
         run(driver.url, webhook_url=receiver.url) as watcher,
     ):
-        watcher.wait_for("etl is there")
+        watcher.wait_for("etl is up")
         driver.signal(signal.SIGKILL)
         receiver.wait_for(3)
         assert watcher.end() == 0
@@ -137,7 +137,7 @@ def test_the_next_watcher_knows_from_the_spool_what_is_open(run, pages, tmp_path
     settings = {"spool_dir": str(tmp_path / "spool"), "resolve_after_seconds": "0"}
     with ServedDriver() as driver:
         with run(driver.url, webhook_url=pages.url, **settings) as first:
-            first.wait_for("etl is there")
+            first.wait_for("etl is up")
             driver.signal(signal.SIGKILL)
             pages.wait_for("StreamingDriverDown", "*")
             assert first.end() == 0
@@ -157,7 +157,7 @@ def test_a_silence_keeps_it_from_paging(run, pages, config):
     )
     path = config(content)["QUERYPULSE_CONFIG"]
     with ServedDriver() as driver, run(driver.url, config=path) as watcher:
-        watcher.wait_for("etl is there")
+        watcher.wait_for("etl is up")
         driver.signal(signal.SIGKILL)
         watcher.wait_for("StreamingDriverDown: [etl] driver")
         time.sleep(2)
@@ -172,7 +172,7 @@ def test_secrets_do_not_reach_the_log(run, tmp_path):
         hook = tmp_path / "hook"
         hook.write_text(f"{receiver.url}/services/hidden-path")
         with run(driver.url, "--token-file", str(token), "--webhook-url-file", hook) as watcher:
-            watcher.wait_for("etl is there")
+            watcher.wait_for("etl is up")
             driver.signal(signal.SIGKILL)
             receiver.wait_for(3)
             watcher.wait_for("did not take StreamingDriverDown")
@@ -189,9 +189,9 @@ def test_a_token_that_is_rotated_is_shown_from_then_on(run, pages, tmp_path):
         serving("etl", token="new") as driver,
         run(driver.url, "--token-file", str(token), webhook_url=pages.url) as watcher,
     ):
-        watcher.wait_for("does not let this watcher in: GET /livez answered 401")
+        watcher.wait_for("refuses this watcher: GET /livez answered 401")
         token.write_text("new")
-        watcher.wait_for("etl is there")
+        watcher.wait_for("etl is up")
 
 
 # -- what is refused --------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from querypulse.sidecar.watch.network import answers
 pytestmark = pytest.mark.slow
 
 GONE_AFTER = 1.0
-OURS = {f"querypulse-{name}" for name in ("look", "await", "watch", "targets", "network")}
+OURS = {f"querypulse-{name}" for name in ("poll", "await", "watch", "targets", "network")}
 WELL_PAST = 3 * GONE_AFTER
 """By then a driver that is missed would have been told."""
 
@@ -42,7 +42,7 @@ def test_a_driver_killed_is_told_within_the_time_and_a_little():
         killed_at = time.monotonic()
 
         assert GONE_AFTER <= told.wait_for("etl") - killed_at < GONE_AFTER + 3.0
-        assert "nobody listens" in told.pages["etl"]["reason"]
+        assert "nothing listens" in told.pages["etl"]["reason"]
         assert "refused the connection" in told.pages["etl"]["connection"]
 
 
@@ -200,7 +200,7 @@ def test_a_driver_out_of_reach_is_told_when_a_receivers_host_answers(out_of_reac
     with receiver, watching(out_of_reach, hosts=[receiver.getsockname()]) as told:
         told.wait_for(out_of_reach.partition("//")[2], timeout=40)
     (page,) = told.pages.values()
-    assert "did not take the connection" in page["connection"]
+    assert "did not accept the connection" in page["connection"]
 
 
 def test_a_driver_out_of_reach_is_not_told_while_nobody_else_answers(out_of_reach, caplog):
@@ -252,7 +252,7 @@ def test_a_file_that_becomes_nonsense_leaves_the_last_list(tmp_path, caplog):
             until(lambda: "nonsense" in caplog.text, "the log says it")
             driver.signal(signal.SIGKILL)
             told.wait_for("etl")
-    assert caplog.text.count("the last list holds") == 1
+    assert caplog.text.count("keeping the last list") == 1
 
 
 def test_a_name_is_watched_at_all_its_addresses():

@@ -75,7 +75,7 @@ def test_a_heart_that_stands_still_while_the_server_answers_is_told():
     lookout.polls(Said.HEALTHY, 19, heartbeat=BEAT)
     assert lookout.told == []
     assert lookout.polls(Said.HEALTHY, 2, heartbeat=BEAT).told == ["etl"]
-    assert "heartbeat has stood still" in lookout.page["connection"]
+    assert "heartbeat has not advanced" in lookout.page["connection"]
 
 
 def test_a_driver_that_dies_in_changing_ways_is_told():
@@ -277,9 +277,9 @@ def test_who_never_answered_and_then_does_ends_its_alert():
 
 
 def test_the_page_says_what_was_last_known():
-    lookout = Lookout().poll(unwell=("silver: stalled",)).polls(Said.REFUSED, 17)
+    lookout = Lookout().poll(unhealthy=("silver: stalled",)).polls(Said.REFUSED, 17)
     assert lookout.page["reason"] == (
-        "driver was killed, or has crashed: nobody listens at its address (refused)"
+        "driver was killed or has crashed: nothing listens at its address (refused)"
     )
     assert lookout.page["not_well_then"] == "silver: stalled"
     assert lookout.page["last_seen"].endswith("16 s ago")
@@ -305,7 +305,7 @@ def test_what_is_told_does_not_change_while_it_is_open():
 
 def test_a_long_list_of_sick_queries_is_cut():
     sick = tuple(f"q{number}: stalled" for number in range(15))
-    page = Lookout().poll(unwell=sick).polls(Said.REFUSED, 17).page
+    page = Lookout().poll(unhealthy=sick).polls(Said.REFUSED, 17).page
     assert page["not_well_then"].endswith("q9: stalled and 5 more")
 
 
@@ -389,7 +389,7 @@ def test_a_driver_that_a_signal_has_ended_has_five_minutes_to_be_back():
     lookout = Lookout().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
     assert lookout.polls(Said.REFUSED, 290).told == []
     assert lookout.polls(Said.REFUSED, 20).told == ["etl"]
-    assert "was ended by a signal, and has not come back" in lookout.page["reason"]
+    assert "was terminated by a signal and has not come back" in lookout.page["reason"]
 
 
 def test_one_that_is_back_within_five_minutes_is_told_to_nobody():
@@ -406,7 +406,7 @@ def test_one_that_came_back_and_is_killed_is_gone_as_soon_as_any():
 
 def test_the_log_says_that_a_signal_has_ended_it():
     lookout = Lookout().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
-    assert lookout.news[-1] == "etl was ended by a signal and may come back"
+    assert lookout.news[-1] == "etl was terminated by a signal and may come back"
 
 
 # -- the log ----------------------------------------------------------------------------------
@@ -416,5 +416,5 @@ def test_the_log_says_each_change_once():
     lookout = Lookout().polls(Said.HEALTHY, 10).polls(Said.REFUSED, 60).polls(Said.HEALTHY, 10)
     lookout.stopped().polls(Said.REFUSED, 60)
     assert [line.split(":")[0] for line in lookout.news] == [
-        "etl is there", "StreamingDriverDown", "etl is there", "etl has closed in good order",
+        "etl is up", "StreamingDriverDown", "etl is up", "etl shut down gracefully",
     ]  # fmt: skip

@@ -50,7 +50,7 @@ def test_a_driver_that_is_well_tells_its_name_and_its_heartbeat():
     with serving(board=lambda: driver_board("etl", 1_600_000_000.0)) as server:
         found = seen(server.url)
     assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
-    assert found.unwell == ()
+    assert found.unhealthy == ()
 
 
 def test_queries_that_are_not_well_are_named_and_the_driver_is_well():
@@ -58,7 +58,7 @@ def test_queries_that_are_not_well_are_named_and_the_driver_is_well():
     with serving(board=lambda: shown) as server:
         found = seen(server.url)
     assert found.said is Said.HEALTHY
-    assert found.unwell == ("silver: stalled", "gold: failed")
+    assert found.unhealthy == ("silver: stalled", "gold: failed")
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_connection_that_is_not_taken_is_unreachable():
 def test_a_name_that_cannot_be_polled_up_is_unreachable():
     found = seen("http://no-such-host.invalid:9719")
     assert found.said is Said.UNREACHABLE
-    assert "cannot be looked up" in found.detail
+    assert "cannot be resolved" in found.detail
 
 
 def test_a_network_without_a_way_is_unreachable(monkeypatch):
@@ -183,7 +183,7 @@ def test_a_page_that_hangs_after_a_good_livez_leaves_the_driver_well():
 def test_pages_that_are_nonsense_leave_the_driver_well(body):
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
         found = seen(driver.url)
-    assert (found.said, found.app, found.unwell) == (Said.HEALTHY, "", ())
+    assert (found.said, found.app, found.unhealthy) == (Said.HEALTHY, "", ())
 
 
 def test_a_name_of_any_length_is_cut():

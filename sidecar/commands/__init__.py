@@ -1,1 +1,1 @@
-"""The smaller commands of ``querypulse``; demo, replay and watch have rooms of their own."""
+"""The smaller commands of ``querypulse``; demo, replay and watch have packages of their own."""

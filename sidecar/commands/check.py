@@ -13,7 +13,7 @@ from ...alerting.generic_apps import problem_of
 from ...alerting.outbox.spool_trial import try_folder
 from ...listener.guard import Guard
 from ..configuration import wiring
-from ..configuration.components import outfit
+from ..configuration.components import make_components
 from ..configuration.configured import configured
 from ..configuration.masking import masked
 from ..configuration.settings import TYPES, Settings, SettingsError
@@ -22,18 +22,18 @@ from ..silence_file import read_silences
 from ..start_lines import NOBODY, receivers_text
 
 UNNAMED_APP = (
-    "app_name is not set: Spark's own name counts, and where that is a generic one (pyspark-shell, "
-    "Databricks Shell) alerts that an earlier process left open are not resolved at the start"
+    "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
+    "Databricks Shell), alerts that an earlier process left open are not resolved at the start"
 )
 
 
 def check(environment: Mapping[str, str]) -> int:
-    """Print every setting, secrets masked, and a verdict; 0 when all can be used. Sends nothing.
+    """Print every setting, secrets masked, and a summary; 0 when all can be used. Sends nothing.
 
-    Spark's conf is known inside a job only: here settings come from environment and file.
+    Settings come from environment and file: the Spark conf is known only inside a job.
 
     Raises:
-        SettingsError: a setting is unknown, not allowed, or names what cannot be used.
+        SettingsError: a setting is unknown, not allowed, or refers to something unusable.
 
     """
     loaded = load_strictly({}, environment)
@@ -44,12 +44,12 @@ def check(environment: Mapping[str, str]) -> int:
         origin = loaded.origins.get(name, "default")
         sys.stdout.write(f"{name:<{width}}  {value:<34}  {origin}\n")
     sys.stdout.write(_app_name_note(loaded.settings.app_name))
-    sys.stdout.write(f"\n{_verdict(loaded.settings)}\n")
+    sys.stdout.write(f"\n{_summary(loaded.settings)}\n")
     return 0
 
 
-def _verdict(settings: Settings) -> str:
-    """One line at the end: what was said above can be used, and who is notified."""
+def _summary(settings: Settings) -> str:
+    """One last line: the settings can be used, and who is notified."""
     names = [one.given.name for one in configured(settings)]
     if not names:
         return f"These settings can be used, but {NOBODY}."
@@ -57,13 +57,13 @@ def _verdict(settings: Settings) -> str:
 
 
 def require_usable(settings: Settings) -> None:
-    """Try all that can be tried without sending anything.
+    """Try everything that can be tried without sending anything.
 
     Raises:
         SettingsError: something cannot be used.
 
     """
-    outfit(settings, Guard())
+    make_components(settings, Guard())
     _require_present_silences(settings)
     require_spool(settings)
     refused = wiring.refused_address(settings)
@@ -72,13 +72,13 @@ def require_usable(settings: Settings) -> None:
 
 
 def _require_present_silences(settings: Settings) -> None:
-    """In a job an ended silence is no mistake: it must be able to start again the day after."""
+    """Refuse ended silences; a job only warns about them, because it must be able to restart."""
     now = datetime.now(timezone.utc)
     for one in settings.silences:
         if one.until <= now:
             raise SettingsError(
-                f"setting 'silences': that of {one.queries!r} ended at {one.until.isoformat()}; "
-                "remove it, or give it a later end"
+                f"setting 'silences': the silence of {one.queries!r} ended at "
+                f"{one.until.isoformat()}; remove it, or give it a later end"
             )
     if settings.silence_file is not None:
         try:
@@ -88,7 +88,7 @@ def _require_present_silences(settings: Settings) -> None:
 
 
 def require_spool(settings: Settings) -> None:
-    """Try the folder as a driver uses it, with the rights of the user who runs this command.
+    """Try the spool folder as a driver uses it, with the rights of the current user.
 
     Raises:
         SettingsError: it cannot be made, locked or written; the message has the system's reason.
@@ -106,7 +106,7 @@ def require_spool(settings: Settings) -> None:
 
 
 def _app_name_note(app_name: str | None) -> str:
-    """A line on an app name that other drivers may have; nothing on one of its own."""
+    """A line about an app name that other drivers may share; empty for a specific name."""
     if app_name is None:
         return f"note: {UNNAMED_APP}\n"
     problem = problem_of(app_name)
@@ -114,5 +114,5 @@ def _app_name_note(app_name: str | None) -> str:
 
 
 def _text(value: object) -> str:
-    """A value as one would write it in JSON or TOML; a dash where there is none."""
+    """A value as JSON; a dash where there is none."""
     return "-" if value is None else msgspec.json.encode(value).decode()

@@ -20,14 +20,14 @@ from ..configuration.settings_sources import load_strictly
 from ..whole_file import write_whole
 
 if TYPE_CHECKING:
-    # Python 3.14 has it elsewhere.
+    # Python 3.14 moved it.
     from importlib.abc import Traversable
 
 FOLDERS = ("alertmanager", "compose", "grafana", "prometheus", "runbooks")
 FILE_MODE = 0o644
-"""Prometheus and Grafana run as users of their own."""
+"""Prometheus and Grafana run as other users."""
 NAMED = 5
-"""So many files that differ are named."""
+"""The most differing files that a message names."""
 WRITTEN_IN_PART = 1
 _ADDRESS = re.compile(r"https?://[\w.~:/?=&%@+,;!*-]+", re.ASCII)
 
@@ -37,14 +37,14 @@ class ExportError(Exception):
 
 
 class ExportRequest(msgspec.Struct, frozen=True):
-    """What was asked for on the command line."""
+    """The arguments of the command line."""
 
     folder: str
     force: bool = False
 
 
 def add_dashboards_arguments(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser what can be asked for: the fields of an ``ExportRequest``."""
+    """Add the arguments: the fields of an ``ExportRequest``."""
     actions = parser.add_subparsers(metavar="export", required=True)
     export = actions.add_parser("export", help="write all files into a folder")
     export.add_argument("folder", metavar="DIR")
@@ -52,12 +52,12 @@ def add_dashboards_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) -> int:
-    """Write what differs below the folder and name it; 1 when the disk stopped us half-way.
+    """Write the files that differ and print their paths; 1 when writing failed half-way.
 
-    Links to runbooks lead to where the setting ``runbook_base_url`` says.
+    Runbook links point to the setting ``runbook_base_url``.
 
     Raises:
-        ExportError: a file or folder stands in the way, or may not be written.
+        ExportError: an existing file or folder prevents it, or a path cannot be written.
         SettingsError: a setting is unknown or not allowed.
 
     """
@@ -74,7 +74,7 @@ def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) ->
 
 
 def _runbooks(settings: Settings) -> str:
-    """Where links are to lead, as it can stand in YAML, JSON and Markdown."""
+    """The base of the links, which must be safe inside YAML, JSON and Markdown."""
     base = runbook_base_url(settings)
     if _ADDRESS.fullmatch(base) is None:
         raise SettingsError(
@@ -105,7 +105,7 @@ def _below(place: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _differs(folder: Path, path: Path, content: bytes) -> bool:
-    """Whether ``path`` has to be written; nothing stands in its way."""
+    """Whether ``path`` has to be written; raises when it, or a folder above it, is in the way."""
     for parent in _between(folder, path):
         _require(not parent.is_symlink(), parent, "is a symbolic link")
     for parent in (folder, *_between(folder, path)):
@@ -116,7 +116,7 @@ def _differs(folder: Path, path: Path, content: bytes) -> bool:
 
 
 def _is_there(path: Path) -> bool:
-    """Also when it is a link that leads nowhere."""
+    """Whether anything exists at ``path``, a broken link included."""
     return os.path.lexists(path)
 
 
@@ -141,17 +141,17 @@ def _require_consent(overwritten: list[Path], folder: Path, *, force: bool) -> N
     shown = ", ".join(path.relative_to(folder).as_posix() for path in overwritten[:NAMED])
     more = f" and {len(overwritten) - NAMED} more" if len(overwritten) > NAMED else ""
     raise ExportError(
-        f"dashboards export: of what lies below {folder}, this differs: {shown}{more}; "
-        "nothing was written (--force overwrites it)"
+        f"dashboards export: these files below {folder} differ: {shown}{more}; "
+        "nothing was written (--force overwrites them)"
     )
 
 
 def _require_writable(folder: Path, paths: list[Path]) -> None:
-    """Make the folder, and see that each folder to be written to lets us."""
+    """Make the folder, and check that every target folder can be written to."""
     folder.mkdir(parents=True, exist_ok=True)
     for parent in sorted({folder, *(path.parent for path in paths)}):
         usable = not parent.exists() or os.access(parent, os.W_OK | os.X_OK)
-        _require(usable, parent, "may not be written to")
+        _require(usable, parent, "is not writable")
 
 
 def _write(folder: Path, contents: Mapping[Path, bytes], count: int) -> int:
@@ -167,5 +167,5 @@ def _write(folder: Path, contents: Mapping[Path, bytes], count: int) -> int:
             return WRITTEN_IN_PART
         sys.stdout.write(f"{path}\n")
     same = count - len(contents)
-    sys.stdout.write(f"{len(contents)} files written below {folder}, {same} were there already\n")
+    sys.stdout.write(f"{len(contents)} files written below {folder}, {same} were up to date\n")
     return 0

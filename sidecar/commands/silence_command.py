@@ -1,4 +1,4 @@
-"""``querypulse silence``: says in a file, which sidecars read, of what nobody is to be told."""
+"""``querypulse silence``: writes silences to the file that sidecars read, or sends them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LONGEST = timedelta(days=366)
 
 
 class SilenceRequest(msgspec.Struct, frozen=True):
-    """What was asked for on the command line; nothing is a list of what is silenced."""
+    """The arguments of the command line; without any, the command lists all silences."""
 
     queries: str | None = None
     lasting: timedelta | None = None
@@ -40,7 +40,7 @@ class SilenceRequest(msgspec.Struct, frozen=True):
 
 
 def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser what can be asked for: the fields of a ``SilenceRequest``."""
+    """Add the arguments: the fields of a ``SilenceRequest``."""
     parser.add_argument(
         "queries", nargs="?", metavar="PATTERN", help="which queries, such as 'bronze*'"
     )
@@ -71,37 +71,39 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
         help="send it to a driver, such as http://HOST:9719, not to a file; may be repeated",
     )
     parser.add_argument("--token-file", metavar="FILE", help="the token of the drivers")
-    parser.add_argument("--ca-file", metavar="FILE", help="the authorities for their certificates")
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="the CA certificates that verify the drivers"
+    )
 
 
 def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
     """Add, end or list silences; 1 when there was none to end.
 
     Raises:
-        SettingsError: it is not clear what is wanted, or the file cannot be used.
+        SettingsError: the arguments contradict each other, or the file cannot be used.
 
     """
-    _require_sense(request)
+    _require_consistent(request)
     now = datetime.now(timezone.utc)
     if request.urls:
-        # A driver that is named knows its own app.
-        one = _asked(request, now, request.app)
+        # A driver that gets a silence over HTTP knows its own app.
+        one = _requested(request, now, request.app)
         return silence_drivers(tuple(request.urls), one, request.token_file, request.ca_file)
     path = _path(request, environment)
     try:
         if request.end is not None:
             return _end(path, request.end, now, request.app)
         if request.queries is not None:
-            one = _asked(request, now, _app(request, environment))
+            one = _requested(request, now, _app(request, environment))
             add_silence(path, one, now)
-            _say_unmatched(one)
-            return _say((one,), now)
-        return _say(in_force(read_silences(path), now), now)
+            _warn_unmatched(one)
+            return _print((one,), now)
+        return _print(in_force(read_silences(path), now), now)
     except (OSError, ValueError) as error:
         raise SettingsError(f"silence: {error}") from None
 
 
-def _require_sense(request: SilenceRequest) -> None:
+def _require_consistent(request: SilenceRequest) -> None:
     if request.end is not None and (request.queries is not None or request.lasting is not None):
         raise SettingsError("silence: --end takes its own pattern and nothing else")
     if (request.queries is None) != (request.lasting is None):
@@ -110,7 +112,7 @@ def _require_sense(request: SilenceRequest) -> None:
         raise SettingsError("silence: --url takes PATTERN and --for, and no --file")
 
 
-def _asked(request: SilenceRequest, now: datetime, app: str | None) -> SilenceSettings:
+def _requested(request: SilenceRequest, now: datetime, app: str | None) -> SilenceSettings:
     return SilenceSettings(
         queries=request.queries or "",
         until=(now + (request.lasting or timedelta())).replace(microsecond=0),
@@ -120,8 +122,8 @@ def _asked(request: SilenceRequest, now: datetime, app: str | None) -> SilenceSe
     )
 
 
-def _say_unmatched(one: SilenceSettings) -> None:
-    """Which queries there are is not known here."""
+def _warn_unmatched(one: SilenceSettings) -> None:
+    """Warn of an alert name that matches nothing; the query names are not known here."""
     note = unmatched(one, None)
     if note:
         sys.stderr.write(f"querypulse: {note}\n")
@@ -130,18 +132,18 @@ def _say_unmatched(one: SilenceSettings) -> None:
 def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path:
     file = request.file or load_strictly({}, environment).settings.silence_file
     if file is None:
-        raise SettingsError("silence: name the file by --file or by the setting 'silence_file'")
+        raise SettingsError("silence: name the file with --file or the setting 'silence_file'")
     return Path(file)
 
 
 def _app(request: SilenceRequest, environment: Mapping[str, str]) -> str:
-    """The pattern that was given, else the app of the settings, to the letter."""
+    """The pattern of --app, else exactly the app of the settings."""
     own = load_strictly({}, environment).settings.app_name
     app = request.app or (escape(own) if own else "")
     if not app:
         raise SettingsError(
-            "silence: name the app by --app or by the setting 'app_name': several drivers may "
-            "read the file; --app '*' is all of them"
+            "silence: name the app with --app or the setting 'app_name': several drivers may "
+            "read the file; --app '*' is all apps"
         )
     return app
 
@@ -159,7 +161,7 @@ def _end(path: Path, queries: str, now: datetime, app: str | None) -> int:
     return 0
 
 
-def _say(silences: Silences, now: datetime) -> int:
+def _print(silences: Silences, now: datetime) -> int:
     if not silences:
         sys.stdout.write("nothing is silenced\n")
     for one in silences:

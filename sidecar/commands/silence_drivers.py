@@ -1,4 +1,4 @@
-"""``querypulse silence --url``: silences at running drivers, without a disk shared with them."""
+"""``querypulse silence --url``: sends silences to running drivers, without a shared disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CREATED = 201
 def silence_drivers(
     urls: tuple[str, ...], one: SilenceSettings, token_file: str | None, ca_file: str | None
 ) -> int:
-    """Silence at each of these drivers, and print what each answered; 1 when one did not take it.
+    """Send the silence to each driver and print its answer; 1 when one did not accept it.
 
     Raises:
         SettingsError: there is no token, or a file cannot be read.
@@ -35,7 +35,7 @@ def silence_drivers(
     except ValueError as error:
         raise SettingsError(f"silence: {error}") from None
     with requests.Session() as session:
-        # Neither a proxy nor a netrc of the environment: the token is for the driver alone.
+        # No proxy or netrc of the environment: only the driver may receive the token.
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token.known}"
         session.verify = ca_file or True

@@ -1,4 +1,4 @@
-"""``querypulse test-alert``: sends a test to every receiver, and says what each answered."""
+"""``querypulse test-alert``: sends a test to every receiver and prints each answer."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from ..configuration.settings_sources import load_strictly
 from .check import require_spool
 
 TEST_NAME = "QuerypulseTest"
-TAKEN = "took the test alert and its end"
-PINGED = "took the ping"
+TAKEN = "accepted the test alert and its end"
+PINGED = "accepted the ping"
 ADVICE = {
     DeliveryOutcome.TRANSIENT: (
-        "an outage, or an address where nobody answers; alerts are kept meanwhile"
+        "an outage, or an address where nothing answers; alerts are kept meanwhile"
     ),
     DeliveryOutcome.MISCONFIGURED: (
         "address, key, certificate or proxy is wrong, or the receiver was removed there (410); "
         "alerts are kept meanwhile"
     ),
-    DeliveryOutcome.REJECTED: "it does not take such a message; check the receiver's type and URL",
+    DeliveryOutcome.REJECTED: "it does not accept this message; check the receiver's type and URL",
 }
 
 
 class TestRequest(msgspec.Struct, frozen=True):
-    """What was asked for on the command line; without ``app``, the setting ``app_name``."""
+    """The arguments of the command line; without ``app``, the setting ``app_name`` is used."""
 
     severity: str = Severity.WARNING.value
     app: str | None = None
@@ -58,7 +58,7 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
 def try_receivers(request: TestRequest, environment: Mapping[str, str]) -> int:
     """Send a test alert, and its end, to every receiver; ping the heartbeat once.
 
-    Returns 0 when all took it, else 1. A receiver's ``severities`` and ``queries`` do not count.
+    Returns 0 when all accepted it, else 1. Ignores a receiver's ``severities`` and ``queries``.
 
     Raises:
         SettingsError: a setting cannot be used, or there is no receiver.
@@ -86,24 +86,26 @@ def _report(name: str, width: int, problem: str | None, success: str) -> str | N
 
 
 def _try_heartbeat(heartbeat: Heartbeat) -> str | None:
-    """What went wrong with one ping that reports no state."""
+    """What went wrong with one ping that reports no state; None when nothing did."""
     error = heartbeat.try_once()
-    return None if error is None else f"did NOT take the ping: {_explain(error)}"
+    return None if error is None else f"did NOT accept the ping: {_explain(error)}"
 
 
 def _try(receiver: Receiver, incident: Incident) -> str | None:
     """What went wrong, in plain words; None when nothing did."""
     resolved = _resolved(incident, time.time())
     try:
-        reported = _send(receiver, incident)
-        if reported is not None and not reported.may_have_arrived:
-            return f"did NOT take the test alert: {_explain(reported)}"
-        ended = _send(receiver, resolved)
+        error = _send(receiver, incident)
+        if error is not None and not error.may_have_arrived:
+            return f"did NOT accept the test alert: {_explain(error)}"
+        end_error = _send(receiver, resolved)
     finally:
         receiver.close()
-    if reported is not None:
-        return f"did NOT surely take the test alert: {_explain(reported)}"
-    return f"took the test alert, but NOT its end: {_explain(ended)}" if ended else None
+    if error is not None:
+        return f"may NOT have accepted the test alert: {_explain(error)}"
+    if end_error is not None:
+        return f"accepted the test alert, but NOT its end: {_explain(end_error)}"
+    return None
 
 
 def _send(receiver: Receiver, incident: Incident) -> DeliveryError | None:
@@ -116,7 +118,7 @@ def _send(receiver: Receiver, incident: Incident) -> DeliveryError | None:
 
 def _explain(error: DeliveryError) -> str:
     asks = error.answer is DeliveryOutcome.TRANSIENT and error.retry_after
-    later = f", it asks to wait {error.retry_after:.0f} s" if asks else ""
+    later = f", Retry-After {error.retry_after:.0f} s" if asks else ""
     return f"{error}{later} ({error.answer.value}: {ADVICE[error.answer]})"
 
 
@@ -131,7 +133,7 @@ def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
         },
         annotations={
             "summary": f"[{app}] test alert of querypulse: nothing is wrong",
-            "description": "Somebody ran 'querypulse test-alert'. It ends by itself at once.",
+            "description": "Somebody ran 'querypulse test-alert'. The alert resolves at once.",
             "reason": "a test of the receivers",
             "runbook_url": runbook_base_url(settings),
         },

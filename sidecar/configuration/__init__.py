@@ -1,1 +1,1 @@
-"""What somebody has set, checked, and made into the parts of a sidecar."""
+"""Settings: loading, checking, and making a sidecar's components from them."""

@@ -1,4 +1,4 @@
-"""What of a sidecar can be made, and found wrong, before there is a Spark."""
+"""The components of a sidecar that need no Spark: their settings are checked first."""
 
 from __future__ import annotations
 
@@ -17,10 +17,7 @@ from .settings import Settings
 
 
 class Components(msgspec.Struct, frozen=True):
-    """What is allowed, whom to tell, of what not, without which words, and who may read.
-
-    Nothing runs yet.
-    """
+    """Limits, receivers, silences, redaction and HTTP access. No thread runs yet."""
 
     guidance: Guidance
     policy: Policy
@@ -33,11 +30,11 @@ class Components(msgspec.Struct, frozen=True):
     silencing: Silencing
 
 
-def outfit(settings: Settings, guard: Guard) -> Components:
-    """Make all of it.
+def make_components(settings: Settings, guard: Guard) -> Components:
+    """Make all components from the settings.
 
     Raises:
-        SettingsError: a limit, receiver, link, key, certificate or pattern cannot be used as set.
+        SettingsError: a limit, receiver, link, key, certificate or pattern cannot be used.
 
     """
     return Components(

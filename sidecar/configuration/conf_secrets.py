@@ -1,4 +1,4 @@
-"""Secrets do not belong in the Spark conf: event logs and the Spark UI show it. Pure."""
+"""Refuses secrets in the Spark conf, because event logs and the Spark UI show it. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .settings import TYPES, QuerySettings, SettingsError
 ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
 
 ADDRESSES = frozenset({"alertmanager_urls", "pagerduty_url", "proxy_url", "urls"})
-"""URLs whose path is no secret; a user's name and password may be."""
+"""URLs whose path is not secret, but whose user name and password are."""
 
 
 def refuse_secret(name: str, value: object, origin: str) -> None:
-    """Let through what holds no key and no URL with a secret part.
+    """Refuse a value that holds a key, or a URL with a secret part.
 
     Raises:
-        SettingsError: it does; the message names the setting that takes a file instead.
+        SettingsError: it holds one; the message names the setting that takes a file instead.
 
     """
     if name == "receivers" and isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Which receivers the settings name: the short forms and the full form as one list. Pure."""
+"""The configured receivers: short forms and full form as one list. Pure."""
 
 from __future__ import annotations
 
@@ -30,37 +30,37 @@ SHORT_FORMS: dict[type, dict[str, str]] = {
     AlertmanagerSettings: {"urls": "alertmanager_urls"},
     SlackSettings: {"url": "slack_webhook_url", "url_file": "slack_webhook_url_file"},
 }
-"""Field of a receiver's table -> the top-level setting that stands for it."""
+"""Field of a receiver's table -> the top-level setting for it."""
 
 NEEDED = {
     WebhookSettings: ("url", "url_file"),
     PagerDutySettings: ("routing_key", "routing_key_file"),
     SlackSettings: ("url", "url_file"),
 }
-"""Of these two, one has to be given, and one only."""
+"""Exactly one of these two fields must be set."""
 
 
 HEARTBEAT = "heartbeat"
-"""What its pings are counted under."""
+"""The name under which heartbeat pings are counted."""
 
 
 class Configured(msgspec.Struct, frozen=True):
-    """One receiver as set, and how people wrote that."""
+    """One configured receiver, and whether it uses the short form."""
 
     given: ReceiverSettings
     is_short: bool = False
 
     @property
     def place(self) -> str:
-        """What a message about it begins with."""
+        """The start of a message about this receiver."""
         return "" if self.is_short else f"receiver {self.given.name!r}: "
 
     def called(self, field: str) -> str:
-        """The name under which somebody set a field."""
+        """The name of the setting for a field, as the user wrote it."""
         return SHORT_FORMS[type(self.given)].get(field, field) if self.is_short else field
 
-    def reported(self, message: str) -> str:
-        """A message that speaks of top-level settings, in the words of this receiver."""
+    def reworded(self, message: str) -> str:
+        """A message about top-level settings, with the setting names of this receiver."""
         if not self.is_short:
             for field, name in _longest_first(SHORT_FORMS[type(self.given)]):
                 message = message.replace(name, field)
@@ -68,10 +68,10 @@ class Configured(msgspec.Struct, frozen=True):
 
 
 def configured(settings: Settings) -> tuple[Configured, ...]:
-    """All receivers that the settings name.
+    """All configured receivers.
 
     Raises:
-        SettingsError: they contradict each other, or something would silently mean nothing.
+        SettingsError: they contradict each other, or a setting would have no effect.
 
     """
     _refuse_orphans(settings)
@@ -140,12 +140,12 @@ def _require_one_of_two(one: Configured) -> None:
 def _require_own_names(found: Sequence[Configured]) -> None:
     counts = Counter(one.given.name for one in found)
     if HEARTBEAT in counts:
-        raise SettingsError(f"setting 'receivers': the name {HEARTBEAT!r} is that of the heartbeat")
+        raise SettingsError(f"setting 'receivers': the name {HEARTBEAT!r} is reserved")
     for one in found:
         if counts[one.given.name] > 1:
             short = any(two.is_short and two.given.name == one.given.name for two in found)
-            hint = f"; one is made by the settings '{one.given.name}_...'" if short else ""
-            raise SettingsError(f"setting 'receivers': two are called {one.given.name!r}{hint}")
+            hint = f"; the settings '{one.given.name}_...' make one of them" if short else ""
+            raise SettingsError(f"setting 'receivers': two are named {one.given.name!r}{hint}")
 
 
 def _require_fallbacks(found: Sequence[Configured]) -> None:
@@ -156,11 +156,12 @@ def _require_fallbacks(found: Sequence[Configured]) -> None:
         others = [name for name in names if name != one.given.name]
         if fallback is not None and fallback not in others:
             raise SettingsError(
-                f"{one.place}its 'fallback' {fallback!r} is no other receiver; there are: {others}"
+                f"{one.place}'fallback' {fallback!r} is not another receiver; there are: {others}"
             )
         if not one.given.severities and one.given.name not in fallbacks:
             raise SettingsError(
-                f"{one.place}no 'severities', and nobody's fallback: it would be told nothing"
+                f"{one.place}'severities' is empty and it is no receiver's fallback: "
+                "it would never receive an alert"
             )
 
 

@@ -1,4 +1,4 @@
-"""Settings -> what every alert adds for its reader: links, and the first steps of its runbook."""
+"""Settings -> the guidance in every alert: links, and the next steps of its runbook."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _PLACES = ("{app}", "{query}")
 
 
 def external_url(settings: Settings) -> str:
-    """Where people reach the status page, without a slash at its end; empty where not known.
+    """The public URL of the status page, without a trailing slash; empty if not set.
 
     Raises:
-        SettingsError: it is no address that can be shown as a link, or no path can be added to it.
+        SettingsError: it cannot be shown as a link, or no path can be appended to it.
 
     """
     url = settings.external_url or ""
@@ -31,17 +31,17 @@ def external_url(settings: Settings) -> str:
 
 
 def runbook_base_url(settings: Settings) -> str:
-    """What precedes the runbooks' names, without a slash at its end.
+    """The URL that precedes a runbook's name, without a trailing slash.
 
     Raises:
-        SettingsError: it is no address that can be shown as a link.
+        SettingsError: it cannot be shown as a link.
 
     """
     return _checked("runbook_base_url", settings.runbook_base_url).rstrip("/")
 
 
 def guidance(settings: Settings, spark_ui_url: str = "") -> Guidance:
-    """Links and first steps of the alerts of one driver.
+    """Links and next steps for the alerts of one driver.
 
     Raises:
         SettingsError: an address cannot be shown as a link.
@@ -60,7 +60,7 @@ def guidance(settings: Settings, spark_ui_url: str = "") -> Guidance:
 
 
 def guidance_from_outside(settings: Settings) -> Guidance:
-    """The same of alerts about a driver that is down, and so serves no runbook.
+    """The same for alerts about a driver that is down and so serves no runbook.
 
     Raises:
         SettingsError: ``dashboard_url`` or ``runbook_base_url`` cannot be shown as a link.
@@ -82,13 +82,13 @@ def _checked(name: str, url: str, places: tuple[str, ...] = ()) -> str:
 def _refusal(name: str, url: str, without: str) -> SettingsError:
     return SettingsError(
         f"setting {name!r}: it must be an http or https address with a host, without spaces, "
-        f"quotes, user name, password{without}; an @ in a path is written %40 "
+        f"quotes, user name, password{without}; write an @ in a path as %40 "
         f"(given: {_without_user(url)!r})"
     )
 
 
 def _is_address(url: str) -> bool:
-    # A password may hold a slash: whatever has an @ before the query may hold a secret.
+    # A password may hold a slash: any URL with an @ before the query may hold a secret.
     if _ALLOWED.fullmatch(url) is None or "@" in url.partition("?")[0]:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Settings as they may be shown: without keys, and without the secret parts of URLs. Pure."""
+"""Masks settings for display: no keys, no secret parts of URLs. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ URLS = frozenset(
     }
 )
 PATTERNS = frozenset({"redact_patterns"})
-"""They may hold the very words that they are to hide."""
+"""They may contain the very words that they hide."""
 TABLES = frozenset({"receivers"})
 QUERIES = "queries"
 """Tables by name pattern."""
@@ -33,11 +33,11 @@ _FIELDS = {"type", *(name for kind in RECEIVER_TYPES for name in kind.__struct_f
 
 
 def masked(name: str, value: object) -> object:
-    """A setting's value as it may be shown, whatever was given for it.
+    """A setting's value in a form that may be shown, whatever type it has.
 
-    Keys are hidden, and so are patterns of what is secret. URLs are shortened to scheme and host:
-    the path of a webhook is its password.
-    Of a receiver only what has a known name is shown, each by the same rules.
+    Keys and redaction patterns are hidden. URLs are shortened to scheme and host, because the
+    path of a webhook is its password. A receiver shows only fields with known names, each by
+    the same rules.
     """
     if value is None:
         return None
@@ -76,7 +76,7 @@ def _masked_queries(value: object) -> object:
 
 
 def masked_table(table: object) -> object:
-    """What a name pattern sets: all but the secret part of its URL may be shown."""
+    """The settings of a name pattern, without the secret part of its URL."""
     if isinstance(table, msgspec.Struct):
         given = {name: getattr(table, name) for name in table.__struct_fields__}
         table = {name: value for name, value in given.items() if value is not None}
@@ -86,7 +86,7 @@ def masked_table(table: object) -> object:
 
 
 def _masked_of_query(name: str, value: object) -> object:
-    """Numbers, and what has a known name: a text under another may be a URL that is misspelled."""
+    """Shows numbers and known names only: text under a misspelled name may be a secret URL."""
     known = name in URLS or name.endswith("_file") or isinstance(value, (int, float))
     return masked(name, value) if known or value is None else HIDDEN
 
@@ -105,7 +105,7 @@ def _masked_field(name: str, value: object) -> object:
 
 
 def _given(record: msgspec.Struct) -> dict[str, object]:
-    """The fields of a receiver that are not left at their defaults, its type first."""
+    """The fields of a receiver that differ from their defaults, its type first."""
     fields = {field.name: field.default for field in msgspec.structs.fields(record)}
     values = {name: getattr(record, name) for name in fields}
     changed = {name: value for name, value in values.items() if value != fields[name]}

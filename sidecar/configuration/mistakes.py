@@ -1,4 +1,4 @@
-"""Why a value is not allowed, in words that name the place and the choices. Pure."""
+"""Explains why a value is not allowed: names the place and the choices. Pure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import msgspec
 from .receiver_settings import RECEIVER_TYPES, SilenceSettings
 
 TAGS = {str(kind.__struct_config__.tag): kind for kind in RECEIVER_TYPES}
-"""Types of receivers by what ``type`` says."""
+"""Receiver types by the value of ``type``."""
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
 _STEP = re.compile(r"\[(?P<index>\d+)\]|\.(?P<field>\w+)")
 
 
 def explained(name: str, kind: Any, value: object, error: msgspec.ValidationError) -> str:
-    """What is wrong with ``value`` of setting ``name``, where in it, and what is allowed."""
+    """What is wrong with the ``value`` of setting ``name``, where in it, and what is allowed."""
     if name == "queries" and isinstance(value, Mapping):
         name, kind, value, error = _in_table(name, kind, value, error)
     text = str(error)
@@ -33,7 +33,7 @@ def explained(name: str, kind: Any, value: object, error: msgspec.ValidationErro
 def _in_table(
     name: str, kind: Any, table: Mapping[Any, object], error: msgspec.ValidationError
 ) -> tuple[str, Any, object, msgspec.ValidationError]:
-    """The first wrong entry: msgspec does not say which key it is under."""
+    """The first wrong entry and its key, which msgspec does not name."""
     own = get_args(kind)[1]
     for key, value in table.items():
         inner = _mistake(own, value)
@@ -51,7 +51,7 @@ def _mistake(kind: Any, value: object) -> msgspec.ValidationError | None:
 
 
 def _struct(kind: Any, value: object, path: str) -> type[msgspec.Struct] | None:
-    """The record in which the mistake lies, where that is known."""
+    """The record that contains the mistake, if known."""
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return kind
     first = _STEP.match(path)
@@ -76,7 +76,7 @@ def _allowed(text: str, path: str, struct: type[msgspec.Struct] | None) -> str:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """The likely meaning of a slip; empty where there is none."""
+    """The likely meaning of a typo; empty if there is none."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f"did you mean {close[0]!r}?" if close else ""
 
@@ -86,7 +86,7 @@ def _choices(names: Iterable[str]) -> str:
 
 
 def _literals(kind: Any) -> list[str]:
-    """The words that a type lists, wherever in it."""
+    """The literal words anywhere in a type."""
     if get_origin(kind) is Literal:
         return [str(word) for word in get_args(kind)]
     return [word for part in get_args(kind) for word in _literals(part)]

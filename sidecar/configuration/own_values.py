@@ -1,4 +1,4 @@
-"""Our own secrets, which must not leave the driver in anybody's text."""
+"""The secrets in querypulse's own settings, which must not leave the driver in any text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LISTS_OF_FILES = ("secret_files",)
 
 
 def own_secrets(settings: Settings) -> list[Secret]:
-    """Every key, token and URL that the settings hold, or name the file of.
+    """Every key, token and URL in the settings or in the files that they name.
 
     Raises:
         ValueError: a file cannot be read; the message names its setting.
@@ -32,7 +32,7 @@ def own_secrets(settings: Settings) -> list[Secret]:
 
 
 def secret_parts(value: str) -> set[str]:
-    """What must be shown nowhere: a key as it is; of a URL what is secret, as written and meant."""
+    """The texts to hide: a key itself; the secret parts of a URL, percent-encoded and decoded."""
     if "://" not in value:
         return {value}
     try:

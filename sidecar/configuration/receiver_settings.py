@@ -1,4 +1,4 @@
-"""The full form of receivers and silences, as tables of the TOML file."""
+"""Receivers and silences in their full form, as tables of the TOML file."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$")]
 
 
 class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every receiver has; None takes the top-level setting of the same name."""
+    """The settings that every receiver has; None takes the top-level setting of the same name."""
 
     name: _Name
     severities: tuple[Literal["critical", "warning"], ...] = ("critical", "warning")
-    """None at all where it is only the fallback of others."""
+    """Empty if it is only the fallback of other receivers."""
     queries: tuple[str, ...] = ("*",)
-    """Name patterns of the queries it is told of; what concerns the whole driver always is."""
+    """Name patterns of its queries. Alerts about the whole driver are always sent."""
     fallback: str | None = None
-    """The receiver that is told when this one has not taken an alert in time."""
+    """The receiver that gets an alert when this one has not accepted it in time."""
     fallback_after_seconds: _Seconds = 60.0
     allow_http: bool | None = None
     proxy_url: str | None = None
@@ -32,19 +32,17 @@ class Common(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class WebhookSettings(Common, tag_field="type", tag="webhook", frozen=True, kw_only=True):
-    """``format``: Alertmanager's version-4 JSON, or our own, which has a published schema."""
+    """``format``: Alertmanager's version-4 JSON, or querypulse's own, with a published schema."""
 
     url: str | None = None
     url_file: str | None = None
     secret_files: tuple[str, ...] = ()
-    """More than one while secrets are rotated: each signs."""
+    """More than one during a rotation: each secret signs."""
     format: Literal["alertmanager", "raw"] = "alertmanager"
 
 
 class PagerDutySettings(Common, tag_field="type", tag="pagerduty", frozen=True, kw_only=True):
-    """``region`` names the service region; ``url`` replaces it. Unless told otherwise, it wakes
-    nobody for a warning.
-    """
+    """``region`` is the service region; ``url`` replaces it. By default warnings do not page."""
 
     severities: tuple[Literal["critical", "warning"], ...] = ("critical",)
     routing_key: str | None = None
@@ -71,7 +69,7 @@ RECEIVER_TYPES = (WebhookSettings, PagerDutySettings, AlertmanagerSettings, Slac
 
 
 class SilenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Matching alerts notify nobody until the end, which has to be given."""
+    """Suppresses matching alerts until a required end."""
 
     queries: str
     """Name pattern."""
@@ -80,7 +78,7 @@ class SilenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     alertname: str = "*"
     reason: str = ""
     app: str | None = None
-    """Name pattern of the label ``app``; None is any app that reads it.
+    """Name pattern of the label ``app``; None is every app that reads the silence.
 
-    Required in a ``silence_file``, which drivers of several apps may read.
+    Required in a ``silence_file``, because drivers of several apps may read it.
     """

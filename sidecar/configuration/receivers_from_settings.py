@@ -1,4 +1,4 @@
-"""Settings -> receivers and the heartbeat, with their secrets and their way through the network."""
+"""Settings -> receivers and heartbeats, with their secrets and HTTP options."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from .receiver_settings import (
 from .settings import QuerySettings, Settings, SettingsError
 
 QUERY_HEARTBEAT_SECONDS = 60.0
-"""At most so often the heartbeat of a query is pinged."""
+"""The shortest time between two pings of a query's heartbeat."""
 
 
 def receivers(settings: Settings) -> list[Receiver]:
-    """One receiver for each place the settings name.
+    """One receiver for each that the settings name.
 
     Raises:
         SettingsError: a URL, key, secret or certificate cannot be used, or the settings
@@ -42,12 +42,12 @@ def receivers(settings: Settings) -> list[Receiver]:
 
 
 def routes(settings: Settings) -> dict[str, Route]:
-    """What each receiver is told of, by the receiver's name."""
+    """Which alerts go to each receiver, by the receiver's name."""
     return {one.given.name: _route(one.given) for one in configured(settings)}
 
 
 def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
-    """The ping that says we are alive, where one is wanted.
+    """The heartbeat of the driver; None if not configured.
 
     Raises:
         SettingsError: its URL cannot be used.
@@ -64,7 +64,7 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
 
 
 def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
-    """By name pattern: what is pinged when such a query gets something done.
+    """By name pattern: the heartbeats pinged when such a query commits or completes.
 
     Raises:
         SettingsError: a URL cannot be used.
@@ -158,7 +158,7 @@ def _secret(value: str | None, file: str | None, setting: str) -> Secret:
 
 
 def http_options(given: Common | None, settings: Settings) -> HttpOptions:
-    """A receiver's own options, and where it has none those of all."""
+    """A receiver's own HTTP options; where it has none, the top-level settings."""
     options = {}
     for name in HttpOptions.__struct_fields__:
         own = getattr(given, name, None)
@@ -177,11 +177,11 @@ def _route(given: Common) -> Route:
 
 @contextmanager
 def _as_settings_error(one: Configured | str = "") -> Iterator[None]:
-    """What a receiver's constructor dislikes, as people set it, or behind these words."""
+    """Turn a constructor's ``ValueError`` into a ``SettingsError`` that names the setting."""
     try:
         yield
     except SettingsError:
         raise
     except ValueError as error:
-        reported = one.reported(str(error)) if isinstance(one, Configured) else f"{one}{error}"
-        raise SettingsError(reported) from None
+        message = one.reworded(str(error)) if isinstance(one, Configured) else f"{one}{error}"
+        raise SettingsError(message) from None

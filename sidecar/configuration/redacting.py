@@ -1,4 +1,4 @@
-"""Takes secrets, our own included, out of what was judged, before anything tells of it."""
+"""Removes secrets, our own included, from every evaluation before it is published or sent."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Conf = Callable[[str], str | None]
 
 
 class Redacting:
-    """Called with a judgement, answers with one that holds no secret.
+    """Calling it with an evaluation returns that evaluation without secrets.
 
-    It knows secrets by their shapes, by the patterns of the settings, by our own keys as
-    ``refresh`` has read them last, and once ``honour`` was called by what Spark wants hidden.
+    It recognizes secrets by shape, by the patterns of the settings, by our own keys as last read
+    by ``refresh``, and after ``honour`` by Spark's own redaction settings.
 
     Raises:
-        SettingsError: a pattern is no regular expression, or a secret's file cannot be read.
+        SettingsError: a pattern is not a regular expression, or a secret's file cannot be read.
 
     """
 
@@ -39,27 +39,27 @@ class Redacting:
         self._redactor = self._renewed()
 
     def honour(self, conf: Conf) -> None:
-        """Hide what a Spark session wants hidden; ``conf`` gives its settings by name."""
+        """Apply a Spark session's redaction settings; ``conf`` returns a setting by name."""
         self._conf = {name: conf(name) for name in (NAMES, OPTIONS, *TEXTS)}
         self._redactor = self._renewed()
 
     def __call__(self, evaluation: Evaluation) -> Evaluation:
-        """Redact all texts of findings and verdicts; touches no file."""
+        """Redact all texts of findings and health; reads no file."""
         return redacted(evaluation, self._redactor)
 
     @property
     def reads_files(self) -> bool:
-        """Whether a key comes from a file."""
+        """Whether any key comes from a file."""
         return any(secret.is_from_file for secret in self._secrets)
 
     def refresh(self) -> None:
-        """Read our own keys again, for files may change; for a thread of its own."""
+        """Read our own keys again, because files may change; for a separate thread."""
         values = tuple(secret.reveal() for secret in self._secrets)
         if values != self._values:
             self._redactor = self._renewed()
 
     def text(self, text: str) -> str:
-        """Redact one text; touches no file, so any thread may call it."""
+        """Redact one text; reads no file, so any thread may call it."""
         return self._redactor.text(text)
 
     def _renewed(self) -> Redactor:
@@ -72,5 +72,5 @@ def _require_usable(patterns: Sequence[str]) -> None:
     for position, pattern in enumerate(patterns):
         problem = unusable(pattern)
         if problem:
-            # Not shown: it may hold what it is to hide.
+            # The pattern is not shown: it may contain the secret that it hides.
             raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")

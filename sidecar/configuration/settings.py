@@ -1,4 +1,4 @@
-"""Every setting: its name, its default, what is allowed. One record, one name everywhere."""
+"""Every setting: name, default, allowed values. The name is the same in every source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboard
 
 
 class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What may differ for queries whose name matches a pattern; None keeps the default."""
+    """Overrides for queries whose name matches a pattern; None keeps the default."""
 
     stall_floor_seconds: _Seconds | None = None
     stall_tolerance: _Grace | None = None
@@ -41,7 +41,7 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     restart_window_seconds: _Seconds | None = None
     ignore: bool | None = None
     heartbeat_url: str | None = None
-    """Pinged when such a query has committed or completed, while none of them is unhealthy."""
+    """Pinged when such a query commits or completes, unless one of them is unhealthy."""
     heartbeat_url_file: str | None = None
 
     def __repr__(self) -> str:
@@ -52,62 +52,62 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """All settings; times in seconds.
 
     Raises:
-        ValueError: built by hand with a value that is not allowed; the message names it.
+        ValueError: a value is not allowed; the message names its setting.
 
     """
 
     app_name: str | None = None
     """Label ``app`` and part of every dedup key; Spark's ``spark.app.name`` by default."""
     expected_queries: tuple[str, ...] = ()
-    """The roster: names of queries that must be there."""
+    """Names of queries that must run."""
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Meta(ge=-1, le=65535)] = 9719
-    """0 is any free port, -1 is no server."""
+    """0: any free port. -1: no server."""
     http_token_file: str | None = None
     http_tls_cert_file: str | None = None
     http_tls_key_file: str | None = None
     http_tls_client_ca_file: str | None = None
     http_allow_anonymous: bool = False
-    """Whether everybody may read where ``http_host`` is not loopback."""
+    """Whether everybody may read if ``http_host`` is not loopback."""
     probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
     source_interval_seconds: Annotated[float, Meta(ge=0)] = 15.0
-    """How often brokers are asked where their data ends; 0 is never."""
+    """How often brokers are asked for their end offsets; 0 is never."""
     lag_by_partition: bool = False
-    """Whether lag is shown for each partition too: as many series as there are partitions."""
+    """Whether to export lag per partition, too: one series for each partition."""
     stall_floor_seconds: _Seconds = 60.0
     stall_tolerance: _Grace = 1.0
     start_grace_seconds: _Grace = 120.0
     gone_grace_seconds: _Grace = 60.0
     failed_grace_seconds: _Grace = 0.0
-    """How long a query that failed may take to recover before anybody is notified."""
+    """How long a failed query may take to recover before its alert is sent."""
     stall_critical_factor: _Factor = 3.0
     """After how many windows a stall with an ordinary cause is critical (at most 15 minutes)."""
     slow_critical_factor: _Factor = 10.0
-    """After how many windows a batch in flight is critical, though its tasks finish ..."""
+    """After how many windows a running batch is critical, although its tasks finish ..."""
     slow_critical_seconds: _Seconds = 1800.0
     """... and after how long at the latest."""
     lag_allowed_offsets: _Grace = 1000.0
     lag_allowed_seconds: _Seconds | None = None
-    """How long the first unread record may wait."""
+    """How long the oldest unread record may wait."""
     expected_input_seconds: _Seconds | None = None
-    """How long a query may read no rows; without it, for ever."""
+    """How long a query may read no rows; None: without limit."""
     trend_window_seconds: _Seconds = 300.0
-    """How long lag must have risen, or a watermark stood, before anybody is told."""
+    """How long lag must rise, or a watermark must not advance, before the alert fires."""
     data_loss_warning_ratio: _Share = 0.7
-    """How much of a source's retention what waits may use up before anybody is told ..."""
+    """The share of a source's retention that unread data may use up before a warning ..."""
     data_loss_critical_ratio: _Share = 0.9
-    """... and before somebody is woken up."""
+    """... and before a critical alert."""
     restart_budget: _Count = 3
-    """How many failures within ``restart_window_seconds`` make a query a flapping one."""
+    """How many failures within ``restart_window_seconds`` mean that a query is flapping."""
     restart_window_seconds: _Seconds = 600.0
     resolve_after_seconds: _Grace = 30.0
-    """How long a query must have been well, with two commits or idle, before its alert ends."""
+    """How long a query must be healthy, with two commits or idle, before its alert resolves."""
     repeat_interval_seconds: _Seconds = 4 * 3600.0
-    """How often an alert that still fires is told again."""
+    """How often a reminder is sent while an alert fires."""
     group_min_queries: Annotated[int, Meta(ge=2)] = 3
-    """How many queries must fall sick of one thing ..."""
+    """How many queries must fail for one cause ..."""
     group_window_seconds: _Grace = 10.0
-    """... within this time to be told in one page."""
+    """... within this time to be grouped into one page."""
     silences: tuple[SilenceSettings, ...] = ()
     silence_file: str | None = None
     """Where ``querypulse silence`` writes and the sidecar reads."""
@@ -126,22 +126,22 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     receivers: tuple[ReceiverSettings, ...] = ()
     """The full form: any number, each with its own severities, queries and fallback."""
     spool_dir: str | None = None
-    """Where undelivered and open alerts outlive the driver."""
+    """The folder in which undelivered and open alerts outlive the driver."""
     allow_http: bool = False
-    """Whether receivers on other hosts may be told over plain http."""
+    """Whether alerts may be sent to other hosts over plain http."""
     proxy_url: str | None = None
     proxy_from_environment: bool = False
     ca_file: str | None = None
     client_cert_file: str | None = None
     client_key_file: str | None = None
     redact_patterns: tuple[str, ...] = ()
-    """Regular expressions of what must not leave the driver, besides what is known."""
+    """Regular expressions of further texts that must not leave the driver."""
     external_url: str | None = None
-    """Where people reach this driver's status page; alerts link to it."""
+    """The public URL of this driver's status page; alerts link to it."""
     dashboard_url: str | None = None
     """A dashboard that alerts link to; ``{app}`` and ``{query}`` are filled in."""
     runbook_base_url: str = DEFAULT_RUNBOOKS
-    """Where ``runbook_url`` leads; with ``external_url``, by default to the driver itself."""
+    """The base of ``runbook_url``; by default, with ``external_url``, the driver itself."""
     queries: dict[str, QuerySettings] = {}
     """Overrides by name pattern, such as ``{"nightly*": {"stall_floor_seconds": 3600}}``."""
 
@@ -159,11 +159,11 @@ TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
 class SettingsError(ValueError):
-    """A setting that is unknown or not allowed; the message says which, where and why."""
+    """A setting is unknown or not allowed; the message says which, where and why."""
 
 
 def check_value(name: str, value: object, origin: str) -> object:
-    """Convert one value to its setting's type.
+    """Convert one value to the type of its setting.
 
     Raises:
         SettingsError: it is not allowed.

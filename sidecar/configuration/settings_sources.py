@@ -24,7 +24,7 @@ ENVIRONMENT_PREFIX = "QUERYPULSE_"
 CONFIG_VARIABLE = "QUERYPULSE_CONFIG"
 ARTIFACTS_VARIABLE = "QUERYPULSE_ARTIFACTS"
 NO_SETTINGS = frozenset({CONFIG_VARIABLE, ARTIFACTS_VARIABLE})
-"""Variables of ours that name a file or a folder of whoever runs us."""
+"""Our variables that are not settings: they name a file and a folder."""
 SPARK_PREFIX = "spark.querypulse."
 _SERVICE_LINK = re.compile(
     r"\w+_SERVICE_(?:HOST|PORT(?:_\w+)?)|\w+_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?"
@@ -35,9 +35,9 @@ STRUCTURED = LISTS_OF_WORDS | {"queries", "receivers", "silences", "redact_patte
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """Settings in force and the origin of each that is not a default.
+    """Settings in force, and the origin of each that is not a default.
 
-    ``problems`` say what the environment holds that is no setting, or not allowed; it is left out.
+    ``problems`` name environment variables that are unknown or not allowed; they are ignored.
     """
 
     settings: Settings
@@ -50,13 +50,13 @@ def load_settings(
     environment: Mapping[str, str],
     spark_conf: Mapping[str, str],
 ) -> Loaded:
-    """Merge all sources, the strongest last.
+    """Merge all sources; later ones override earlier ones.
 
-    Somebody else's variable in the environment must not stop a job: it is one of ``problems``.
+    A foreign environment variable must not stop a job: it becomes one of ``problems``.
 
     Raises:
-        SettingsError: a setting from elsewhere is unknown or not allowed, a secret stands in the
-            Spark conf, or the file cannot be read.
+        SettingsError: a setting from elsewhere is unknown or not allowed, the Spark conf holds a
+            secret, or the file cannot be read.
 
     """
     values: dict[str, object] = {}
@@ -80,7 +80,7 @@ def load_settings(
 
 
 def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Loaded:
-    """The same for a command, which has no job to protect.
+    """The same for a command, which has no job to protect: problems are errors.
 
     Raises:
         SettingsError: a setting is unknown or not allowed, or the file cannot be read.
@@ -93,7 +93,7 @@ def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str
 
 
 def check_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
-    """Arguments of ``attach`` as values of their settings.
+    """Convert the arguments of ``attach`` to the values of their settings.
 
     Raises:
         SettingsError: one is unknown or not allowed.
@@ -103,9 +103,9 @@ def check_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 def parse_text(name: str, text: str) -> object:
-    """A setting's value from text: lists and tables as JSON or TOML.
+    """Parse a setting's value from text: lists and tables as JSON or TOML.
 
-    Lists of words may be given with commas, and ``redact_patterns`` as one pattern.
+    Lists of words may be separated by commas, and ``redact_patterns`` may be one pattern.
     """
     if name not in STRUCTURED:
         return text
@@ -132,7 +132,7 @@ def _checked(name: str, value: object, origin: str) -> object:
 
 
 def _tried(name: str, value: object, origin: str) -> tuple[object, str]:
-    """The value, or what is wrong with it."""
+    """The value and an empty text, or None and what is wrong with it."""
     try:
         return _checked(name, value, origin), ""
     except SettingsError as error:
@@ -169,10 +169,10 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any, st
 
 
 def is_service_link(key: str, text: str) -> bool:
-    """Whether Kubernetes has set this variable, for a Service called ``querypulse`` or alike.
+    """Whether Kubernetes has set this variable, for a Service named ``querypulse`` or similar.
 
-    ``QUERYPULSE_HTTP_PORT`` is a setting of ours and, with a URL as its value, that of a Service
-    called ``querypulse-http`` (kubernetes.io, "Accessing the Service": environment variables).
+    ``QUERYPULSE_HTTP_PORT`` is our setting; with a URL as its value it belongs to a Service
+    named ``querypulse-http`` (kubernetes.io, "Accessing the Service": environment variables).
     """
     return bool(_SERVICE_LINK.fullmatch(key)) or bool(
         key.endswith("_PORT") and _SERVICE_ADDRESS.match(text)

@@ -1,4 +1,4 @@
-"""Settings -> the parts of a sidecar."""
+"""Settings -> the components of a sidecar."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _OF_QUERIES = Limits.__struct_fields__
 
 
 def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
-    """The roster and the limits.
+    """The expected queries and the limits.
 
     Raises:
-        SettingsError: a warning would come after what is critical.
+        SettingsError: a warning threshold is greater than its critical threshold.
 
     """
     defaults = Limits(**{name: getattr(settings, name) for name in _LIMITS})
@@ -58,18 +58,18 @@ def _check_ratios(defaults: Limits, own: QuerySettings, whose: str) -> None:
 
 
 def closer_after_seconds(settings: Settings) -> float:
-    """When the probe looks closely at a busy query: long before any window can be over."""
+    """Seconds after which the probe examines a busy query closely: long before any window ends."""
     return min(CLOSER_AFTER_SECONDS, shortest_floor_seconds(settings) / 4)
 
 
 def shortest_floor_seconds(settings: Settings) -> float:
-    """No stall window of any query is shorter."""
+    """The shortest ``stall_floor_seconds`` of any query."""
     floors = [own.stall_floor_seconds for own in settings.queries.values()]
     return min([settings.stall_floor_seconds, *(floor for floor in floors if floor)])
 
 
 def terms(settings: Settings) -> LifecycleSettings:
-    """When an alert ends, and when it is told again."""
+    """When an alert resolves, and when a reminder is sent."""
     return LifecycleSettings(
         **{name: getattr(settings, name) for name in LifecycleSettings.__struct_fields__}
     )
@@ -82,12 +82,12 @@ def deliveries(
     receivers: Sequence[Receiver] | None = None,
     spool: Spool | None = None,
 ) -> list[Delivery]:
-    """One delivery for each receiver, not started; needs no Spark.
+    """One unstarted delivery for each receiver; needs no Spark.
 
-    ``receivers`` are those made before from the same settings.
+    ``receivers``, if given, were made before from the same settings.
 
     Raises:
-        SettingsError: a receiver cannot be made as set.
+        SettingsError: a receiver cannot be made from its settings.
 
     """
     made = receivers if receivers is not None else receivers_from_settings.receivers(settings)
@@ -98,12 +98,12 @@ def deliveries(
 
 
 def spool(settings: Settings, app: str, guard: Guard) -> Spool | None:
-    """Where what is to be told outlives the driver, if anywhere."""
+    """The spool in which alerts outlive the driver; None if not configured."""
     return Spool(Path(settings.spool_dir), app, guard) if settings.spool_dir is not None else None
 
 
 class HttpAccess(msgspec.Struct, frozen=True):
-    """Who may read, and how the server proves itself."""
+    """The token that readers need, and the server's certificates."""
 
     token: Secret | None = None
     tls: Tls | None = None
@@ -113,7 +113,7 @@ def http_access(settings: Settings) -> HttpAccess:
     """Token and TLS files of the HTTP server.
 
     Raises:
-        SettingsError: a file cannot be read, or a certificate comes without its key.
+        SettingsError: a file cannot be read, or a certificate has no key.
 
     """
     cert, key = settings.http_tls_cert_file, settings.http_tls_key_file
@@ -142,7 +142,7 @@ def _token(path: str | None) -> Secret | None:
 
 
 def refused_address(settings: Settings) -> str:
-    """Why the HTTP server must not start: strangers could read. Empty where it may."""
+    """Why the HTTP server must not start, because anybody could read; empty if it may."""
     restricted = settings.http_token_file or settings.http_tls_client_ca_file
     if settings.http_port < 0 or restricted or settings.http_allow_anonymous:
         return ""

@@ -1,1 +1,1 @@
-"""The incident, staged: eight streaming queries in one driver, and something befalls the eighth."""
+"""A demo of the incident: eight streaming queries in one driver, of which one goes wrong."""

@@ -1,4 +1,4 @@
-"""Maven artifacts, fetched by the client that Spark brings (Ivy) into a cache of their own.
+"""Maven artifacts, fetched by Ivy, the client that Spark contains, into a cache of their own.
 
 Settings of ``spark-submit``: ``spark.jars.packages``, ``spark.jars.excludes``, ``spark.jars.ivy``.
 """
@@ -28,17 +28,17 @@ IN_SPARK = (
     "org.slf4j:*",
     "org.xerial.snappy:*",
 )
-"""What Spark has already, and would not take from a connector."""
+"""Libraries that Spark contains and so must not take from a connector."""
 
 
 class ArtifactsError(RuntimeError):
-    """Something could not be had; the message says what, and what to do."""
+    """An artifact could not be fetched; the message says which, and what to do."""
 
 
 class Packages(msgspec.Struct, frozen=True):
     """Maven coordinates (``group:artifact:version``) that are resolved together.
 
-    ``excludes`` (``group:artifact``) are left out wherever they are asked for.
+    ``excludes`` (``group:artifact``) are left out wherever they are required.
     """
 
     coordinates: tuple[str, ...]
@@ -46,12 +46,12 @@ class Packages(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """A name for these and no others."""
+        """A unique name for this set of packages."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16]
 
 
 def cache_folder() -> Path:
-    """Where artifacts are kept: ``QUERYPULSE_ARTIFACTS``, else a folder of the user's cache."""
+    """The folder for artifacts: ``QUERYPULSE_ARTIFACTS``, else one in the user's cache."""
     named = os.environ.get(ARTIFACTS_VARIABLE)
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(named) if named else Path(cache) / "querypulse" / "artifacts"
@@ -60,12 +60,12 @@ def cache_folder() -> Path:
 def fetch(
     wanted: Sequence[Packages], folder: Path, say: Callable[[str], None] | None = None
 ) -> list[Path]:
-    """The jars of all packages, fetched into ``folder`` unless they lie there.
+    """The jars of all packages, fetched into ``folder`` unless they are there.
 
-    ``say`` is told of each download as it begins; by default standard error is.
+    ``say`` receives a line for each download as it begins; the default is standard error.
 
     Raises:
-        ArtifactsError: an artifact cannot be had.
+        ArtifactsError: an artifact cannot be fetched.
 
     """
     jars: dict[str, Path] = {}
@@ -76,7 +76,7 @@ def fetch(
 
 
 def _cached(packages: Packages, folder: Path) -> list[Path]:
-    """What an earlier call has fetched; nothing unless all of it is still there."""
+    """The jars that an earlier call fetched; empty unless all still exist."""
     listing = folder / f"{packages.digest}.list"
     if not listing.exists():
         return []
@@ -101,7 +101,7 @@ def _resolve(packages: Packages, folder: Path, say: Callable[[str], None]) -> li
     if trouble is not None:
         raise ArtifactsError(
             f"cannot fetch {coordinates} from Maven Central into {folder}: {talk.trouble}. "
-            "A registry that can be reached is needed, once"
+            "The first run needs access to a registry"
         ) from trouble
     listing = folder / f"{packages.digest}.list"
     listing.write_text("".join(f"{jar}\n" for jar in jars))
@@ -129,7 +129,7 @@ def _conf(packages: Packages, folder: Path) -> dict[str, str]:
 
 
 def _jars_of_jvm(settings: dict[str, str], stderr: int) -> list[Path]:
-    """A JVM that ``spark-submit`` prepares, without any Spark in it, knows the jars."""
+    """Read the jars from a JVM that ``spark-submit`` prepares, without starting Spark in it."""
     from pyspark import SparkConf
     from pyspark.java_gateway import launch_gateway
 

@@ -1,4 +1,4 @@
-"""One Apache Kafka broker in KRaft mode, on loopback, in a process and a folder of its own."""
+"""One Apache Kafka broker in KRaft mode on loopback, with its own process and folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
-WORDS_KEPT = 2000
+OUTPUT_CHARACTERS = 2000
 _PORTS = range(20_000, 32_768)
 # A cluster id is 16 bytes in base64; these are "querypulsedemo-1".
 _CLUSTER = "cXVlcnlwdWxzZWRlbW8tMQ"
@@ -30,18 +30,18 @@ _SETTINGS = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
-    # Whoever comes back after a kill waits until its former self counts as gone.
+    # A broker that restarts after a kill waits until its old session has expired.
     "broker.session.timeout.ms": "1500",
     "broker.heartbeat.interval.ms": "300",
 }
 
 
 class BrokerError(RuntimeError):
-    """The broker did not start; the message holds what it said."""
+    """The broker did not start; the message contains its last output."""
 
 
 class Broker:
-    """``start`` and ``kill`` as often as need be: what it holds stays in ``folder``.
+    """May be started and killed any number of times: its data stays in ``folder``.
 
     ``settings`` are properties of the broker, such as ``log.retention.check.interval.ms``.
 
@@ -54,7 +54,7 @@ class Broker:
         self, jars: Sequence[Path], folder: Path, settings: Mapping[str, str] | None = None
     ) -> None:
         self._classpath = ":".join(map(str, [*jars, *_scala_library()]))
-        self._said = folder / "broker.log"
+        self._output = folder / "broker.log"
         self._properties = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
@@ -80,11 +80,11 @@ class Broker:
 
     @property
     def pid(self) -> int | None:
-        """Its process, while it runs; a test may freeze it."""
+        """The process id while it runs; a test may freeze the process."""
         return self._process.pid if self._process is not None else None
 
     def start(self) -> None:
-        """Start, and wait until it answers.
+        """Start, and wait until it listens.
 
         Raises:
             BrokerError: it ended by itself, or does not listen in time.
@@ -100,7 +100,7 @@ class Broker:
             time.sleep(0.05)
 
     def kill(self) -> None:
-        """End it at once, as a machine that dies does; ``start`` brings it back with its data."""
+        """Kill it, as a failing machine would; ``start`` brings it back with its data."""
         for process in (self._guard, self._process):
             if process is not None:
                 process.kill()
@@ -110,16 +110,16 @@ class Broker:
         self._guard = self._process = None
 
     def _last_words(self) -> str:
-        return self._said.read_text(errors="replace")[-WORDS_KEPT:].strip()
+        return self._output.read_text(errors="replace")[-OUTPUT_CHARACTERS:].strip()
 
     def _run(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
-        with self._said.open("ab") as said:
-            return subprocess.Popen(  # noqa: S603 - nothing of it comes from outside
+        with self._output.open("ab") as output:
+            return subprocess.Popen(  # noqa: S603 - no argument comes from outside
                 [_java(), *_QUICK_START, "-cp", self._classpath, main, *arguments],
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
-                # Ctrl-C is for whoever started it, and will end it in good order.
+                stdout=output,
+                stderr=output,
+                # Ctrl-C must reach only the demo, which then ends the broker.
                 start_new_session=True,
             )
 
@@ -133,9 +133,9 @@ class Broker:
 
 
 def _guard(pid: int) -> subprocess.Popen[bytes]:
-    """A shell that ends a process when ours is gone, killed perhaps: then its input ends."""
+    """A shell that kills the process when ours ends, even by a kill: its input then ends."""
     script = 'read -r _; kill -9 "$1"'
-    return subprocess.Popen(  # noqa: S603 - nothing of it comes from outside
+    return subprocess.Popen(  # noqa: S603 - no argument comes from outside
         ["/bin/sh", "-c", script, "sh", str(pid)],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
@@ -150,14 +150,14 @@ def _java() -> str:
 
 
 def _scala_library() -> list[Path]:
-    """Spark's resolver leaves it out, as Spark has it."""
+    """PySpark's own Scala library, which Spark's resolver leaves out."""
     import pyspark
 
     return sorted((Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))
 
 
 def _free_ports() -> tuple[int, int]:
-    """Two ports that nobody listens at, and that no system lends to who connects somewhere."""
+    """Two unused ports outside the range that systems use for outgoing connections."""
     found: list[int] = []
     for port in random.sample(_PORTS, len(_PORTS)):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):

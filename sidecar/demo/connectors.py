@@ -1,4 +1,4 @@
-"""Which connectors go with which Spark, and the broker they are tried with."""
+"""The connectors for each Spark version, and the Kafka broker of demo and tests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ _DELTA = "4.4.0"
 _ICEBERG = "1.12.0"
 
 KAFKA_TOKENS = Packages((f"{_TOKENS}:4.0.0",), (*IN_SPARK, "org.apache.kafka:*"))
-"""Delegation tokens, which nobody uses here; but the connector's classes name them. Its code
-has not changed in Spark 4, and not every registry has a newer one."""
+"""Delegation tokens: unused here, but the connector's classes refer to them. Their code has not
+changed in Spark 4, and not every registry has a newer version."""
 
 BROKER = Packages(("org.apache.kafka:kafka_2.13:4.3.1",))
-"""Apache Kafka's own server; the library of Scala is the one in PySpark."""
+"""Apache Kafka's own server; the Scala library is the one in PySpark."""
 
 
 def installed_spark() -> str:
@@ -24,7 +24,7 @@ def installed_spark() -> str:
 
 
 def kafka(spark: str) -> list[Packages]:
-    """Spark's own connector, released with it.
+    """Spark's own Kafka connector, released with Spark.
 
     Raises:
         ArtifactsError: none is known for this version of Spark.
@@ -36,7 +36,7 @@ def kafka(spark: str) -> list[Packages]:
 
 
 def delta(spark: str) -> list[Packages]:
-    """Delta Lake.
+    """Delta Lake's connector.
 
     Raises:
         ArtifactsError: none is known for this version of Spark.
@@ -47,7 +47,7 @@ def delta(spark: str) -> list[Packages]:
 
 
 def iceberg(spark: str) -> list[Packages]:
-    """Apache Iceberg, all in one jar.
+    """Apache Iceberg's connector, in one jar.
 
     Raises:
         ArtifactsError: none is known for this version of Spark.

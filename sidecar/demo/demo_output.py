@@ -1,4 +1,4 @@
-"""Tells the story in the terminal as it happens."""
+"""Prints the demo's events in the terminal as they happen."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class DemoOutput:
         self._last = ""
 
     def say(self, text: str) -> None:
-        """Print one line of the story."""
+        """Print one line."""
         elapsed = time.monotonic() - self._began
         sys.stdout.write(f"[{elapsed:6.1f} s] {text}\n")
         sys.stdout.flush()
 
     def queries(self, queries: Sequence[QueryStatus]) -> None:
-        """Tell how many queries are well, whenever that changes."""
-        well = sum(query.state in _HEALTHY for query in queries)
-        text = f"job RUNNING, {well} of {len(queries)} queries well"
+        """Print how many queries are healthy, whenever that changes."""
+        healthy = sum(query.state in _HEALTHY for query in queries)
+        text = f"job RUNNING, {healthy} of {len(queries)} queries healthy"
         others = _by_state([query for query in queries if query.state not in _HEALTHY])
         if others:
             text += f" ({others})"
@@ -41,7 +41,7 @@ class DemoOutput:
             self.say(text)
 
     def page(self, page: ReceivedAlert, seconds: float) -> None:
-        """Show a page as the one on call reads it, ``seconds`` after what it tells of."""
+        """Print a page as the person on call reads it, ``seconds`` after its cause."""
         labels, annotations = page.labels, page.annotations
         if page.status == "resolved":
             self.say(annotations["summary"])
@@ -49,8 +49,8 @@ class DemoOutput:
         self.say(f"a page arrives, {seconds:.2f} s later")
         rows = [("alertname", labels["alertname"]), ("query", labels["query"])]
         rows += [("severity", labels["severity"])]
-        said = says(annotations.get("summary", ""), annotations.get("reason", ""))
-        shown = [name for name in _SHOWN if name != "reason" or not said]
+        redundant = says(annotations.get("summary", ""), annotations.get("reason", ""))
+        shown = [name for name in _SHOWN if name != "reason" or not redundant]
         rows += [(name, annotations[name]) for name in shown if annotations.get(name)]
         sys.stdout.write("\n  +-- PAGE " + "-" * 70 + "\n")
         for name, text in rows:
@@ -61,7 +61,7 @@ class DemoOutput:
         sys.stdout.flush()
 
     def facts(self, facts: dict[str, str]) -> None:
-        """Close with the facts."""
+        """Print the final facts."""
         sys.stdout.write("\nThe facts\n")
         for name, text in facts.items():
             sys.stdout.write(f"  {name:<18} {text}\n")
@@ -69,7 +69,7 @@ class DemoOutput:
 
 
 def _by_state(queries: Sequence[QueryStatus]) -> str:
-    """The names of few, the number of many: "a failed, 5 starting"."""
+    """The names of one or two queries, the count of more: "a failed, 5 starting"."""
     names: dict[str, list[str]] = {}
     for query in queries:
         names.setdefault(query.state, []).append(str(query.name))

@@ -1,4 +1,4 @@
-"""Directs the demo: waits until all queries commit, plays the scenario, checks the alerts."""
+"""Runs the demo: waits until all queries commit, runs the scenario, checks the alerts."""
 
 from __future__ import annotations
 
@@ -18,52 +18,52 @@ from .waiting import Waiting, main_thread_stuck_in
 
 POLL_SECONDS = 0.05
 OUTAGE_SECONDS = 120.0
-"""How long a page may be on its way to somebody else's webhook."""
+"""How long a delivery to the user's own webhook may take."""
 HEALTHY_SECONDS = 60.0
 OTHERS_SECONDS = 60.0
 """How long it may take until every other query has committed once more."""
 
 
 class DemoSetup(msgspec.Struct, frozen=True):
-    """Where the demo is played: its receiver, its teller, and two ways to end it early."""
+    """The receiver and the output of the demo, and two events that end it early."""
 
     receiver: PageReceiver
-    narrator: DemoOutput
+    output: DemoOutput
     interrupted: threading.Event = msgspec.field(default_factory=threading.Event)
     over: threading.Event = msgspec.field(default_factory=threading.Event)
-    """The job has ended by itself; what is still to be told is told."""
+    """The job has ended by itself, after sending its alerts."""
 
 
 class DemoRun:
-    """Plays the script in a thread of its own, beside the job's waiting main thread."""
+    """Runs the scenario in its own thread, beside the job's waiting main thread."""
 
     def __init__(
         self,
-        script: DemoSettings,
+        settings: DemoSettings,
         sidecar: Sidecar,
         pipeline: Pipeline,
         waiting: Waiting,
-        stage: DemoSetup,
+        setup: DemoSetup,
     ) -> None:
         self.as_expected = False
-        """Whether in the end exactly what had to be told was told."""
-        self._script = script
-        self._scenario = SCENARIOS[script.scenario]
+        """Whether exactly the expected alerts were reported."""
+        self._settings = settings
+        self._scenario = SCENARIOS[settings.scenario]
         self._sidecar = sidecar
         self._pipeline = pipeline
         self._waiting = waiting
-        self._receiver = stage.receiver
-        self._narrator = stage.narrator
-        self._interrupted = stage.interrupted
-        self._over = stage.over
+        self._receiver = setup.receiver
+        self._output = setup.output
+        self._interrupted = setup.interrupted
+        self._over = setup.over
         self._pages: list[ReceivedAlert] = []
         self._struck_at = 0.0
-        # What is open from an earlier start of the job was told then.
-        self._born_at = time.time()
+        # Alerts that an earlier start of the job left open do not count.
+        self._began_at = time.time()
         self._commits_before: dict[str | None, int | None] = {}
 
-    def direct(self) -> None:
-        """Play to the end, then let the job's main thread go."""
+    def run(self) -> None:
+        """Run to the end, then release the job's main thread."""
         try:
             self._play()
         finally:
@@ -73,27 +73,27 @@ class DemoRun:
     def _play(self) -> None:
         if not self._watch(self._pipeline.startup_seconds, self._all_committing):
             if not self._interrupted.is_set():
-                self._narrator.say("not every query came to commit")
+                self._output.say("not every query has committed")
             return
         began = time.monotonic()
-        self._watch(self._script.after, self._over.is_set)
+        self._watch(self._settings.after, self._over.is_set)
         if self._interrupted.is_set():
             return
-        self._narrator.say(f"now {self._scenario.reported}")
+        self._output.say(f"now {self._scenario.description}")
         self._struck_at = self._scenario.strike(self._pipeline)
         self._commits_before = self._commits()
         if not self._watch(self._patience(), self._paged) and self._on_its_way():
             self._watch(OUTAGE_SECONDS, self._paged)
         self._watch(OTHERS_SECONDS, lambda: self._over.is_set() or self._others_went_on())
-        self._watch(self._script.remaining(time.monotonic() - began), self._over.is_set)
+        self._watch(self._settings.remaining(time.monotonic() - began), self._over.is_set)
         self.as_expected = self._reported_as_expected()
-        self._narrator.facts(self._facts())
+        self._output.facts(self._facts())
 
     def _reported_as_expected(self) -> bool:
         firing = [page for page in self._pages if page.status == "firing"]
         fired = [(page.labels["alertname"], page.labels["query"]) for page in firing]
         alertname = self._scenario.alertname
-        ended = self._script.supervised and self._scenario.ends_supervised
+        ended = self._settings.supervised and self._scenario.ends_supervised
         reported = fired == ([] if alertname is None else [(alertname, ALERTS)])
         return reported and self._over.is_set() == ended
 
@@ -101,13 +101,13 @@ class DemoRun:
         return any(page.status == "firing" for page in self._pages)
 
     def _watch(self, seconds: float, done: Callable[[], bool]) -> bool:
-        """Tell what happens until ``done()``; False when ``seconds`` passed before."""
+        """Print what happens until ``done()``; False when ``seconds`` passed before."""
         deadline = time.monotonic() + seconds
         while not self._interrupted.is_set():
-            self._narrator.queries(self._sidecar.snapshot().queries)
+            self._output.queries(self._sidecar.snapshot().queries)
             for page in self._new_pages():
                 self._pages.append(page)
-                self._narrator.page(page, page.arrived_at - self._struck_at)
+                self._output.page(page, page.arrived_at - self._struck_at)
             if done():
                 return True
             if time.monotonic() >= deadline:
@@ -125,7 +125,7 @@ class DemoRun:
         return {query.name: query.last_commit_batch for query in queries}
 
     def _went_on(self) -> set[str | None]:
-        """Who has committed since the scenario struck."""
+        """The queries that have committed since the scenario began."""
         after = self._commits()
         return {name for name in after if after[name] != self._commits_before.get(name)}
 
@@ -135,11 +135,11 @@ class DemoRun:
     def _patience(self) -> float:
         if self._scenario.alertname is not None:
             return self._scenario.within_seconds
-        return max(0.0, (self._script.duration or HEALTHY_SECONDS) - self._script.after)
+        return max(0.0, (self._settings.duration or HEALTHY_SECONDS) - self._settings.after)
 
     def _new_pages(self) -> list[ReceivedAlert]:
-        """Pages as they arrived or, when they go to somebody else's webhook, were delivered."""
-        if self._script.webhook_url is None:
+        """New pages at our own receiver or, with the user's own webhook, delivered alerts."""
+        if self._settings.webhook_url is None:
             return self._receiver.pages[len(self._pages) :]
         if self._on_its_way():
             return []
@@ -147,15 +147,15 @@ class DemoRun:
         return [
             ReceivedAlert(now, "firing", dict(alert.labels), dict(alert.annotations))
             for alert in self._sidecar.alerts()
-            if alert.labels not in known and alert.starts_at >= self._born_at
+            if alert.labels not in known and alert.starts_at >= self._began_at
         ]
 
     def _on_its_way(self) -> bool:
-        """Whether a receiver has still to be told of something."""
+        """Whether a delivery is pending."""
         return any(self._sidecar.snapshot().monitor.outbox_pending.values())
 
     def _facts(self) -> dict[str, str]:
-        facts = {"scenario": f"{self._scenario.name}: {self._scenario.reported}", "page": "none"}
+        facts = {"scenario": f"{self._scenario.name}: {self._scenario.description}", "page": "none"}
         page = next((page for page in self._pages if page.status == "firing"), None)
         if page is not None:
             seconds = page.arrived_at - self._struck_at
@@ -163,16 +163,16 @@ class DemoRun:
             facts[f"{self._scenario.event} to webhook"] = f"{seconds:.2f} s"
         facts["job"] = self._job()
         facts["committed since"] = f"{len(self._went_on())} of {len(self._pipeline.names)} queries"
-        facts["events heard"] = str(sum(self._sidecar.snapshot().monitor.events.values()))
-        facts["result"] = "as it should be" if self.as_expected else "NOT as it should be"
+        facts["events received"] = str(sum(self._sidecar.snapshot().monitor.events.values()))
+        facts["result"] = "as expected" if self.as_expected else "NOT as expected"
         return facts
 
     def _job(self) -> str:
-        """What somebody would see who looks at the job, not at its queries."""
+        """The state of the job, without its queries: what a scheduler would see."""
         if not main_thread_stuck_in(self._waiting.where):
             return "ended by its own await_any_failure()"
         active = sum(query.isActive for query in self._pipeline.queries.values())
         return (
             f"RUNNING all the time, {active} of {len(self._pipeline.queries)} queries active; "
-            f"Python stands in {self._waiting.where}()"
+            f"Python waits in {self._waiting.where}()"
         )

@@ -1,4 +1,4 @@
-"""What Ivy says while it fetches: each download is told as it begins, trouble is kept."""
+"""Reads Ivy's output during a fetch: reports each download as it begins, and keeps errors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _TROUBLE = re.compile(
     r"\[(?:unresolved dependency|download failed): [^]]+\]"
     r"|Server access error at url \S+|Host \S+ not found"
 )
-_MOST_REPORTED = 3
+_MAX_ERRORS = 3
 
 
 class IvyTalk:
-    """Reads the standard error of a JVM; ``stderr`` is what to start that JVM with."""
+    """Reads the standard error of a JVM that is started with ``stderr``."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -28,18 +28,18 @@ class IvyTalk:
         self._thread.start()
 
     def close(self) -> None:
-        """Hear the rest, once the JVM has ended."""
+        """Read the rest, after the JVM has ended."""
         os.close(self.stderr)
         self._thread.join()
 
     @property
     def trouble(self) -> str:
-        """The lines that say what went wrong, else the last one."""
-        reported = dict.fromkeys(
+        """The lines with errors, else the last line."""
+        errors = dict.fromkeys(
             found.group() for found in map(_TROUBLE.search, self._lines) if found
         )
-        return "; ".join(list(reported)[-_MOST_REPORTED:]) or (
-            self._lines[-1] if self._lines else "nothing was said"
+        return "; ".join(list(errors)[-_MAX_ERRORS:]) or (
+            self._lines[-1] if self._lines else "there was no output"
         )
 
     def _read(self) -> None:

@@ -1,4 +1,4 @@
-"""A loopback webhook receiver that keeps the pages it gets."""
+"""A loopback webhook receiver that keeps the pages it receives."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PageReceiver:
                 self.end_headers()
 
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name
-                """Stay silent: the story is told elsewhere."""
+                """Log nothing: the terminal is for the demo's own output."""
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/pages"

@@ -1,4 +1,4 @@
-"""``querypulse demo``: the job runs in the main thread, blocked where real jobs block."""
+"""``querypulse demo``: the job runs in the main thread, which blocks where real jobs block."""
 
 from __future__ import annotations
 
@@ -23,59 +23,59 @@ from .waiting import Blocked, Supervised
 
 GONE_GRACE_SECONDS = 10.0
 REPORTED, NOT_REPORTED, ENDED_BY_FAILURE, INTERRUPTED = 0, 1, 3, 130
-"""Exit codes. The third is what a scheduler restarts a supervised job for."""
+"""Exit codes. At the third, a scheduler restarts a supervised job."""
 
 
-def run(script: DemoSettings) -> int:
-    """Play the script; the exit code says whether the scenario was seen and told.
+def run(settings: DemoSettings) -> int:
+    """Run the demo; the exit code says whether the scenario was detected and reported.
 
     Raises:
-        ArtifactsError: what the pipeline needs cannot be fetched.
+        ArtifactsError: the connectors of the pipeline cannot be fetched.
         BrokerError: the pipeline's broker does not start.
 
     """
-    narrator = DemoOutput()
-    narrator.say(f"{script.queries} streaming queries in one driver; scenario: {script.scenario}")
-    with _folder(script.folder) as folder:
-        pipeline = PIPELINES[script.pipeline](folder, script.queries, narrator.say)
-        stage = DemoSetup(PageReceiver(), narrator)
+    output = DemoOutput()
+    output.say(f"{settings.queries} streaming queries in one driver; scenario: {settings.scenario}")
+    with _folder(settings.folder) as folder:
+        pipeline = PIPELINES[settings.pipeline](folder, settings.queries, output.say)
+        setup = DemoSetup(PageReceiver(), output)
         try:
-            spark = local_spark(folder, pipeline.prepare(), script.event_log)
+            spark = local_spark(folder, pipeline.prepare(), settings.event_log)
             # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
             for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: stage.interrupted.set())
+                signal.signal(number, lambda *_: setup.interrupted.set())
             try:
-                code = _play(script, spark, pipeline, stage)
+                code = _play(settings, spark, pipeline, setup)
             finally:
                 spark.stop()
         finally:
-            stage.receiver.close()
+            setup.receiver.close()
             pipeline.close()
-    if stage.interrupted.is_set():
-        narrator.say("interrupted")
+    if setup.interrupted.is_set():
+        output.say("interrupted")
         return INTERRUPTED
     return code
 
 
-def _play(script: DemoSettings, spark: Any, pipeline: Pipeline, stage: DemoSetup) -> int:
-    sidecar = _attach(script, spark, pipeline, stage)
-    waiting = Supervised(sidecar) if script.supervised else Blocked(pipeline)
-    director = DemoRun(script, sidecar, pipeline, waiting, stage)
-    thread = threading.Thread(target=director.direct, name="demo-director", daemon=True)
+def _play(settings: DemoSettings, spark: Any, pipeline: Pipeline, setup: DemoSetup) -> int:
+    sidecar = _attach(settings, spark, pipeline, setup)
+    waiting = Supervised(sidecar) if settings.supervised else Blocked(pipeline)
+    demo = DemoRun(settings, sidecar, pipeline, waiting, setup)
+    thread = threading.Thread(target=demo.run, name="demo-run", daemon=True)
     try:
         thread.start()
         pipeline.start(spark)
         failure = waiting.wait()
         if failure is not None:
-            stage.narrator.say(f"{waiting.where}() raises QueryFailure: {failure.reason}")
-            stage.over.set()
+            setup.output.say(f"{waiting.where}() raises QueryFailure: {failure.reason}")
+            setup.over.set()
         thread.join()
     finally:
         sidecar.close()
         pipeline.stop()
     if failure is not None:
-        stage.narrator.say(f"the job ends with {ENDED_BY_FAILURE}; its scheduler starts it again")
-    return _exit_code(director.as_expected, failed=failure is not None)
+        setup.output.say(f"the job ends with {ENDED_BY_FAILURE}; its scheduler starts it again")
+    return _exit_code(demo.as_expected, failed=failure is not None)
 
 
 def _exit_code(as_expected: bool, *, failed: bool) -> int:
@@ -84,27 +84,27 @@ def _exit_code(as_expected: bool, *, failed: bool) -> int:
     return ENDED_BY_FAILURE if failed else REPORTED
 
 
-def _attach(script: DemoSettings, spark: Any, pipeline: Pipeline, stage: DemoSetup) -> Sidecar:
-    folder = None if script.folder is None else str(Path(script.folder).resolve() / "spool")
+def _attach(settings: DemoSettings, spark: Any, pipeline: Pipeline, setup: DemoSetup) -> Sidecar:
+    folder = None if settings.folder is None else str(Path(settings.folder).resolve() / "spool")
     sidecar = attach(
         spark,
-        webhook_url=script.webhook_url or stage.receiver.url,
-        http_port=script.http_port,
+        webhook_url=settings.webhook_url or setup.receiver.url,
+        http_port=settings.http_port,
         stall_floor_seconds=pipeline.stall_floor_seconds,
         gone_grace_seconds=GONE_GRACE_SECONDS,
         **({} if folder is None else {"spool_dir": folder}),
     )
-    stage.narrator.say(f"Spark {spark.version}")
+    setup.output.say(f"Spark {spark.version}")
     if sidecar.url is not None:
-        stage.narrator.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
+        setup.output.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
     return sidecar
 
 
 @contextmanager
 def _folder(name: str | None) -> Iterator[Path]:
-    """The folder of this name, which stays; else one that goes when the demo ends."""
+    """The folder of this name, which stays; without a name, one that is deleted at the end."""
     if name is not None:
         yield made(Path(name).resolve())
         return
-    with tempfile.TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as gone:
-        yield Path(gone)
+    with tempfile.TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as path:
+        yield Path(path)

@@ -1,4 +1,4 @@
-"""What befalls query 8."""
+"""The scenarios: what goes wrong with query 8."""
 
 from __future__ import annotations
 
@@ -13,32 +13,32 @@ NONE = "healthy"
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """One way to go wrong: what strikes, what must be told, and how soon (seconds)."""
+    """One way to go wrong: its trigger, the expected alert, and how soon it must fire (seconds)."""
 
     name: str
     event: str
     alertname: str | None
-    reported: str
+    description: str
     within_seconds: float
     ends_supervised: bool
-    """Whether ``await_any_failure`` ends the job for it; who hangs has not failed."""
+    """Whether it ends ``await_any_failure``; a query that hangs has not failed."""
     strike: Callable[[Pipeline], float]
-    """Brings it about; returns the Unix time at which it had happened."""
+    """Triggers the scenario; returns the Unix time at which it happened."""
 
 
-def _dies(pipeline: Pipeline) -> float:
-    """A second writer commits to the table that alert_resolution merges into, until it dies."""
+def _fails(pipeline: Pipeline) -> float:
+    """A second writer commits to alert_resolution's table until that query fails."""
     return pipeline.conflict()
 
 
 def _hangs(pipeline: Pipeline) -> float:
-    """Another writer takes the table's lock and never gives it back."""
+    """Another writer takes the table's lock and never releases it."""
     pipeline.lock.take()
     return time.time()
 
 
 def _stops(pipeline: Pipeline) -> float:
-    """Somebody stops the query, and nobody starts it again."""
+    """Somebody stops the query and does not start it again."""
     pipeline.stop_query(ALERTS)
     return time.time()
 
@@ -57,7 +57,7 @@ SCENARIOS = {
             "a second writer commits to the table that alert_resolution is merging into",
             30.0,
             True,
-            _dies,
+            _fails,
         ),
         Scenario(
             "hang",

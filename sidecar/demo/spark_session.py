@@ -1,4 +1,4 @@
-"""A local Spark for the demo that leaves the terminal to the story."""
+"""A local Spark for the demo that logs nothing to the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Spark takes a configuration without any appender for none at all, and logs.
+# Spark ignores a configuration without appenders, and would log.
 SILENT_LOG4J = """\
 appender.none.type = Null
 appender.none.name = none
@@ -16,21 +16,21 @@ rootLogger.level = off
 rootLogger.appenderRef.none.ref = none
 """
 
-# Better code takes longer to compile than a demo to run. The cache of code is as large as Java
-# has it by default, but not with this option.
+# In a short demo, full optimization costs more than it gains. The code cache gets Java's default
+# size, which this option would reduce.
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 
 def local_spark(folder: Path, conf: dict[str, str], event_log: str | None = None) -> Any:
-    """Start Spark with two cores and ``conf``, silent, and everything it writes below ``folder``.
+    """Start Spark with two cores and ``conf``, without logging; it writes below ``folder``.
 
-    Only the event log, if there is to be one, stays in a folder of its own.
+    Only the event log, if any, has its own folder.
     """
     from pyspark.sql import SparkSession
 
     log4j = folder / "log4j2.properties"
     log4j.write_text(SILENT_LOG4J)
-    # Py4J logs the traceback of every foreachBatch that raises; the page tells it better.
+    # Py4J logs the traceback of every foreachBatch that raises; the page shows it more clearly.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -52,7 +52,7 @@ def local_spark(folder: Path, conf: dict[str, str], event_log: str | None = None
 
 
 def _event_log(name: str | None) -> dict[str, str]:
-    """Spark's settings for an event log that needs nothing extra to be read."""
+    """Spark's settings for an uncompressed event log, which needs no extra package to read."""
     if name is None:
         return {}
     folder = Path(name).resolve()

@@ -16,7 +16,7 @@ SECONDS_BETWEEN = 1.0
 
 
 def telemetry(seed: int = 1) -> Iterator[list[dict[str, object]]]:
-    """Endless batches of readings; alerts are created, and resolved some batches later."""
+    """Endless batches of readings; alerts are created and, some batches later, resolved."""
     dice = random.Random(seed)  # noqa: S311 - a demo's data, not a secret
     opened: list[str] = []
     number = 0
@@ -40,7 +40,7 @@ def _alert(dice: random.Random, alert_id: str, action: str) -> dict[str, object]
 
 
 class Fleet:
-    """Sends readings once a second, in a thread of its own, until it is stopped."""
+    """Sends readings once a second, in its own thread, until it is stopped."""
 
     def __init__(self, send: Callable[[list[dict[str, object]]], None]) -> None:
         self._send = send
@@ -48,11 +48,11 @@ class Fleet:
         self._thread = threading.Thread(target=self._drive, name="demo-fleet", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start sending."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Send no more."""
+        """Stop sending."""
         self._parked.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -65,7 +65,7 @@ class Fleet:
 
 
 class FileDrop:
-    """Lays readings down in a folder, each time as a new file of JSON lines."""
+    """Writes readings to a folder, each time as a new file of JSON lines."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

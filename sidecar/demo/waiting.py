@@ -1,4 +1,4 @@
-"""Where the job's main thread waits while its queries run: in the trap, or out of it."""
+"""Where the job's main thread waits while its queries run: for one query, or for any failure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Waiting(Protocol):
     """What a main thread does until the job is over."""
 
     where: str
-    """The call it stands in."""
+    """The call in which it blocks."""
 
     def wait(self) -> QueryFailure | None:
-        """Block; the answer is why the job has to end, if it has to."""
+        """Block; returns the failure that ends the job, if any."""
 
     def let_go(self) -> None:
         """End the wait, from another thread."""
 
 
 class Blocked:
-    """The trap of the incident: who waits for one query does not see another die."""
+    """The trap of the incident: a job that waits for one query does not see another fail."""
 
     where = "awaitTermination"
 
@@ -33,7 +33,7 @@ class Blocked:
         self._pipeline = pipeline
 
     def wait(self) -> QueryFailure | None:
-        """Block until bronze ends, whatever befalls the others."""
+        """Block until bronze ends, whatever happens to the others."""
         self._pipeline.queries[BRONZE].awaitTermination()
         return None
 
@@ -43,7 +43,7 @@ class Blocked:
 
 
 class Supervised:
-    """The way out: any query that fails ends the job, and its scheduler starts it again."""
+    """The solution: any failed query ends the job, and its scheduler starts it again."""
 
     where = "await_any_failure"
 
@@ -51,7 +51,7 @@ class Supervised:
         self._sidecar = sidecar
 
     def wait(self) -> QueryFailure | None:
-        """Block until any query fails or vanishes."""
+        """Block until any query fails or disappears."""
         try:
             self._sidecar.await_any_failure()
         except QueryFailure as failure:
@@ -64,7 +64,7 @@ class Supervised:
 
 
 def main_thread_stuck_in(function: str) -> bool:
-    """Whether the main thread is in a call of this function right now."""
+    """Whether the main thread is in a call of this function now."""
     ident = threading.main_thread().ident
     frame = current_frames().get(ident) if ident is not None else None
     while frame is not None:

@@ -1,1 +1,1 @@
-"""querypulse replays: recorded events -> what would have been told, judged as if live."""
+"""Replays recorded events: evaluates them as if live, and prints the alerts that would fire."""

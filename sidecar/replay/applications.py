@@ -1,8 +1,8 @@
-"""Finds the logs of applications: one file, or one folder of rolled files, is one application.
+"""Finds event logs: one file, or one folder of rolled files, is one application.
 
 Names are those of Spark's ``EventLogFileWriters.scala``: a rolled log is a folder
-``eventlog_v2_<application>[_<attempt>]`` with ``events_<number>_...`` files; what has been
-compacted stands in the newest ``.compact`` file, which replaces all before it.
+``eventlog_v2_<application>[_<attempt>]`` with ``events_<number>_...`` files; the newest
+``.compact`` file replaces all files before it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HIDDEN = (".", "_")
 
 
 class Application(msgspec.Struct, frozen=True):
-    """The files of one application, in the order of writing; ``label`` until its name is known."""
+    """The files of one application, oldest first; ``label`` is its name until the log gives one."""
 
     path: str
     label: str
@@ -33,17 +33,17 @@ class Application(msgspec.Struct, frozen=True):
 
 
 def find_applications(paths: Iterable[str]) -> list[Application]:
-    """Every application at or below ``paths``, each once, by path.
+    """Every application at or below ``paths``, each once, sorted by path.
 
     Raises:
-        ReplayError: a path is not there, is no local path, or holds no log.
+        ReplayError: a path does not exist, is not local, or contains no log.
 
     """
     found: dict[str, Application] = {}
     for text in paths:
         here = {app.path: app for app in _applications(_local(text))}
         if not here:
-            raise ReplayError(f"{text}: there is no event log in this folder")
+            raise ReplayError(f"{text}: no event log in this folder")
         found |= here
     return list(found.values())
 
@@ -58,11 +58,11 @@ def _local(text: str) -> Path:
         text = unquote(urlsplit(text).path)
     elif has_scheme(text):
         raise ReplayError(
-            f"{text}: only local and mounted paths are read; mount it, or copy it here first"
+            f"{text}: only local and mounted paths can be read; mount it, or copy it here first"
         )
     path = Path(text)
     if not path.exists():
-        raise ReplayError(f"{text}: there is no such file or folder")
+        raise ReplayError(f"{text}: no such file or folder")
     return path.absolute()
 
 
@@ -80,7 +80,7 @@ def _applications(path: Path) -> Iterator[Application]:
 
 
 def _visible(folder: Path) -> list[Path]:
-    """What a folder holds, but for hidden files, and links that would lead in circles."""
+    """The entries of a folder, without hidden files and without links to folders (cycles)."""
     try:
         paths = sorted(folder.iterdir())
     except OSError as error:
@@ -90,7 +90,7 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _rolled(folder: Path) -> list[Path]:
-    """The files to read of a rolled log: the newest compacted one and what came after it."""
+    """The files of a rolled log to read: the newest compacted one and all after it."""
     numbered = [
         (int(match.group(1)), path.name.endswith(COMPACT), path)
         for path in _visible(folder)
@@ -102,7 +102,7 @@ def _rolled(folder: Path) -> list[Path]:
 
 
 def _label(path: Path) -> str:
-    """A file's name without what tells how it is written."""
+    """A file's name without the suffixes for state and codec."""
     name = path.name
     for suffix in AFTER_THE_CODEC:
         name = name.removesuffix(suffix)

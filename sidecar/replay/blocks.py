@@ -1,8 +1,8 @@
 """The framing that Java's lz4 and snappy streams put around their blocks.
 
-``net.jpountz.lz4.LZ4BlockOutputStream`` and ``org.xerial.snappy.SnappyOutputStream``, which
-Spark uses; neither is the frame format of the command-line tools. Both are read block by
-block, so that memory stays constant, and both end well where a killed driver left them.
+Spark uses ``net.jpountz.lz4.LZ4BlockOutputStream`` and ``org.xerial.snappy.SnappyOutputStream``;
+neither is the frame format of the command-line tools. Both are read block by block, so that
+memory stays constant. A stream that a killed driver cut off ends without an error.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ _SNAPPY_HEADER = struct.Struct(">8sii")
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_LENGTH = struct.Struct(">i")
 MAX_BLOCK_BYTES = 64 * 1024 * 1024
-"""More than either library ever writes (lz4-java's own limit is 32 MiB)."""
+"""Larger than either library ever writes (lz4-java's own limit is 32 MiB)."""
 
 
 class BlockFile(io.RawIOBase):
-    """A readable file made of blocks of bytes."""
+    """A readable file over an iterator of blocks."""
 
     def __init__(self, blocks: Iterator[bytes]) -> None:
         self._blocks = blocks
         self._left = memoryview(b"")
 
     def readable(self) -> bool:
-        """It is there to be read."""
+        """Always True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer`` as far as the present block goes; 0 at the end."""
+        """Fill ``buffer`` from the current block; 0 at the end."""
         while not self._left:
             block = next(self._blocks, None)
             if block is None:
@@ -50,12 +50,12 @@ class BlockFile(io.RawIOBase):
 
 
 def lz4_blocks(file: BinaryIO, decompress: Callable[..., Any]) -> Iterator[bytes]:
-    """The blocks of an ``LZ4BlockOutputStream``; an empty one ends a stream that may go on.
+    """The blocks of an ``LZ4BlockOutputStream``; after an empty block another stream may follow.
 
     ``decompress(block, output_len=...)`` reads one raw lz4 block.
 
     Raises:
-        ValueError: this is something else.
+        ValueError: the file has another format.
 
     """
     while len(header := file.read(_LZ4_HEADER.size)) == _LZ4_HEADER.size:
@@ -72,12 +72,12 @@ def lz4_blocks(file: BinaryIO, decompress: Callable[..., Any]) -> Iterator[bytes
 
 
 def snappy_blocks(file: BinaryIO, decompress: Callable[[bytes], Any]) -> Iterator[bytes]:
-    """The blocks of a ``SnappyOutputStream``; streams may follow one another.
+    """The blocks of one or more ``SnappyOutputStream``.
 
     ``decompress(block)`` reads one raw snappy block.
 
     Raises:
-        ValueError: this is something else.
+        ValueError: the file has another format.
 
     """
     head = file.read(_SNAPPY_HEADER.size)
@@ -94,7 +94,7 @@ def snappy_blocks(file: BinaryIO, decompress: Callable[[bytes], Any]) -> Iterato
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes | None:
-    """The next ``size`` bytes; None where the file ends before."""
+    """The next ``size`` bytes; None if the file ends before that."""
     block = file.read(_sane(size))
     return block if len(block) == size else None
 

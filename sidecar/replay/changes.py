@@ -1,4 +1,4 @@
-"""What a replay finds: alerts that open and are resolved, and what there was to judge."""
+"""The results of a replay: alerts that open and resolve, and counts of what was read."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Stall(msgspec.Struct, frozen=True):
-    """A query that was alive and silent for ``seconds``."""
+    """A query that was running and sent no event for ``seconds``."""
 
     query: str
     seconds: float
 
 
 def longest(stalls: Iterable[Stall | None]) -> Stall | None:
-    """The longest of all stalls that there were."""
+    """The longest stall; None if there is none."""
     return max((stall for stall in stalls if stall), key=lambda stall: stall.seconds, default=None)
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """One application, judged; times in Unix seconds, None where the log told none.
+    """One evaluated application; times in Unix seconds, None if the log has none.
 
     ``error`` says why the log could not be read to its end.
     """

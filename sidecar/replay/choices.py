@@ -1,4 +1,4 @@
-"""``--set NAME=VALUE``: settings to try, the value as in TOML."""
+"""``--set NAME=VALUE``: settings to try, with the value as in TOML."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ else:
 
 
 def chosen_settings(choices: Iterable[str]) -> Settings:
-    """The settings in force here, with ``choices`` tried on top; a later one wins.
+    """The settings in force, overridden by ``choices``; a later one wins.
 
     Raises:
         SettingsError: a choice is not ``NAME=VALUE``, or its setting is unknown or not allowed.
@@ -32,13 +32,13 @@ def chosen_settings(choices: Iterable[str]) -> Settings:
 def _parsed(choice: str) -> dict[str, Any]:
     name, equals, value = choice.partition("=")
     if not equals or not name.strip():
-        raise SettingsError(f"--set {choice}: NAME=VALUE is wanted, such as gone_grace_seconds=30")
+        raise SettingsError(f"--set {choice}: give NAME=VALUE, such as gone_grace_seconds=30")
     try:
         return tomllib.loads(choice)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(
             f"--set {choice}: the value is not TOML ({error}); "
-            f"a text is written {name}={_quoted(value)}"
+            f"write a text as {name}={_quoted(value)}"
         ) from None
 
 
@@ -47,7 +47,7 @@ def _quoted(value: str) -> str:
 
 
 def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
-    """Tables grow together, as ``queries."a".ignore=true`` and ``queries."b"...`` should."""
+    """Merge tables recursively, so that ``queries."a".ignore=true`` and ``queries."b"...`` add."""
     for name, value in more.items():
         known = values.get(name)
         if isinstance(known, dict) and isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""``querypulse replay``: judges recorded events as if live."""
+"""``querypulse replay``: evaluates recorded events as if live."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_TABLE = "querypulse-replay.parquet"
 
 
 class ReplayRequest(msgspec.Struct, frozen=True):
-    """What was asked for on the command line."""
+    """The arguments of the command line."""
 
     paths: tuple[str, ...]
     choices: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class ReplayRequest(msgspec.Struct, frozen=True):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser what can be asked for: the fields of a ``ReplayRequest``."""
+    """Add the arguments: the fields of a ``ReplayRequest``."""
     parser.add_argument(
         "paths", nargs="+", metavar="PATH", help="event logs, recordings, or folders of them"
     )
@@ -58,12 +58,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def replay(request: ReplayRequest) -> int:
-    """Carry it out; 0 when all was judged, 2 when something could not be read.
+    """Replay; 0 when everything was evaluated, 2 when something could not be read.
 
     Raises:
-        NotInstalledError: the package of a codec, or Spark, is not there.
+        NotInstalledError: the package of a codec, or Spark, is not installed.
         SettingsError: a setting is unknown or not allowed.
-        ReplayError: a path is not there or holds no log, or the table is there already.
+        ReplayError: a path does not exist or contains no log, or the table exists already.
 
     """
     settings = chosen_settings(request.choices)
@@ -72,7 +72,7 @@ def replay(request: ReplayRequest) -> int:
         try:
             return _replay_here(applications, settings, as_json if request.json else as_text)
         except BrokenPipeError:
-            # Whoever reads has read enough; nothing may be flushed after them at exit.
+            # The reader closed the pipe, as ``head`` does: flush nothing at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
     require_spark("replay --spark")

@@ -1,7 +1,7 @@
-"""Opens a log for reading, compressed as its name says.
+"""Opens a log for reading, decompressed by the codec in its name.
 
 Spark names the codec in the extension (``EventLogFileWriter.codecName``); ``.zst`` and ``.gz``
-are for recordings that people compress themselves.
+are for recordings that users compress themselves.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from .errors import ReplayError
 
 AFTER_THE_CODEC = (".inprogress", ".compact")
 UNPACKED_BYTES = 256 * 1024
-"""So much is unpacked at a time: reading by Python's usual 8 KB takes twice as long."""
+"""The size of one decompressed piece: Python's usual 8 KB takes twice as long."""
 
 
 class Stream(NamedTuple):
-    """What a file holds, and the errors by which its codec says that it is damaged."""
+    """A file's decompressed content, and the errors that its codec raises for damaged data."""
 
     file: BinaryIO
     damage: tuple[type[Exception], ...]
 
 
 def decompressed(raw: BinaryIO, path: Path) -> Stream:
-    """What ``raw``, the opened file ``path``, holds, to be read piece by piece.
+    """The decompressed content of ``raw``, the opened file ``path``, read piece by piece.
 
     Raises:
-        NotInstalledError: its codec needs a package that is not there.
-        ReplayError: its codec is one that no well-kept package reads.
+        NotInstalledError: its codec needs a package that is not installed.
+        ReplayError: no maintained package reads its codec.
 
     """
     codec = codec_of(path)
     if codec == "lzf":
         raise ReplayError(
-            f"{path}: the codec lzf is not read here; have Spark write "
-            "spark.eventLog.compression.codec=zstd (or lz4, snappy), or unpack the file"
+            f"{path}: the codec lzf is not supported; set "
+            "spark.eventLog.compression.codec=zstd (or lz4, snappy), or decompress the file"
         )
     try:
         return _STREAMS[codec](raw)
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            f"to read {path} the package {error.name} is needed: pip install 'querypulse[replay]'"
+            f"reading {path} needs the package {error.name}: pip install 'querypulse[replay]'"
         ) from None
 
 
 def codec_of(path: Path) -> str:
-    """The codec that a log's name tells, such as ``zstd``; empty for a plain file."""
+    """The codec in a log's name, such as ``zstd``; empty for a plain file."""
     name = path.name
     for suffix in AFTER_THE_CODEC:
         name = name.removesuffix(suffix)

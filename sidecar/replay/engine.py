@@ -1,4 +1,4 @@
-"""Judges one application as if live, on the clock of its log. Pure."""
+"""Evaluates one application as if live, by the clock of its log. Pure."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ...listener.state import State
 from .changes import FIRING, RESOLVED, Change, Stall, iso, longest
 
 TICK_SECONDS = 1.0
-"""How exactly the time of an alert is told."""
+"""The precision of an alert's time."""
 MAX_STRETCH_SECONDS = 15.0
-"""So long a stretch is judged by its last tick alone, unless that one shows a change."""
+"""A stretch of up to this length is evaluated at its last tick only, unless that shows a change."""
 FORGET_EVERY_SECONDS = 60.0
 
 
 class ReplayEngine:
-    """Hears what a log says, in its order, and tells what changed.
+    """Receives the events of a log in order, and returns the changes of alerts.
 
-    Times are Unix seconds of the log and go forward only; the state takes them for monotonic
-    ones. No probe was there: stalls are judged by events alone, and no trigger is known.
+    Times are Unix seconds of the log and never go back; the state uses them as monotonic time.
+    A log has no probe results: stalls are found by events alone, and no trigger is known.
     """
 
     def __init__(self, policy: Policy, app: str, began_at: float) -> None:
@@ -45,18 +45,18 @@ class ReplayEngine:
         self._firing: dict[tuple[str, str], Finding] = {}
         self._last_received: dict[str, float] = {}
         self._began_at = self._forgot_at = began_at
-        # Ticks since then: the last one seen, the last one judged, the last one before an event.
+        # Ticks since the beginning: the last one seen, evaluated, and before an event.
         self._seen = self._evaluated = self._received = 0
         self._pending: list[Snapshot] = []
-        # Nothing comes and goes within a stretch that is shorter than every limit.
+        # In a stretch shorter than every limit, no alert can both fire and resolve.
         self._stretch = max(TICK_SECONDS, min(MAX_STRETCH_SECONDS, *_seconds(policy)))
 
     def apply(self, event: Event, at: float) -> list[Change]:
-        """Take in an event, after judging the silence before it."""
+        """Apply an event, after evaluating the silence before it."""
         changes = self.wait(at)
         key = event.query_id
         if isinstance(event, (Started, Terminated)) or self._has_news(key):
-            # What this event may heal, or begin anew, must be seen before it is heard.
+            # This event may end a problem or start a run: evaluate before applying it.
             changes += self.evaluate()
         self._last_received[key] = self.now
         self._received = self._seen
@@ -64,14 +64,14 @@ class ReplayEngine:
         return changes + self.evaluate() if isinstance(event, Terminated) else changes
 
     def stop(self, at: float) -> list[Change]:
-        """The application stops its own SparkContext: what ends from now on was meant to."""
+        """The application stops its SparkContext: queries that end from now on end as planned."""
         changes = self.wait(at) + self.evaluate()
         self._context = Context.STOPPED_BY_APPLICATION
         self._state.apply_probe(ProbeReport(self.now, self.now, runs=(), context=self._context))
         return changes + self.evaluate()
 
     def wait(self, until: float) -> list[Change]:
-        """Let time pass in which nothing is heard."""
+        """Advance the time without an event."""
         self.now = max(self.now, until)
         changes: list[Change] = []
         ticks = int(self._ticks())
@@ -85,14 +85,14 @@ class ReplayEngine:
         return changes
 
     def evaluate(self) -> list[Change]:
-        """Judge now, however little time has passed."""
+        """Evaluate now, however little time has passed."""
         self._pending.append(self._state.snapshot(self.now))
         changes = self._evaluate(math.ceil(self._ticks()))
         self._evaluated = int(self._ticks())
         return changes
 
     def _next_due(self) -> int:
-        """The tick to judge next: a silence is judged more rarely the longer it lasts."""
+        """The next tick to evaluate: the longer a silence, the rarer the evaluations."""
         stretch = max(int(self._stretch / TICK_SECONDS), self._evaluated - self._received)
         return max(self._seen + 1, self._evaluated + stretch)
 
@@ -103,10 +103,10 @@ class ReplayEngine:
         return self._began_at + tick * TICK_SECONDS
 
     def _has_news(self, query_id: str) -> bool:
-        """Whether one query, judged by itself, is found otherwise than it was.
+        """Whether the findings of one query, evaluated alone, have changed.
 
-        Time alone brings news of a query that was silent for long, has a trend under way, or must
-        read rows.
+        Without an event that is possible only if the query was silent for long, has a trend
+        under way, or must read rows.
         """
         query = self._state.query(query_id)
         if query is None:
@@ -125,7 +125,7 @@ class ReplayEngine:
         return known != {finding.alertname for finding in evaluation.findings}
 
     def _evaluate(self, end: int) -> list[Change]:
-        """Judge what is pending by its last tick, and all of it where that shows a change."""
+        """Evaluate the last pending tick and, if it shows a change, search the others."""
         changes = self._search(min(self._evaluated, end), end, self._evaluation(end))
         self._pending.clear()
         if self.now - self._forgot_at >= FORGET_EVERY_SECONDS:
@@ -133,7 +133,7 @@ class ReplayEngine:
         return changes
 
     def _search(self, begin: int, end: int, evaluation: Evaluation) -> list[Change]:
-        """What changed after one tick, until another: halving finds the tick of each change."""
+        """The changes between two ticks; a binary search finds the tick of each change."""
         if end - begin > 1 and _found(evaluation) != self._firing.keys():
             middle = (begin + end) // 2
             changes = self._search(begin, middle, self._evaluation(middle))
@@ -147,7 +147,7 @@ class ReplayEngine:
         return evaluate(snapshot, at, self._policy)
 
     def _known(self, tick: int) -> tuple[float, Snapshot]:
-        """What was known at a pending tick, and its time; the last one may be cut short."""
+        """The time and snapshot of a pending tick; the last tick may be incomplete."""
         at, last = self._time(tick), self._pending[-1]
         if at >= last.at:
             return last.at, last
@@ -160,7 +160,7 @@ class ReplayEngine:
         self._last_received = {key: at for key, at in self._last_received.items() if key in known}
 
     def _note(self, at: float, snapshot: Snapshot, evaluation: Evaluation) -> None:
-        """Remember the longest stall of all."""
+        """Remember the longest stall."""
         for finding in evaluation.findings:
             if finding.alertname == query_stalled.NAME:
                 for label in finding.members or (finding.query,):
@@ -168,9 +168,9 @@ class ReplayEngine:
                     self.longest_stall = longest((self.longest_stall, stall))
 
     def _report(self, evaluation: Evaluation, now: float) -> Iterator[Change]:
-        """What is resolved and what opened since the last judgement.
+        """The alerts that opened or resolved since the last evaluation.
 
-        A replay judges rules, not messages: an alert is open for as long as its finding holds.
+        A replay evaluates rules, not messages: an alert is open for as long as its finding holds.
         """
         before = self._firing
         self._firing = {(found.alertname, found.query): found for found in evaluation.findings}
@@ -199,7 +199,7 @@ def _found(evaluation: Evaluation) -> set[tuple[str, str]]:
 
 
 def _seconds(policy: Policy) -> list[float]:
-    """Every time that a limit names; a limit that is not set names none."""
+    """Every time limit that is set."""
     limits = [msgspec.structs.asdict(policy.defaults), *(own for _, own in policy.overrides)]
     return [
         value

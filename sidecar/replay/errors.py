@@ -1,7 +1,7 @@
-"""Why something cannot be replayed."""
+"""The error of a replay."""
 
 from __future__ import annotations
 
 
 class ReplayError(Exception):
-    """An input that cannot be read, or an output that cannot be written; the message says which."""
+    """An input cannot be read or an output cannot be written; the message says which."""

@@ -1,4 +1,4 @@
-"""``querypulse replay --spark``: the same judgement as a Spark job, one application a task."""
+"""``querypulse replay --spark``: the same evaluation as a Spark job, one task per application."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ UNREADABLE = 2
 def replay_fleet(
     applications: Sequence[Application], policy: Policy, app_name: str | None, out: str
 ) -> int:
-    """Judge each application in a task of its own, write the table and print a summary.
+    """Evaluate each application in its own task, write the table and print a summary.
 
     Raises:
-        NotInstalledError: the session would be one of Spark Connect, which has no tasks to give.
-        ReplayError: the table is there already, or cannot be written.
+        NotInstalledError: the session would be a Spark Connect session, which cannot run the tasks.
+        ReplayError: the table exists already, or cannot be written.
 
     """
     table = _free_place(out)
@@ -67,7 +67,7 @@ def replay_fleet(
 def _session() -> SparkSession:
     if "SPARK_REMOTE" in os.environ:
         raise NotInstalledError("replay --spark needs a classic Spark session: unset SPARK_REMOTE")
-    # Without spark-submit nobody has said which Python the tasks run in: the one that runs here.
+    # Without spark-submit nothing sets the Python of the tasks: use this one.
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark = SparkSession.builder.appName("querypulse replay").getOrCreate()
@@ -81,13 +81,13 @@ def _evaluated(
     policy: Policy,
     app_name: str | None,
 ) -> DataFrame:
-    """One row an application: what there was to judge, and what changed."""
+    """One row per application: the counts and the changes."""
     tasks = spark.sparkContext.parallelize(applications, len(applications))
     return spark.createDataFrame(tasks.map(partial(_evaluate, policy, app_name)), EVALUATED)
 
 
 def _evaluate(policy: Policy, app_name: str | None, application: Application) -> tuple[Any, ...]:
-    """Runs in a task; gives a row of ``EVALUATED``."""
+    """Runs in a task; returns a row of ``EVALUATED``."""
     one = Replay(application, policy, app_name)
     try:
         changes = [_row(change) for change in one.changes(lambda _: None)]
@@ -106,12 +106,12 @@ def _row(change: Change) -> tuple[Any, ...]:
 
 
 def _free_place(out: str) -> str:
-    """Where the table goes, as Spark names it."""
+    """The URI of the table for Spark."""
     if has_scheme(out):
         return out
     path = Path(out).absolute()
     if path.exists():
-        raise ReplayError(f"{out}: is there already; name another folder with --out")
+        raise ReplayError(f"{out}: exists already; name another folder with --out")
     return path.as_uri()
 
 

@@ -16,14 +16,14 @@ KEPT_BYTES = 1000
 
 
 def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
-    """The lines of a file, uncompressed, with their line ends.
+    """The lines of a file, decompressed, with their line ends.
 
-    A line longer than ``MAX_LINE_BYTES`` is cut to its first ``KEPT_BYTES``. ``on_read`` is
-    told how many bytes of the file have just been read.
+    A line longer than ``MAX_LINE_BYTES`` is cut to its first ``KEPT_BYTES``. ``on_read`` receives
+    the number of bytes of each read.
 
     Raises:
-        NotInstalledError: the file's codec needs a package that is not there.
-        ReplayError: the file cannot be opened, or what it holds is damaged.
+        NotInstalledError: the file's codec needs a package that is not installed.
+        ReplayError: the file cannot be opened, or its content is damaged.
 
     """
     damage: tuple[type[Exception], ...] = (OSError,)
@@ -35,14 +35,14 @@ def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
             while line := file.readline(MAX_LINE_BYTES):
                 yield line if len(line) < MAX_LINE_BYTES else _cut(line, file)
     except EOFError:
-        # So gzip says that a file stops short, as it does when its writer was killed.
+        # gzip raises this for a truncated file, such as one whose writer was killed.
         return
     except damage as error:
         raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _cut(line: bytes, file: BinaryIO) -> bytes:
-    """The beginning of a line that is too long; the rest of it is passed over."""
+    """The beginning of a line that is too long; the rest is skipped."""
     kept = line[:KEPT_BYTES]
     while line and not line.endswith(b"\n"):
         line = file.readline(MAX_LINE_BYTES)
@@ -50,14 +50,14 @@ def _cut(line: bytes, file: BinaryIO) -> bytes:
 
 
 class _CountingFile(io.FileIO):
-    """Tells how much of it is read, by whomever."""
+    """Reports the size of every read."""
 
     def __init__(self, path: Path, on_read: Callable[[int], object]) -> None:
         super().__init__(path)
         self._on_read = on_read
 
     def readinto(self, buffer: Any) -> int | None:
-        """Read as any file does, and tell."""
+        """Read, and report the number of bytes."""
         size = super().readinto(buffer)
         self._on_read(size or 0)
         return size

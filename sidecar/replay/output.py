@@ -1,4 +1,4 @@
-"""What a replay says: a line for each alert, and how much there was to judge."""
+"""The output of a replay: a line for each alert, and a summary."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def as_json(change: Change) -> str:
 
 
 def as_text(change: Change) -> str:
-    """One line for a person, its columns aligned for names of the usual length."""
+    """One line for a person, with columns aligned for names of usual length."""
     when = change.at.replace("T", " ")
     what = f"{change.status:<8}  {change.severity:<8}  {change.alertname:<28}"
     return f"{when}  {what}  {change.app + '/' + change.query:<32}  {change.reason}"
 
 
 def complaints(replayed: Replayed) -> list[str]:
-    """What could not be read, in words."""
+    """Messages about what could not be read."""
     found = [replayed.error] if replayed.error is not None else []
     if replayed.unread and replayed.error is None:
         found.append(f"{replayed.path}: {replayed.unread} lines were not understood")
@@ -32,7 +32,7 @@ def complaints(replayed: Replayed) -> list[str]:
 
 
 def summary(replays: Sequence[Replayed]) -> str:
-    """How much was judged, and what it came to."""
+    """How much was evaluated, and the result."""
     opened = sum(one.opened for one in replays)
     events = sum(one.events for one in replays)
     text = (
@@ -47,7 +47,7 @@ def summary(replays: Sequence[Replayed]) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in the units that matter: ``12 min 4 s``, ``3 h 20 min``, ``30.4 days``."""
+    """Seconds in suitable units: ``12 min 4 s``, ``3 h 20 min``, ``30.4 days``."""
     if seconds >= SECONDS_A_DAY:
         return f"{seconds / SECONDS_A_DAY:.1f} days"
     minutes, rest = divmod(round(seconds), 60)

@@ -1,4 +1,4 @@
-"""Shows on a terminal how far a long replay is."""
+"""Shows the progress of a long replay on a terminal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MEGABYTE = 1024 * 1024
 
 
 class ProgressBar:
-    """Counts the bytes read; silent for short inputs, and where nobody looks."""
+    """Counts the bytes read; silent for short inputs, and if standard error is no terminal."""
 
     def __init__(self, applications: Iterable[Application]) -> None:
         files = {file for application in applications for file in application.files}
@@ -25,7 +25,7 @@ class ProgressBar:
         self._due = 0.0
 
     def add(self, size: int) -> None:
-        """So many bytes more have been read."""
+        """Add the bytes of one read."""
         self._read += size
         if self._shown and time.monotonic() >= self._due:
             self._due = time.monotonic() + EVERY_SECONDS
@@ -35,7 +35,7 @@ class ProgressBar:
             )
 
     def clear(self) -> None:
-        """Make room for a line of another kind."""
+        """Clear the line for other output."""
         if self._shown:
             self._due = 0.0
             self._write("")
@@ -49,5 +49,5 @@ def _size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        # Whoever reads it will say so.
+        # Reading the file reports the error.
         return 0

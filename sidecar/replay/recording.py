@@ -1,8 +1,8 @@
-"""What the lines of a recording say, and when.
+"""Parses the lines of a recording, with their times.
 
-Spark's event log (one JSON object a line, its class under ``Event``), the listener's own
-JSON, progresses as ``recentProgress`` holds them, and the ``{"kind", "shape", "text"}`` lines
-of this project's recorder, in any mixture.
+A line is one of: Spark's event log (one JSON object per line, its class under ``Event``), the
+listener's own JSON, a progress as in ``recentProgress``, or a ``{"kind", "shape", "text"}`` line
+of this project's recorder. A file may mix them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .times import first_timestamp, latest_millis, timestamp
 
 
 class Began(msgspec.Struct, frozen=True):
-    """An application began; ``at`` is Unix seconds of the log's clock, None where untold."""
+    """An application began; ``at`` is Unix seconds of the log's clock, None if unknown."""
 
     at: float | None
     name: str
@@ -37,7 +37,7 @@ class Stopped(msgspec.Struct, frozen=True):
     at: float | None
 
 
-Said = Began | RecordedEvent | Stopped
+Entry = Began | RecordedEvent | Stopped
 
 _STREAMING = b"org.apache.spark.sql.streaming.StreamingQueryListener$Query%bEvent"
 _EVENTS = {
@@ -46,13 +46,13 @@ _EVENTS = {
     _STREAMING % b"Idle": EventKind.IDLE,
     _STREAMING % b"Terminated": EventKind.TERMINATED,
 }
-# As Spark writes nearly every line that is told of.
+# The start of nearly every relevant line, as Spark writes it.
 _PROGRESS = b'{"Event":"%b","progress":{"id":"' % (_STREAMING % b"Progress")
 _START = b"SparkListenerApplicationStart"
 _END = b"SparkListenerApplicationEnd"
-# Spark writes the class first: nine lines in ten need no parsing to be passed over. Of these
-# the newest is kept, for it tells the time.
-_PASSED_OVER = tuple(
+# Spark writes the class first: nine lines in ten can be skipped without parsing. The newest
+# skipped line is kept for its time.
+_SKIPPED = tuple(
     b'{"Event":"%b"' % name
     for name in (
         b"SparkListenerTaskEnd",
@@ -75,8 +75,8 @@ _NOT_AN_EVENT = (DecodeError, msgspec.MsgspecError, UnicodeError, OverflowError,
 class Reader:
     """Reads the lines of one application.
 
-    ``unread`` counts the lines that were nothing; a last line that a killed driver left
-    unfinished is not among them.
+    ``unread`` counts the lines that could not be parsed, without a last line that a killed
+    driver left unfinished.
     """
 
     def __init__(self) -> None:
@@ -87,35 +87,35 @@ class Reader:
 
     @property
     def understood(self) -> bool:
-        """Whether any line was something."""
+        """Whether any line was understood."""
         return self._understood or bool(self._timed)
 
     @property
     def newest_time(self) -> float | None:
-        """The newest time that any line has told so far."""
-        reported = latest_millis(self._timed)
-        if reported is not None:
-            self._newest = max(reported, self._newest or reported)
+        """The newest time in any line so far."""
+        latest = latest_millis(self._timed)
+        if latest is not None:
+            self._newest = max(latest, self._newest or latest)
         return self._newest
 
-    def said(self, lines: Iterable[bytes]) -> Iterator[Said]:
-        """What lines say of an application and its streaming queries, in their order."""
+    def entries(self, lines: Iterable[bytes]) -> Iterator[Entry]:
+        """The entries about an application and its streaming queries, in order."""
         for line in lines:
-            if line.startswith(_PASSED_OVER):
+            if line.startswith(_SKIPPED):
                 self._timed = line
                 continue
             if line.isspace():
                 continue
             try:
-                said = self._read(line)
+                entry = self._read(line)
             except _NOT_AN_EVENT:
                 self.unread += line.endswith(b"\n")
                 continue
             self._understood = True
-            if said is not None:
-                yield said
+            if entry is not None:
+                yield entry
 
-    def _read(self, line: bytes) -> Said | None:
+    def _read(self, line: bytes) -> Entry | None:
         if line.startswith(_PROGRESS):
             return self._received(EventKind.PROGRESS, line, first_timestamp(line))
         name = _event_name(line)
@@ -131,14 +131,14 @@ class Reader:
         return None
 
     def _began(self, line: bytes) -> Began:
-        """What came before, if not this application's first steps, was another's."""
+        """Start a new application: times of earlier lines do not count."""
         self._timed, self._newest = line, None
         return Began(self.newest_time, _APP_START.decode(line).name)
 
     def _received(
         self, kind: EventKind, text: str | bytes, at: float | None = None
     ) -> RecordedEvent:
-        """An event; the end of a query tells no time, so it is the newest that was told."""
+        """An event; one without a time, such as a query's end, gets the newest time so far."""
         event = decode(kind, text)
         if at is None:
             at = timestamp(text)
@@ -155,11 +155,11 @@ class _AppStart(msgspec.Struct, rename={"name": "App Name"}):
 
 
 class _Object(msgspec.Struct):
-    """Any object: that it is there tells enough."""
+    """Any object; only its presence matters."""
 
 
 class _Line(msgspec.Struct, rename={"run_id": "runId", "batch_id": "batchId"}):
-    """The keys by which one kind of line is told from another."""
+    """The keys that distinguish the kinds of lines."""
 
     kind: EventKind | None = None
     text: str | None = None
@@ -181,10 +181,10 @@ def _event_name(line: bytes) -> bytes | None:
 
 
 def _kind_and_json(text: bytes) -> tuple[EventKind, str | bytes]:
-    """Which event a line of a recording holds, and its JSON.
+    """The kind of event in a line of a recording, and its JSON.
 
     Raises:
-        DecodeError: it is none.
+        DecodeError: the line is not an event.
 
     """
     line = _LINE.decode(text)

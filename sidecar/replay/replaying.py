@@ -1,4 +1,4 @@
-"""Replays one application: its files line by line, what they say, and what is judged of it."""
+"""Replays one application: reads its files line by line and evaluates their events."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .changes import Change, Replayed, Stall, longest
 from .engine import ReplayEngine
 from .errors import ReplayError
 from .lines import read_lines
-from .recording import Began, Reader, Said, Stopped
+from .recording import Began, Entry, Reader, Stopped
 
 
 class Replay:
-    """One application, to be judged once; ``app_name`` given, it goes by that name."""
+    """One application, to be replayed once; ``app_name`` overrides its name."""
 
     def __init__(self, application: Application, policy: Policy, app_name: str | None) -> None:
         self._application = application
@@ -32,25 +32,25 @@ class Replay:
         self._error: str | None = None
 
     def changes(self, on_read: Callable[[int], object]) -> Iterator[Change]:
-        """Judge from beginning to end; ``on_read`` is told of each number of bytes read.
+        """Replay from beginning to end; ``on_read`` receives the number of bytes of each read.
 
         Raises:
-            NotInstalledError: a file's codec needs a package that is not there.
+            NotInstalledError: a file's codec needs a package that is not installed.
 
         """
         try:
             for file in self._application.files:
-                for said in self._reader.said(read_lines(Path(file), on_read)):
-                    yield from self._take(said)
+                for entry in self._reader.entries(read_lines(Path(file), on_read)):
+                    yield from self._take(entry)
         except ReplayError as error:
             self._error = str(error)
         if self._engine is not None:
             yield from self._engine.wait(self._reader.newest_time or self._engine.now)
-            yield from self._adjourn(self._engine)
+            yield from self._finish(self._engine)
 
     @property
     def replayed(self) -> Replayed:
-        """What there was to judge."""
+        """The counts and times of the replayed application."""
         reader = self._reader
         error = self._error
         if error is None and reader.unread and not reader.understood:
@@ -67,30 +67,30 @@ class Replay:
             error=error,
         )
 
-    def _take(self, said: Said) -> list[Change]:
+    def _take(self, entry: Entry) -> list[Change]:
         engine = self._engine
-        if isinstance(said, Began):
-            changes = self._adjourn(engine) if engine is not None else []
-            self._app = self._app_name or said.name or self._app
-            self._engine = None if said.at is None else self._convene(said.at)
+        if isinstance(entry, Began):
+            changes = self._finish(engine) if engine is not None else []
+            self._app = self._app_name or entry.name or self._app
+            self._engine = None if entry.at is None else self._start(entry.at)
             return changes
-        at = said.at if said.at is not None or engine is None else engine.now
+        at = entry.at if entry.at is not None or engine is None else engine.now
         if at is None:
             return []
-        engine = engine or self._convene(at)
-        if isinstance(said, Stopped):
+        engine = engine or self._start(at)
+        if isinstance(entry, Stopped):
             return engine.stop(at)
         self._events += 1
-        return engine.apply(said.event, at)
+        return engine.apply(entry.event, at)
 
-    def _convene(self, at: float) -> ReplayEngine:
-        """Begin to judge; anew where one file holds several applications."""
+    def _start(self, at: float) -> ReplayEngine:
+        """Start an evaluation; a file with several applications has several."""
         self._engine = ReplayEngine(self._policy, self._app, at)
         self._began_at = min(at, self._began_at or at)
         return self._engine
 
-    def _adjourn(self, engine: ReplayEngine) -> list[Change]:
-        """Judge what was heard last, and keep the sums."""
+    def _finish(self, engine: ReplayEngine) -> list[Change]:
+        """Evaluate the last events, and add up the totals."""
         changes = engine.evaluate()
         self._ended_at = max(engine.now, self._ended_at or engine.now)
         self._opened += engine.opened

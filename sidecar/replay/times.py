@@ -1,4 +1,4 @@
-"""When a line was written, as far as it says so: Unix seconds."""
+"""The time at which a line was written, if it contains one: Unix seconds."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import msgspec
 
-# Milliseconds of these keys only: others hold durations, or times long past.
+# Only these keys hold the time of the event: others hold durations, or much older times.
 _MILLIS = re.compile(
     rb'"(?:Timestamp|(?:Submission|Launch|Finish|Completion) Time|time)":\s?(\d{13})\b'
 )
@@ -28,15 +28,15 @@ _KEY = b'"timestamp":"'
 
 
 def latest_millis(line: bytes) -> float | None:
-    """The latest time that a line of Spark's own events tells; None where it tells none."""
+    """The latest time in a line of Spark's own events; None if it has none."""
     return max((int(millis) / 1000 for millis in _MILLIS.findall(line)), default=None)
 
 
 def timestamp(text: str | bytes) -> float | None:
-    """The ``timestamp`` of a streaming event's JSON; None where it has none.
+    """The ``timestamp`` in a streaming event's JSON; None if it has none.
 
     Raises:
-        msgspec.MsgspecError: this is no such JSON.
+        msgspec.MsgspecError: this is not the JSON of an event.
 
     """
     event = _EVENT.decode(text)
@@ -45,13 +45,13 @@ def timestamp(text: str | bytes) -> float | None:
 
 
 def first_timestamp(line: bytes) -> float | None:
-    """The first ``timestamp`` in a line, without parsing the rest; None where there is none.
+    """The first ``timestamp`` in a line, without parsing the rest; None if it has none.
 
-    For lines that begin as Spark writes them, where only ids and a name stand before it: what
-    looks like a key within a text has its quotes escaped.
+    For lines as Spark writes them, where only ids and a name come before it. A key inside a text
+    cannot match, because its quotes are escaped.
 
     Raises:
-        msgspec.MsgspecError: it is no time.
+        msgspec.MsgspecError: the value is not a time.
 
     """
     key = line.find(_KEY)

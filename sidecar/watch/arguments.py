@@ -1,4 +1,4 @@
-"""What can be asked of ``querypulse watch``."""
+"""The arguments of ``querypulse watch``."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from .target_tracker import TERMINATED_AFTER_SECONDS
 SHORTEST_INTERVAL_SECONDS = 0.1
 SHORTEST_GONE_SECONDS = 1.0
 TIMES = {
-    "interval": (SHORTEST_INTERVAL_SECONDS, "between looks"),
-    "gone_after": (SHORTEST_GONE_SECONDS, "how long a driver may not be found"),
+    "interval": (SHORTEST_INTERVAL_SECONDS, "time between polls"),
+    "gone_after": (SHORTEST_GONE_SECONDS, "how long a driver may not answer"),
     "terminated_after": (
         SHORTEST_GONE_SECONDS,
-        "the same for a driver that a signal has ended",
+        "the same for a driver that was ended by a signal",
     ),
 }
-"""The shortest that is allowed, and what it is for."""
+"""The shortest allowed time, and the help text."""
 MORE = {
-    "targets": "a file of such URLs, one a line; read anew all the time",
-    "webhook_url_file": "holds the URL of a webhook, where the settings name no receiver",
-    "token_file": "holds the bearer token that drivers want to see",
-    "ca_file": "who vouches for the drivers' certificates",
-    "client_cert_file": "our own certificate, for drivers that ask for one",
+    "targets": "a file of such URLs, one per line; reread in every interval",
+    "webhook_url_file": "contains the URL of a webhook, if the settings name no receiver",
+    "token_file": "contains the bearer token of the drivers",
+    "ca_file": "the CA certificates that verify the drivers",
+    "client_cert_file": "our certificate, for drivers that require one",
     "client_key_file": "its key",
 }
 
 
 class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for on the command line; times in seconds."""
+    """The arguments of the command line; times in seconds."""
 
     urls: tuple[str, ...] = ()
     dns: tuple[str, ...] = ()
@@ -48,7 +48,7 @@ class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Tell the parser what can be asked for: the fields of a ``WatchRequest``."""
+    """Add the arguments: the fields of a ``WatchRequest``."""
     defaults = WatchRequest()
     parser.add_argument(
         "urls", nargs="*", metavar="URL", help="a driver's server, such as http://HOST:9719"
@@ -58,7 +58,7 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="URL",
-        help="the same, for every address of the host name; drivers are known by their app",
+        help="the same for every address of the host name; drivers are identified by their app",
     )
     for name, text in MORE.items():
         parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)

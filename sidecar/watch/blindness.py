@@ -1,4 +1,4 @@
-"""Drivers that answer and do not let the watcher in: an alert about the watcher itself. Pure.
+"""The alert about drivers that answer and refuse the watcher. Pure.
 
 ``now`` is monotonic seconds of the watcher, ``wall`` Unix seconds.
 """
@@ -18,21 +18,21 @@ from .poll import Said
 from .target_tracker import TargetTracker
 
 APP = "querypulse-watch"
-"""Label ``app`` of what is wrong with the watcher; also under which it keeps its spool."""
+"""Label ``app`` of alerts about the watcher itself, and the name of its spool."""
 AFTER_SECONDS = 15.0
-"""While a token is rotated, driver and watcher may differ for a moment: that is no alert."""
+"""During a token rotation, driver and watcher may differ briefly without an alert."""
 MAX_SHOWN = 10
-READABLE = "every driver that answers lets the watcher in"
-BEFORE = "did not let the watcher before this one in"
+READABLE = "every driver that answers accepts the watcher"
+BEFORE = "refused the previous watcher"
 DRIVERS = "drivers"
-"""The annotation that names all of them: the next watcher goes on with it."""
+"""The annotation that names all these drivers; the next watcher restores them from it."""
 ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
 class Blindness:
     """One ``QuerypulseMonitoringDegraded`` for all drivers that refuse the watcher for a while.
 
-    It does not end because such a driver is down: then nobody knows whether it lets us in.
+    It does not resolve when such a driver goes down: then its answer is unknown.
     """
 
     def __init__(self, guidance: Guidance, repeat_interval_seconds: float) -> None:
@@ -44,7 +44,7 @@ class Blindness:
         self._blind: dict[str, str] = {}
 
     def restore(self, incident: Incident, now: float) -> bool:
-        """Go on with what an earlier watcher left open; False when it is something else."""
+        """Restore an earlier watcher's alert of this kind; False if it is another kind."""
         labels = incident.alerts[0].labels
         if (labels["app"], labels["alertname"]) != (APP, monitoring_degraded.NAME):
             return False
@@ -60,7 +60,7 @@ class Blindness:
         wall: float,
         muted: Callable[[Alert], str],
     ) -> list[Incident]:
-        """The open alert, or once its end; nothing where every driver lets the watcher in."""
+        """The open alert or, once, its end; nothing while every driver accepts the watcher."""
         barred = {
             endpoint.shown: endpoint_state.poll.detail
             for endpoint, endpoint_state in tracker.endpoint_states.items()
@@ -76,9 +76,9 @@ class Blindness:
             }
             self._blind = {name: text for name, text in self._blind.items() if name in unread}
         self._blind |= {name: barred[name] for name in due}
-        return [self._fires(now, wall, muted)] if self._blind else self._ended(wall)
+        return [self._firing(now, wall, muted)] if self._blind else self._ended(wall)
 
-    def _fires(self, now: float, wall: float, muted: Callable[[Alert], str]) -> Incident:
+    def _firing(self, now: float, wall: float, muted: Callable[[Alert], str]) -> Incident:
         alert = alert_of(_finding(self._blind), APP, self._guidance, wall)
         if self._open is None:
             self._open, self._opened_at = Incident((alert,)), now

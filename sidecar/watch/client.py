@@ -1,4 +1,4 @@
-"""Asking one driver one thing over HTTP, and telling apart all the ways in which it fails."""
+"""One HTTP request to one driver, with every kind of failure kept apart."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from .poll import Endpoint, Said
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 64 * 1024
 SHORTEST_SECONDS = 0.001
-"""A socket's timeout of 0 would mean something else."""
+"""A socket timeout of 0 would mean non-blocking."""
 
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL})
-"""Errors that tell of this machine, not of the driver."""
+"""Errors of this machine, not of the driver."""
 
 
-class NoAnswer(Exception):  # noqa: N818 - it is an outcome, told in words
-    """No HTTP answer came: ``said`` is what came instead, the message says it for a person."""
+class NoAnswer(Exception):  # noqa: N818 - an outcome, with a message for a person
+    """There was no HTTP answer: ``said`` is the outcome, and the message explains it."""
 
     def __init__(self, said: Said, detail: str) -> None:
         super().__init__(detail)
@@ -34,23 +34,21 @@ class NoAnswer(Exception):  # noqa: N818 - it is an outcome, told in words
 
 
 class Access(msgspec.Struct, frozen=True):
-    """What drivers are shown: a bearer token, as it was read last; and how their certificates
-    are checked.
-    """
+    """Access to drivers: the bearer token as last read, and how certificates are verified."""
 
     token: Secret | None = None
     context: ssl.SSLContext | None = None
 
 
 class HttpResponse(msgspec.Struct, frozen=True):
-    """One answer; redirects are not followed."""
+    """One HTTP answer; redirects are not followed."""
 
     code: int
     body: bytes
 
 
 class Client:
-    """Asks at one place, a new connection each time; ``cut`` ends a question of another thread."""
+    """Sends requests to one endpoint over new connections; another thread may ``cut`` them."""
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
         url = urlsplit(endpoint.url)
@@ -63,30 +61,30 @@ class Client:
         self._closed = False
 
     def get(self, path: str, seconds: float) -> HttpResponse:
-        """GET ``path``; each step gets only what is left of ``seconds``.
+        """GET ``path``; all steps together may take ``seconds``.
 
         Raises:
-            NoAnswer: the driver, or the network, did not give one.
-            OSError: this machine is out of sockets, or the like.
+            NoAnswer: the driver or the network gave no HTTP answer.
+            OSError: this machine lacks a resource, such as sockets.
 
         """
         deadline = Deadline(seconds)
         self._socket = self._connect(deadline)
         try:
             if self._closed:
-                raise NoAnswer(Said.BROKEN, "cut by the watcher itself")
+                raise NoAnswer(Said.BROKEN, "the watcher itself cut the connection")
             return self._exchange(self._socket, path, deadline)
         finally:
             self._socket.close()
             self._socket = None
 
     def cut(self) -> None:
-        """End the question under way, and any later one, at once."""
+        """End the running request, and any later one, at once."""
         self._closed = True
-        asked = self._socket
-        if asked is not None:
-            with suppress(OSError):  # it may have ended by itself
-                socket.socket.shutdown(asked, socket.SHUT_RDWR)
+        used = self._socket
+        if used is not None:
+            with suppress(OSError):  # the connection may have ended by itself
+                socket.socket.shutdown(used, socket.SHUT_RDWR)
 
     def _connect(self, deadline: Deadline) -> socket.socket:
         left = max(SHORTEST_SECONDS, deadline.left)
@@ -98,10 +96,10 @@ class Client:
         except ConnectionError as error:
             raise NoAnswer(Said.BROKEN, f"{where}: {_words(error)}") from None
         except socket.gaierror as error:
-            detail = f"{self._host} cannot be looked up: {_words(error)}"
+            detail = f"{self._host} cannot be resolved: {_words(error)}"
             raise NoAnswer(Said.UNREACHABLE, detail) from None
         except TimeoutError:
-            detail = f"{where} did not take the connection in {left:.0f} s"
+            detail = f"{where} did not accept the connection in {left:.0f} s"
             raise NoAnswer(Said.UNREACHABLE, detail) from None
         except OSError as error:
             if error.errno in OURS:
@@ -118,7 +116,7 @@ class Client:
             detail = f"its certificate was not accepted: {error.verify_message}"
             raise NoAnswer(Said.BARRED, detail) from None
         except TimeoutError:
-            detail = f"it took the connection and did not answer GET {path}"
+            detail = f"it accepted the connection and did not answer GET {path}"
             raise NoAnswer(Said.SILENT, detail) from None
         except (OSError, HTTPException) as error:
             raise NoAnswer(Said.BROKEN, f"GET {path} broke off: {_words(error)}") from None
@@ -139,7 +137,7 @@ class Client:
 
 
 class _Bytes:
-    """What has been received, as the standard parser wants it: a socket."""
+    """Received bytes in the shape that the standard parser needs: a socket."""
 
     def __init__(self, received: bytes) -> None:
         self._received = received
@@ -149,8 +147,9 @@ class _Bytes:
 
 
 def _received(connection: socket.socket, deadline: Deadline) -> bytes:
-    """Everything until the other side closes; on a socket, a parser's timeouts begin anew
-    with every byte that comes.
+    """Everything until the other side closes, within the deadline.
+
+    A parser that reads the socket would restart its timeout with every byte.
     """
     received = bytearray()
     while len(received) < MAX_ANSWER_BYTES:
@@ -163,11 +162,11 @@ def _received(connection: socket.socket, deadline: Deadline) -> bytes:
 
 
 def _parsed(received: bytes) -> HttpResponse:
-    response = HTTPResponse(_Bytes(received))  # type: ignore[arg-type] # of a socket, it uses this only
+    response = HTTPResponse(_Bytes(received))  # type: ignore[arg-type] # it uses only makefile
     response.begin()
     return HttpResponse(response.status, response.read())
 
 
 def _words(error: BaseException) -> str:
-    """What happened, without any text that the other side may have chosen."""
+    """What happened, without text that the other side may have chosen."""
     return getattr(error, "strerror", None) or type(error).__name__

@@ -42,11 +42,11 @@ ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
-    """Watch until SIGTERM or SIGINT; 0 then. The log goes to the standard error.
+    """Watch until SIGTERM or SIGINT, then return 0. The log goes to standard error.
 
     Raises:
-        SettingsError: a setting or a file is no good, there is nobody to tell, nothing to
-            watch, or no URL where one should be.
+        SettingsError: a setting, a file or a URL cannot be used, or there is no receiver or
+            nothing to watch.
 
     """
     file = request.webhook_url_file
@@ -54,7 +54,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     settings = load_strictly(arguments, environment).settings
     redacting, guard = Redacting(settings), Guard()
     silencing = Silencing(settings.silences, settings.silence_file, guard)
-    shown = access(request)
+    access = access_of(request)
     tracker = TargetTracker(request.gone_after, request.interval, request.terminated_after)
     terms = DriverAlertSettings(
         resolve_after_seconds=settings.resolve_after_seconds,
@@ -66,7 +66,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     watcher = make_watcher(
         request,
         settings,
-        shown=shown,
+        access=access,
         silencing=silencing,
         notifier=notifier,
         evaluate=evaluate,
@@ -81,7 +81,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
 
     for number in ENDING_SIGNALS:
         signal.signal(number, end)
-    files = file_loop("secret-files", partial(_read_again, redacting, shown), FILES_SECONDS, guard)
+    files = file_loop("secret-files", partial(_read_again, redacting, access), FILES_SECONDS, guard)
     files.start()
     silencing.start()
     notifier.start()
@@ -94,17 +94,15 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
 
 
 def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> Notifier:
-    """The way to the receivers, the same as a driver has: all that the watcher knows of it.
+    """The notifier of the watcher, the same as in a driver.
 
     Raises:
-        SettingsError: a receiver cannot be used as set, or there is none.
+        SettingsError: a receiver cannot be used, or there is none.
 
     """
     receivers = receivers_from_settings.receivers(settings)
     if not receivers:
-        raise SettingsError(
-            "watch: no receiver: give --webhook-url-file, or settings of a receiver"
-        )
+        raise SettingsError("watch: no receiver: give --webhook-url-file, or configure a receiver")
 
     def restore(incidents: Iterable[Incident]) -> None:
         evaluate.restore(incidents, time.monotonic())
@@ -125,41 +123,41 @@ def make_watcher(
     request: WatchRequest,
     settings: Settings,
     *,
-    shown: Access,
+    access: Access,
     silencing: Silencing,
     notifier: Notifier,
     evaluate: DriverAlerts,
     guard: Guard,
 ) -> Watcher:
-    """Join the parts; nothing runs yet.
+    """Make the watcher; nothing runs yet.
 
     Raises:
-        SettingsError: there is nothing to watch, or a file of the request is no good.
+        SettingsError: there is nothing to watch, or a file of the request cannot be used.
 
     """
     return Watcher(
         targets=Targets(request.urls, request.targets, request.dns),
         evaluate=evaluate,
-        access=shown,
+        access=access,
         interval_seconds=request.interval,
         hosts=receiver_hosts(settings),
-        teller=notifier,
+        sink=notifier,
         guard=guard,
         muted=lambda alert: why_muted((alert,), silencing(), time.time()),
     )
 
 
-def _read_again(redacting: Redacting, shown: Access) -> None:
-    """Secrets of files, which may be rotated; in a thread of its own, for a mount may hang."""
+def _read_again(redacting: Redacting, access: Access) -> None:
+    """Read secrets in files again: they may be rotated. In a separate thread: a mount may hang."""
     redacting.refresh()
-    if shown.token is not None:
-        shown.token.reveal()
+    if access.token is not None:
+        access.token.reveal()
 
 
 def close(watcher: Watcher, notifier: Notifier) -> None:
-    """Look no more, tell what is left, and stop.
+    """Stop polling, send what is pending, and stop.
 
-    What was told stays open: a watcher that leaves has cured nobody.
+    Alerts stay open: closing the watcher brings no driver back.
     """
     deadline = Deadline(CLOSING_SECONDS)
     watcher.close(deadline.left / 3)
@@ -167,11 +165,11 @@ def close(watcher: Watcher, notifier: Notifier) -> None:
     notifier.close(deadline)
 
 
-def access(request: WatchRequest) -> Access:
+def access_of(request: WatchRequest) -> Access:
     """Token and certificates of the request.
 
     Raises:
-        SettingsError: a file cannot be read, or holds nothing of use.
+        SettingsError: a file cannot be read or used.
 
     """
     token = _token(request.token_file)
@@ -184,7 +182,7 @@ def access(request: WatchRequest) -> Access:
     if request.client_cert_file is not None:
         cert, key = request.client_cert_file, request.client_key_file
         try:
-            # Without a password given, an encrypted key would ask for it at the terminal.
+            # Without a password, OpenSSL would prompt for that of an encrypted key.
             context.load_cert_chain(cert, key, password="")
         except OSError as error:
             raise SettingsError(f"--client-cert-file {cert}, key {key}: {error}") from None

@@ -1,4 +1,4 @@
-"""The roll and ``now`` -> what is to be told. Pure: no clock, no thread, no socket.
+"""The target tracker and ``now`` -> incidents. Pure: no clock, no thread, no socket.
 
 ``now`` is monotonic seconds of the watcher, ``wall`` Unix seconds.
 """
@@ -18,16 +18,18 @@ from .poll import Said
 from .target_tracker import Key, TargetTracker
 
 FORGET_SECONDS = 24 * 3600.0
-"""So long is waited for what only DNS has named, or an earlier watcher where none is down."""
+"""An alert expires after this time if only DNS named its driver, another driver took its place,
+or an earlier watcher opened it and nothing is down at its address.
+"""
 EXPIRED = "driver was not seen for 24 hours"
 BACK = "driver answers again"
 STOPPED = "driver was shut down gracefully"
 FRESH_SECONDS = 1.0
-"""So long a look tells that nothing is wrong: what the driver reports itself comes after it."""
+"""How long a poll proves that nothing is wrong: later, the driver may have raised an alert."""
 
 
 class DriverAlertSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How it is told; each as in ``Settings``."""
+    """When to resolve and to remind, and the guidance; each as in ``Settings``."""
 
     resolve_after_seconds: float
     repeat_interval_seconds: float
@@ -35,11 +37,11 @@ class DriverAlertSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DriverIncidents(msgspec.Struct, frozen=True):
-    """What is to be told now.
+    """What to send and to log now.
 
-    ``incidents`` are those open, and once those that have just ended. ``stale_resolves`` are ended
-    ones that a watcher before this one may have left open: given while a look has just shown that
-    the driver is there. ``news`` are lines for the log.
+    ``incidents`` are the open incidents and, once, those that have just ended. ``stale_resolves``
+    are ended incidents that an earlier watcher may have left open: returned while a poll has just
+    found the driver healthy. ``news`` are log lines.
     """
 
     incidents: tuple[Incident, ...]
@@ -48,7 +50,7 @@ class DriverIncidents(msgspec.Struct, frozen=True):
 
 
 class _Open(msgspec.Struct, frozen=True):
-    """An alert that fires; ``fired_at`` is since when, and with which revision, it does here."""
+    """A firing alert; ``fired_at`` and ``revision`` are those with which this watcher began."""
 
     alert: Alert
     fired_at: float
@@ -56,36 +58,36 @@ class _Open(msgspec.Struct, frozen=True):
 
 
 class DriverAlerts:
-    """Opens an alert for each driver of ``tracker`` that is gone, and ends it when it is back."""
+    """Opens an alert for each driver of ``tracker`` that is down; resolves it when it is back."""
 
     def __init__(self, tracker: TargetTracker, terms: DriverAlertSettings) -> None:
         self.tracker = tracker
         self._terms = terms
         self._open: dict[Key, _Open] = {}
-        self._inherited: dict[str, _Open] = {}
-        self._missed: set[Key] = set()
-        self._stuck: dict[Key, str] = {}
+        self._restored: dict[str, _Open] = {}
+        self._alerted: set[Key] = set()
+        self._statuses: dict[Key, str] = {}
         self._blindness = Blindness(terms.guidance, terms.repeat_interval_seconds)
 
     def restore(self, incidents: Iterable[Incident], now: float) -> None:
-        """Take over what an earlier watcher left open; it ends when its driver is seen well."""
+        """Restore the open alerts of an earlier watcher; each resolves with a healthy driver."""
         for incident in incidents:
             if incident.ends_at is None and not self._blindness.restore(incident, now):
-                self._inherited[incident.key] = _Open(incident.alerts[0], now, incident.revision)
+                self._restored[incident.key] = _Open(incident.alerts[0], now, incident.revision)
 
     def update(
         self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: ""
     ) -> DriverIncidents:
-        """Judge everyone on the roll; ``muted`` says why nobody is to be told of an alert now."""
-        self._claim_inherited()
-        over = [*self._end_open(now, wall), *self._end_inherited(now, wall)]
+        """Evaluate every driver; ``muted`` returns why an alert is silenced now, or nothing."""
+        self._claim_restored()
+        over = [*self._end_open(now, wall), *self._end_restored(now, wall)]
         names = self.tracker.names()
         for key, driver in self.tracker.drivers.items():
             if key not in self._open and self._is_gone(driver):
                 alert = reasons.gone(driver, names[key], now, wall, self._terms.guidance)
                 self._open[key] = _Open(alert, now)
         incidents = {alert.key: Incident((alert,)) for alert in over}
-        for one in (*self._open.values(), *self._inherited.values()):
+        for one in (*self._open.values(), *self._restored.values()):
             reminders = int((now - one.fired_at) // self._terms.repeat_interval_seconds)
             revision = one.revision + reminders
             incidents[one.alert.key] = Incident((one.alert,), revision, muted(one.alert))
@@ -96,19 +98,19 @@ class DriverAlerts:
             tuple(self._news(names)),
         )
 
-    def _claim_inherited(self) -> None:
-        """What was left open of a listed URL is its driver's, as if it had been opened here."""
-        for incident_key, one in list(self._inherited.items()):
+    def _claim_restored(self) -> None:
+        """Treat a restored alert of a listed URL as if this watcher had opened it."""
+        for incident_key, one in list(self._restored.items()):
             key = self.tracker.expect(_address(one.alert), one.alert.labels["app"])
             if key is not None and key not in self._open:
-                self._open[key] = self._inherited.pop(incident_key)
+                self._open[key] = self._restored.pop(incident_key)
 
     def _end_open(self, now: float, wall: float) -> list[Alert]:
         over = []
         for key, one in list(self._open.items()):
             driver = self.tracker.drivers.get(key)
             if driver is None:
-                why = "driver is no longer watched, or known by its app now"
+                why = "driver is no longer watched, or is now named by its app"
             elif driver.stopped:
                 why = STOPPED
             elif self._is_healthy(driver):
@@ -121,9 +123,9 @@ class DriverAlerts:
             over.append(self._open.pop(key).alert.ended(wall, outcome=why))
         return over
 
-    def _end_inherited(self, now: float, wall: float) -> list[Alert]:
+    def _end_restored(self, now: float, wall: float) -> list[Alert]:
         over = []
-        for key, one in list(self._inherited.items()):
+        for key, one in list(self._restored.items()):
             owners = self._owners(one.alert)
             if any(owner.stopped or self._is_healthy(owner) for owner in owners):
                 why = BACK
@@ -133,50 +135,53 @@ class DriverAlerts:
                 why = EXPIRED
             else:
                 continue
-            over.append(self._inherited.pop(key).alert.ended(wall, outcome=why))
+            over.append(self._restored.pop(key).alert.ended(wall, outcome=why))
         return over
 
     def _stale_resolves(self, now: float, wall: float) -> list[Incident]:
-        """For each driver that is found well and was never missed here."""
-        self._missed.update(self._open)
+        """One for each healthy driver for which this watcher has never opened an alert."""
+        self._alerted.update(self._open)
         found = []
         for key, driver in self.tracker.drivers.items():
-            if key not in self._missed and self._is_healthy(driver) and driver.last is not None:
+            if key not in self._alerted and self._is_healthy(driver) and driver.last is not None:
                 late = now - driver.last.at
                 names = self._closed_names(driver) if late <= FRESH_SECONDS else ()
                 guidance = self._terms.guidance
                 found += [reasons.closing(name, wall - late, guidance) for name in names]
         stale_resolves = {alert.key: Incident((alert,)) for alert in found}
-        still_open = {*self._inherited, *(one.alert.key for one in self._open.values())}
+        still_open = {*self._restored, *(one.alert.key for one in self._open.values())}
         return [one for key, one in stale_resolves.items() if key not in still_open]
 
     def _closed_names(self, driver: WatchedDriver) -> tuple[str, ...]:
-        """All that an earlier watcher may have called it; an app is well where all of it are."""
+        """The names an earlier watcher may have used.
+
+        The plain app name only counts while every driver of that app is healthy.
+        """
         full = tuple(dict.fromkeys((driver.full_name, driver.address)))
         drivers = self.tracker.drivers.values()
         same = [one for one in drivers if one.app == driver.app and not one.stopped]
         return (driver.app, *full) if driver.app and all(map(self._is_healthy, same)) else full
 
     def _news(self, names: Mapping[Key, str]) -> list[str]:
-        """What has changed, for the log."""
-        reported = {key: self._stuck_of(key, names[key]) for key in self.tracker.drivers}
-        changed = [text for key, text in reported.items() if text != self._stuck.get(key, "")]
-        self._stuck = reported
+        """The drivers whose status has changed, as log lines."""
+        lines = {key: self._status_of(key, names[key]) for key in self.tracker.drivers}
+        changed = [text for key, text in lines.items() if text != self._statuses.get(key, "")]
+        self._statuses = lines
         return [text for text in changed if text]
 
-    def _stuck_of(self, key: Key, name: str) -> str:
+    def _status_of(self, key: Key, name: str) -> str:
         driver = self.tracker.drivers[key]
         if key in self._open:
             return f"StreamingDriverDown: {self._open[key].alert.annotations.get('summary', name)}"
         if driver.stopped:
-            return f"{name} has closed in good order"
+            return f"{name} shut down gracefully"
         if driver.terminated:
-            return f"{name} was ended by a signal and may come back"
+            return f"{name} was terminated by a signal and may come back"
         if self.tracker.is_gone(driver):
-            return f"{name} cannot be reached, and nothing else either: own network?"
+            return f"{name} is unreachable, and so is everything else: own network down?"
         if driver.last is not None and driver.last.said is Said.BARRED:
-            return f"{name} does not let this watcher in: {driver.last.detail}; {ADVICE}"
-        return f"{name} is there: {driver.endpoint.shown}" if driver.seen else ""
+            return f"{name} refuses this watcher: {driver.last.detail}; {ADVICE}"
+        return f"{name} is up: {driver.endpoint.shown}" if driver.seen else ""
 
     def _is_gone(self, driver: WatchedDriver) -> bool:
         if not self.tracker.is_gone(driver):
@@ -189,7 +194,7 @@ class DriverAlerts:
         return driver.last.at - driver.healthy_since >= self._terms.resolve_after_seconds
 
     def _owners(self, alert: Alert) -> list[WatchedDriver]:
-        """Whom an alert of an earlier watcher may be about; at a URL, whom it found there."""
+        """The drivers that a restored alert may be about; for a URL, only those at its address."""
         called, at = alert.labels["app"], _address(alert)
         return [
             one
@@ -200,10 +205,10 @@ class DriverAlerts:
 
 
 def _address(alert: Alert) -> str:
-    """Where it was found; empty where it does not say."""
+    """The address in the alert; empty if it has none."""
     return alert.annotations.get(reasons.ADDRESS, "")
 
 
 def _may_expire(driver: WatchedDriver) -> bool:
-    """Whether it may never come back: only DNS has named it, or another driver has its place."""
+    """Whether it may never come back: only DNS named it, or another driver took its place."""
     return bool(driver.endpoint.group) or driver.replaced

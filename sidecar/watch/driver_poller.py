@@ -1,4 +1,4 @@
-"""A lookout at one place: one thread looks, another waits for the farewell."""
+"""Polls one endpoint: one thread polls, another waits for the shutdown notice."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .poll import Endpoint, Poll, Said
 from .polling import WatchAnswer, await_notice, poll
 
 RETRY_SECONDS = 0.5
-"""How soon is looked again at what was not found."""
+"""How soon a driver that was not found is polled again."""
 PATIENCE = 10
-"""What has not been found for a time is looked at again after a tenth of it."""
+"""A driver that has been down for a time is polled again after a tenth of that time."""
 REST_SECONDS = 1.0
 
 
 class Polled(msgspec.Struct, frozen=True):
-    """A look was taken."""
+    """The result of a poll."""
 
     endpoint: Endpoint
     poll: Poll
 
 
 class Closing(msgspec.Struct, frozen=True):
-    """The driver gave notice at ``at``, in monotonic seconds, that it closes, and why."""
+    """The driver sent its shutdown notice at ``at``, in monotonic seconds."""
 
     endpoint: Endpoint
     at: float
@@ -41,7 +41,7 @@ Sign = Polled | Closing
 
 
 class DriverPoller:
-    """Reports every look, and the farewell, to ``report``, from its own threads."""
+    """Passes every poll and the shutdown notice to ``report``, from its own threads."""
 
     def __init__(
         self,
@@ -54,30 +54,30 @@ class DriverPoller:
         self._endpoint = endpoint
         self._interval = interval_seconds
         self._report = report
-        self._asking, self._waiting = Client(endpoint, access), Client(endpoint, access)
+        self._polling, self._waiting = Client(endpoint, access), Client(endpoint, access)
         self._poll_now = threading.Event()
         self._bad_since: float | None = None
         self._broken = False
         self._loops = [
-            Loop("look", self._poll, guard),
+            Loop("poll", self._poll, guard),
             Loop("await", self._await_shutdown_notice, guard),
         ]
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start polling."""
         for loop in self._loops:
             loop.start()
 
     def stop(self) -> None:
-        """End soon; questions under way are cut."""
+        """End soon; running requests are cut."""
         for loop in self._loops:
             loop.stop()
         self._poll_now.set()
-        self._asking.cut()
+        self._polling.cut()
         self._waiting.cut()
 
     def _poll(self) -> None:
-        seen = poll(self._asking)
+        seen = poll(self._polling)
         self._report(Polled(self._endpoint, seen))
         if seen.said in (Said.HEALTHY, Said.BARRED):
             self._bad_since = None
@@ -93,7 +93,7 @@ class DriverPoller:
             received = await_notice(self._waiting)
         except NoAnswer:
             if not self._broken:
-                # What held the connection is gone, and perhaps the driver with it.
+                # The connection broke: the driver may have been killed.
                 self._poll_now.set()
             self._broken = True
             self._rest(REST_SECONDS)
@@ -109,7 +109,7 @@ class DriverPoller:
 
 
 def pause(bad_since: float | None, now: float, interval_seconds: float) -> float:
-    """Seconds until the next look."""
+    """Seconds until the next poll."""
     if bad_since is None:
         return interval_seconds
     return min(interval_seconds, max(RETRY_SECONDS, (now - bad_since) / PATIENCE))

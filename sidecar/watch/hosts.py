@@ -1,6 +1,6 @@
-"""Which hosts are called for a proof that the network works: those of the receivers.
+"""The hosts that prove that the network works: those of the receivers.
 
-A proxy stands for the receivers behind it, also where the environment names it.
+A proxy takes the place of the receivers behind it, also if the environment names it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
-    """Where the receivers are, or the proxies to them; none on this machine: it proves nothing."""
+    """The hosts of the receivers or their proxies, without this machine, which proves nothing."""
     hosts = (_host(url) for url in _urls(settings))
     return tuple(dict.fromkeys(host for host in hosts if host is not None))
 
@@ -33,13 +33,13 @@ def _urls(settings: Settings) -> Iterator[str]:
     for one in configured(settings):
         options = http_options(one.given, settings)
         for url in _urls_of(one.given):
-            with suppress(ValueError):  # No URL at all; for the receiver to say.
+            with suppress(ValueError):  # Not a URL: the receiver reports it.
                 proxy = select_proxy(url, options.proxies(url))
                 yield url if proxy is None else _with_scheme(proxy)
 
 
 def _with_scheme(proxy: str) -> str:
-    """As requests takes a proxy that the environment names by host and port only."""
+    """Add the scheme that requests assumes for a proxy given by host and port only."""
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
@@ -53,7 +53,7 @@ def _urls_of(given: Common) -> list[str]:
 
 
 def _content(path: str | None) -> str:
-    """What the file of a secret URL holds; whether it can be read is for the receiver to say."""
+    """The content of a secret URL's file; empty if unreadable, which the receiver reports."""
     if path is None:
         return ""
     try:

@@ -1,4 +1,4 @@
-"""What is remembered of each place and of each driver. No clock, no socket.
+"""The state of each endpoint and of each driver. No clock, no socket.
 
 All times are monotonic seconds of the watcher.
 """
@@ -12,26 +12,26 @@ import msgspec
 from .poll import Endpoint, Poll, Said
 
 HEARTBEAT_SECONDS = 5.0
-"""How long a heartbeat may stand; a worker judges about twice a second."""
+"""How long a heartbeat may not advance; a worker evaluates about twice a second."""
 
 
 class EndpointState(msgspec.Struct):
-    """One place: the newest look, and the app that was last seen there."""
+    """One endpoint: the newest poll, and the app that was last seen there."""
 
     poll: Poll | None = None
     app: str = ""
     stopped_at: float | None = None
-    """When its driver closed in good order; None again once one is seen there."""
+    """When its driver shut down gracefully; None again once a driver is seen there."""
     beat: float | None = None
     beat_since: float = 0.0
 
     def take(self, poll: Poll) -> Poll:
-        """Remember a look; the answer says ``STUCK`` where the heartbeat stands."""
+        """Store a poll and return it; ``STUCK`` if the heartbeat does not advance."""
         if poll.heartbeat is None or poll.heartbeat != self.beat:
             self.beat, self.beat_since = poll.heartbeat, poll.at
         stuck = poll.at - self.beat_since
         if poll.said is Said.HEALTHY and stuck >= HEARTBEAT_SECONDS:
-            detail = f"its worker's heartbeat has stood still for {stuck:.0f} s"
+            detail = f"its worker's heartbeat has not advanced for {stuck:.0f} s"
             poll = msgspec.structs.replace(poll, said=Said.STUCK, detail=detail)
         if poll.said is Said.HEALTHY:
             self.stopped_at = None
@@ -41,54 +41,53 @@ class EndpointState(msgspec.Struct):
 
     @property
     def lives(self) -> bool:
-        """Whether a driver is there; one that bars us is."""
+        """Whether a driver is up; one that refuses the watcher is."""
         if self.poll is None or self.stopped_at is not None:
             return False
         return self.poll.said in (Said.HEALTHY, Said.BARRED)
 
     @property
     def readable(self) -> bool:
-        """Whether the newest look was let in, or the driver has closed in good order."""
+        """Whether the newest poll was accepted, or the driver has shut down gracefully."""
         if self.poll is None or self.poll.said is Said.BARRED:
             return False
         return self.poll.said is Said.HEALTHY or self.stopped_at is not None
 
 
 class WatchedDriver(msgspec.Struct):
-    """One driver that is to be there: an app at a URL of the list, or under a DNS name.
+    """One expected driver: an app at a listed URL, or under a DNS name.
 
-    The subject without an app stands for the URL or name itself until a driver has been seen
-    there.
+    Without an app it represents the URL or name itself, until a driver has been seen there.
     """
 
     endpoint: Endpoint
-    """Where the newest look went."""
+    """The endpoint of the newest poll."""
     app: str = ""
     seen: bool = False
     healthy_since: float | None = None
     bad_since: float | None = None
     bad_polls: int = 0
-    """In a row: a single one is a glitch."""
+    """Failed polls in a row; a single one is ignored."""
     last: Poll | None = None
     last_seen: Poll | None = None
-    """The newest look that found it well."""
+    """The newest poll that found it healthy."""
     stopped: bool = False
     terminated: bool = False
-    """Whether a signal has ended it, and it is not back yet."""
+    """Whether a signal has ended it and it is not back yet."""
 
     @property
     def address(self) -> str:
-        """What it is called before its app is known: host and port."""
+        """Its name before its app is known: host and port."""
         return urlsplit(self.endpoint.group or self.endpoint.url).netloc
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name in alerts and the log."""
         return self.app or self.address
 
     @property
     def full_name(self) -> str:
-        """What it is called where another driver has the same app."""
+        """Its name when another driver has the same app."""
         return f"{self.app}@{self.address}" if self.app else self.address
 
     @property
@@ -98,18 +97,18 @@ class WatchedDriver(msgspec.Struct):
 
     @property
     def unsure(self) -> bool:
-        """Whether the last look tells nothing, unless the network is known to work."""
+        """Whether the last poll proves nothing, unless the network is known to work."""
         unreached = self.last is not None and self.last.said is Said.UNREACHABLE
         return unreached and self.bad_since is not None and not self.endpoint.loopback
 
     def note_healthy(self, endpoint: Endpoint, poll: Poll) -> None:
-        """``poll`` found it alive at ``endpoint``."""
+        """Record that ``poll`` found it up at ``endpoint``."""
         self.endpoint, self.last = endpoint, poll
         self.bad_since, self.bad_polls = None, 0
         self.stopped = self.terminated = False
         self.seen = True
         if poll.reports_gone:
-            # It has nothing to run queries any more: no time of health.
+            # Its JVM has ended: it runs no queries and is not healthy.
             self.healthy_since = None
         elif self.healthy_since is None:
             self.healthy_since = poll.at
@@ -117,7 +116,7 @@ class WatchedDriver(msgspec.Struct):
             self.last_seen = poll
 
     def note_failing(self, endpoint: Endpoint, poll: Poll, longest_pause: float) -> None:
-        """It was not found; after a pause between looks, what was before proves nothing."""
+        """Record a failed poll; after a long pause between polls, earlier failures do not count."""
         if self.stopped:
             return
         if self.last is not None and poll.began_at - self.last.at > longest_pause:
@@ -129,15 +128,15 @@ class WatchedDriver(msgspec.Struct):
         self.bad_polls += 1
 
     def forgive(self) -> None:
-        """Begin anew: what was not found so far proves nothing."""
+        """Start over: the failed polls so far prove nothing."""
         self.bad_since, self.bad_polls = None, 0
 
     def stop(self) -> None:
-        """It closed in good order, and is not missed until it is seen again."""
+        """Record a graceful shutdown: it may be down until it is seen again."""
         self.forgive()
         self.stopped, self.terminated, self.healthy_since = True, False, None
 
     def terminate(self) -> None:
-        """A signal ended it: it may come back, and is missed later than one that was killed."""
+        """Record an end by a signal: it may come back, and its alert fires later than a crash."""
         self.forgive()
         self.terminated, self.healthy_since = True, None

@@ -1,4 +1,4 @@
-"""Whether our own network works: somebody else is called, for a proof."""
+"""Checks whether our own network works: tries to connect to other hosts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Host = tuple[str, int]
 
 
 def answers(hosts: Iterable[Host]) -> bool:
-    """Whether one of these hosts takes or refuses a connection: either proves the network."""
+    """Whether one of these hosts accepts or refuses a connection: either proves the network."""
     return any(_answers(host) for host in hosts)
 
 

@@ -1,4 +1,4 @@
-"""What is watched, and what one look at it gave. Values only."""
+"""An endpoint, and the result of one poll of it. Values only."""
 
 from __future__ import annotations
 
@@ -11,59 +11,60 @@ class Endpoint(msgspec.Struct, frozen=True):
     """One address at which a driver answers.
 
     ``url`` is scheme, host and port, which may be shown. ``address`` is the IP address to
-    connect to, empty where the host's name is to be looked up each time. ``group`` is the DNS
-    name that led here: under one, drivers are known by their app, for addresses come and go.
+    connect to, empty if the host's name is resolved for each request. ``group`` is the DNS name
+    that led here: under a DNS name, drivers are known by their app, because addresses change.
     """
 
     url: str
     address: str = ""
     group: str = ""
     loopback: bool = False
-    """On this machine, so that no network can be at fault."""
+    """Whether it is on this machine, so that no network can be at fault."""
 
     @property
     def listed_as(self) -> str:
-        """What led here: the DNS name, else the URL itself."""
+        """The target that led here: the DNS name, else the URL itself."""
         return self.group or self.url
 
     @property
     def shown(self) -> str:
-        """Where it is, for a person."""
+        """The address in a form for people."""
         return f"{self.url} ({self.address})" if self.address else self.url
 
 
 class Said(str, Enum):
-    """What a driver, or the network in its stead, said to one look."""
+    """What a driver, or the network in its place, answered to one poll."""
 
-    HEALTHY = "well"
-    STUCK = "standing"
-    """It answers, but not that its worker beats."""
+    HEALTHY = "healthy"
+    STUCK = "stuck"
+    """It answers, but its worker does not advance."""
     SILENT = "silent"
-    """The connection is taken, and no answer comes: what a frozen process does."""
+    """It accepts the connection and does not answer, as a frozen process does."""
     REFUSED = "refused"
-    """Nobody listens: what a machine says of a process that is gone."""
+    """Nothing listens: the machine's answer when a process is gone."""
     BROKEN = "broken"
+    """The connection ended without a complete answer."""
     UNREACHABLE = "unreachable"
-    """No word at all; the network on our side may be at fault."""
+    """Nothing answered; the watcher's own network may be at fault."""
     REPLACED = "replaced"
     """Another driver answers at its address."""
     BARRED = "barred"
-    """It lives, and does not let us in: a token or a certificate is wrong."""
+    """It is up and refuses the watcher: a token or a certificate is wrong."""
 
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
-    """One look; times are monotonic seconds of the watcher."""
+    """The result of one poll; times are monotonic seconds of the watcher."""
 
     began_at: float
     at: float
     said: Said
     detail: str = ""
-    """What the connection said, in words."""
+    """What happened on the connection, for a person."""
     app: str = ""
-    """The driver's name for itself, empty when it was not told."""
+    """The driver's ``app`` label, empty if unknown."""
     heartbeat: float | None = None
-    """When the driver's worker last judged, in Unix seconds of the driver's clock."""
+    """When the driver's worker last evaluated, in Unix seconds of the driver's clock."""
     reports_gone: bool = False
-    """Whether it says ``StreamingDriverDown`` of itself: Python answers, its JVM has ended."""
-    unwell: tuple[str, ...] = ()
-    """``name: state`` of the queries that were not well."""
+    """Whether it fires ``StreamingDriverDown`` itself: Python answers, but its JVM has ended."""
+    unhealthy: tuple[str, ...] = ()
+    """``name: state`` of each unhealthy query."""

@@ -1,4 +1,4 @@
-"""One look at one driver: its pages -> a ``Poll``."""
+"""One poll of one driver: its pages -> a ``Poll``."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from .client import Client, HttpResponse, NoAnswer
 from .poll import Poll, Said
 
 POLL_SECONDS = 3.0
-"""For all questions of one look together."""
+"""For all requests of one poll together."""
 OK = 200
 BARS = frozenset({401, 403, 421})
 NOT_READY = 503
 MAX_APP_CHARACTERS = 200
 
 WAIT_SECONDS = 30.0
-"""More than a driver lets a question at ``/watch`` wait."""
+"""Longer than a driver keeps a request at ``/watch`` open."""
 
 T = TypeVar("T", bound=msgspec.Struct)
 
 
 class WatchAnswer(str, Enum):
-    """What a question at ``/watch`` was answered with."""
+    """The answer to a request at ``/watch``."""
 
     RUNNING = "running"
     STOPPED = Notice.STOPPED.value
     TERMINATED = Notice.TERMINATED.value
     NOTHING = "nothing"
-    """It has no such page, or does not let us in."""
+    """It has no such page, or refuses the watcher."""
 
     @property
     def notice(self) -> Notice | None:
-        """Why the driver closes; None where it said nothing of that."""
+        """The shutdown notice; None if the answer is not one."""
         closes = self in (WatchAnswer.STOPPED, WatchAnswer.TERMINATED)
         return Notice(self.value) if closes else None
 
 
 class _Watch(msgspec.Struct):
-    """Of ``/watch``, all there is."""
+    """All of ``/watch``."""
 
     status: WatchAnswer
 
@@ -57,7 +57,7 @@ class _Reason(msgspec.Struct):
 
 
 class _Readiness(msgspec.Struct):
-    """Of ``/readyz``, what we read."""
+    """The part of ``/readyz`` that we read."""
 
     reasons: list[_Reason] = []
 
@@ -71,7 +71,7 @@ class _Alert(msgspec.Struct):
 
 
 class _Status(msgspec.Struct):
-    """Of ``/status``, what we read; the heartbeat is the one in ``/metrics``."""
+    """The part of ``/status`` that we read; the heartbeat is the one in ``/metrics``."""
 
     app: str = ""
     alerts: list[_Alert] = []
@@ -79,10 +79,10 @@ class _Status(msgspec.Struct):
 
 
 def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
-    """Ask whether the worker beats and, where it does, what else is known.
+    """Check whether the worker is alive and, if so, read status and readiness.
 
     Raises:
-        OSError: this machine is out of sockets, or the like.
+        OSError: this machine lacks a resource, such as sockets.
 
     """
     began, deadline = clock(), Deadline(POLL_SECONDS)
@@ -103,7 +103,7 @@ def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
         app=status.app[:MAX_APP_CHARACTERS],
         heartbeat=status.monitor.heartbeat_timestamp,
         reports_gone=any(one.labels.get("alertname") == driver_down.NAME for one in status.alerts),
-        unwell=tuple(f"{one.query}: {one.state}" for one in readiness.reasons if one.query),
+        unhealthy=tuple(f"{one.query}: {one.state}" for one in readiness.reasons if one.query),
     )
 
 
@@ -111,8 +111,8 @@ def await_notice(client: Client) -> WatchAnswer:
     """Wait at ``/watch`` until the driver closes, or for about 20 s.
 
     Raises:
-        NoAnswer: the connection was not taken, or broke off: the driver may have been killed.
-        OSError: this machine is out of sockets, or the like.
+        NoAnswer: the connection was not accepted, or broke: the driver may have been killed.
+        OSError: this machine lacks a resource, such as sockets.
 
     """
     answer = client.get("/watch", WAIT_SECONDS)
@@ -130,7 +130,7 @@ def _evaluated(answer: HttpResponse) -> tuple[Said, str]:
 
 
 def _page(client: Client, path: str, kind: type[T], deadline: Deadline) -> T:
-    """What a page tells, or nothing: the driver lives all the same."""
+    """The content of a page, or an empty one: the driver is up in either case."""
     with suppress(NoAnswer, msgspec.MsgspecError, UnicodeDecodeError):
         answer = client.get(path, deadline.left)
         if answer.code in (OK, NOT_READY):

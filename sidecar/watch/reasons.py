@@ -1,4 +1,4 @@
-"""What is told of a driver that is gone. Pure."""
+"""The alert about a driver that is down. Pure."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ...alerting.rules import driver_down
 from .memory import WatchedDriver
 from .poll import Poll, Said
 
-MAX_UNWELL = 10
+MAX_UNHEALTHY = 10
 ADDRESS = "address"
-"""The annotation that says where the driver was looked for."""
+"""The annotation with the address at which the driver was polled."""
 
 HOW = {
-    Said.STUCK: "stands still: its server answers, its worker does not beat",
-    Said.SILENT: "is frozen: connections are taken and not answered",
-    Said.REFUSED: "was killed, or has crashed: nobody listens at its address",
-    Said.BROKEN: "breaks off every connection",
-    Said.UNREACHABLE: "cannot be reached, while the network works",
-    Said.REPLACED: "has vanished: another driver is at its address",
+    Said.STUCK: "is stuck: its server answers, but its worker does not advance",
+    Said.SILENT: "is frozen: it accepts connections and does not answer",
+    Said.REFUSED: "was killed or has crashed: nothing listens at its address",
+    Said.BROKEN: "drops every connection",
+    Said.UNREACHABLE: "is unreachable, although the network works",
+    Said.REPLACED: "was replaced: another driver is at its address",
 }
-TERMINATED = "was ended by a signal, and has not come back"
-NEVER = "has never answered since watching began"
+TERMINATED = "was terminated by a signal and has not come back"
+NEVER = "has never answered since the watcher started"
 
 
 def gone(driver: WatchedDriver, name: str, now: float, wall: float, guidance: Guidance) -> Alert:
-    """The alert of driver ``name``, not found; ``now`` is monotonic, ``wall`` Unix seconds."""
+    """The firing alert of driver ``name``; ``now`` is monotonic, ``wall`` Unix seconds."""
     how = HOW.get(driver.last.said, "") if driver.last is not None else ""
     if driver.terminated:
         how = TERMINATED
@@ -43,13 +43,13 @@ def gone(driver: WatchedDriver, name: str, now: float, wall: float, guidance: Gu
 
 
 def closing(name: str, wall: float, guidance: Guidance) -> Alert:
-    """The alert of driver ``name``, ended: an earlier watcher may have left it open."""
+    """The resolved alert of driver ``name``, which an earlier watcher may have left open."""
     alert = alert_of(_finding("answers"), name, guidance, wall)
     return alert.ended(wall, outcome="driver answers")
 
 
 def _finding(how: str) -> Finding:
-    """What is said of a driver, without evidence; only its words reach an alert."""
+    """The finding about a driver, without evidence."""
     return Finding(
         alertname=driver_down.NAME,
         query=WHOLE_DRIVER,
@@ -62,7 +62,7 @@ def _finding(how: str) -> Finding:
 
 
 def _evidence(driver: WatchedDriver, now: float, wall: float) -> dict[str, str]:
-    """What the connection says now, and what was known when the driver was last seen."""
+    """The newest connection result, and what was known when the driver was last seen."""
     last, seen = driver.last, driver.last_seen
     facts = {ADDRESS: driver.endpoint.shown, "connection": last.detail if last else ""}
     if seen is None:
@@ -70,12 +70,12 @@ def _evidence(driver: WatchedDriver, now: float, wall: float) -> dict[str, str]:
     beat = seen.heartbeat
     return facts | {
         "last_seen": f"{rfc3339(wall - (now - seen.at))}, {now - seen.at:.0f} s ago",
-        "last_heartbeat": "not told" if beat is None else f"{rfc3339(beat)} by the driver's clock",
-        "not_well_then": _unwell(seen),
+        "last_heartbeat": "unknown" if beat is None else f"{rfc3339(beat)} by the driver's clock",
+        "not_well_then": _unhealthy(seen),
     }
 
 
-def _unwell(poll: Poll) -> str:
-    shown = ", ".join(poll.unwell[:MAX_UNWELL])
-    more = len(poll.unwell) - MAX_UNWELL
-    return f"{shown} and {more} more" if more > 0 else shown or "none: every query was well"
+def _unhealthy(poll: Poll) -> str:
+    shown = ", ".join(poll.unhealthy[:MAX_UNHEALTHY])
+    more = len(poll.unhealthy) - MAX_UNHEALTHY
+    return f"{shown} and {more} more" if more > 0 else shown or "none: every query was healthy"

@@ -1,4 +1,4 @@
-"""The roll of drivers that are to be there, and what the looks say of each. Pure.
+"""The expected drivers, and what the polls say about each. Pure.
 
 All times are monotonic seconds of the watcher.
 """
@@ -15,22 +15,22 @@ from .memory import EndpointState, WatchedDriver
 from .poll import Endpoint, Poll, Said
 
 NEVER_SEEN_FACTOR = 4
-"""How much longer one may be silent that was never seen: it may still be starting."""
+"""How many times longer a driver may be down that was never seen: it may still be starting."""
 TERMINATED_AFTER_SECONDS = 300.0
-"""So long a driver that a signal has ended may take to be back."""
+"""How long a driver that was ended by a signal may take to come back."""
 LONGEST_POLL_SECONDS = 10.0
-"""A look that took longer tells of the watcher, not of the driver."""
+"""A poll that took longer was slowed by the watcher and proves nothing about the driver."""
 SLACK_SECONDS = 5.0
-"""By how much looks, and proofs that the network works, may come later than the interval."""
+"""How much later than the interval a poll or a network proof may come."""
 
 Key = tuple[str, str]
-"""A URL or a DNS name, and an app; the first app seen there keeps the key without one."""
+"""A URL or a DNS name, and an app; the first app seen there keeps the key with an empty app."""
 
 
 class TargetTracker:
-    """Remembers what was seen of each driver; ``drivers`` are those that are to be there.
+    """Remembers what was seen of each driver; ``drivers`` are the expected ones.
 
-    ``is_listed`` says whether it is known by now where to look.
+    ``is_listed`` says whether the targets have been read.
     """
 
     def __init__(
@@ -50,23 +50,23 @@ class TargetTracker:
 
     @property
     def endpoints(self) -> frozenset[Endpoint]:
-        """Where to look: what is listed, and addresses that left DNS without a farewell."""
+        """The endpoints to poll: those listed, and those that left DNS without a notice."""
         return frozenset(self._endpoint_states)
 
     @property
     def endpoint_states(self) -> Mapping[Endpoint, EndpointState]:
-        """What is remembered of each place where to look."""
+        """The state of each endpoint that is polled."""
         return self._endpoint_states
 
     @property
     def unsure(self) -> bool:
-        """Whether a proof that the network works is needed, for a driver cannot be reached."""
+        """Whether a driver is unreachable, so that a proof of the network is needed."""
         return any(driver.unsure for driver in self.drivers.values())
 
     def listed(self, endpoints: Iterable[Endpoint]) -> None:
-        """Watch these places from now on; who is listed no more is missed no more.
+        """Watch these endpoints from now on; a driver that is no longer listed is not expected.
 
-        An address that left DNS is: its driver may have been killed. ``forget`` ends that.
+        A driver whose address left DNS stays expected, until ``forget``: it may have been killed.
         """
         self._listed = frozenset(endpoints)
         self.is_listed = True
@@ -80,14 +80,14 @@ class TargetTracker:
         self._drop_endpoint_states()
 
     def forget(self, key: Key) -> None:
-        """Miss this one no more, and look no more where only it was."""
+        """Stop expecting a driver, and stop polling the endpoints that only it had."""
         del self.drivers[key]
         self._drop_endpoint_states()
 
     def expect(self, shown: str, name: str) -> Key | None:
-        """Who was called ``name`` at the listed URL ``shown`` is known by that app from now on.
+        """Expect the app of ``name`` at the listed URL ``shown``; returns the driver's key.
 
-        None where no such URL is listed, or another app is known there.
+        None if no such URL is listed, or another app is known there.
         """
         for endpoint in self._listed:
             driver = self.drivers.get((endpoint.listed_as, ""))
@@ -100,7 +100,7 @@ class TargetTracker:
         return None
 
     def is_down(self, shown: str) -> bool:
-        """Whether nothing answers at the listed place ``shown``, and nobody closed there."""
+        """Whether the listed endpoint ``shown`` is down, but not after a graceful shutdown."""
         return any(
             endpoint.shown == shown
             and (endpoint_state := self._endpoint_states[endpoint]).poll is not None
@@ -110,7 +110,7 @@ class TargetTracker:
         )
 
     def polled(self, endpoint: Endpoint, poll: Poll) -> None:
-        """Take one look into account."""
+        """Apply one poll."""
         endpoint_state = self._endpoint_states.get(endpoint)
         if endpoint_state is None or (
             endpoint_state.stopped_at is not None and poll.began_at <= endpoint_state.stopped_at
@@ -129,7 +129,7 @@ class TargetTracker:
         self._drop_endpoint_states()
 
     def closes(self, endpoint: Endpoint, at: float, notice: Notice) -> None:
-        """The driver at ``endpoint`` gave notice at ``at`` that it closes."""
+        """Apply the shutdown notice of the driver at ``endpoint``, received at ``at``."""
         endpoint_state = self._endpoint_states.get(endpoint)
         if endpoint_state is None:
             return
@@ -139,7 +139,7 @@ class TargetTracker:
                 (driver.stop if notice is Notice.STOPPED else driver.terminate)()
 
     def names(self) -> dict[Key, str]:
-        """What each driver is called: one app at two places is two drivers, ``app@host:port``."""
+        """Each driver's name; one app at two endpoints is two drivers, ``app@host:port``."""
         apps = Counter(one.app for one in self.drivers.values() if not one.stopped)
         return {
             key: one.full_name if apps[one.app] > (not one.stopped) else one.name
@@ -147,9 +147,9 @@ class TargetTracker:
         }
 
     def proved(self, at: float) -> None:
-        """Something answered over the network at ``at``.
+        """Record that a host answered over the network at ``at``.
 
-        After a time without any proof, everything that could not be reached is looked at afresh.
+        After a time without such a proof, every unreachable driver starts over.
         """
         lost = self._proof_at is None or at - self._proof_at > self._longest_pause
         self._proof_at = at
@@ -158,8 +158,8 @@ class TargetTracker:
                 driver.forgive()
 
     def is_gone(self, driver: WatchedDriver) -> bool:
-        """Whether it has not been found for so long that somebody should know."""
-        if driver.last is None or driver.bad_since is None or driver.bad_polls < 2:  # noqa: PLR2004 - one is a glitch
+        """Whether it has been down long enough for an alert."""
+        if driver.last is None or driver.bad_since is None or driver.bad_polls < 2:  # noqa: PLR2004 - one is ignored
             return False
         needed = self._gone_after * (1 if driver.seen else NEVER_SEEN_FACTOR)
         if driver.terminated:
@@ -167,14 +167,14 @@ class TargetTracker:
         return driver.last.at - driver.bad_since >= needed
 
     def network_works(self, driver: WatchedDriver) -> bool:
-        """Whether something else has answered since this one does not, and just now."""
+        """Whether another host has answered recently, and after this driver went down."""
         if self._proof_at is None or driver.last is None or driver.bad_since is None:
             return False
         just_now = driver.last.at - self._proof_at <= self._longest_pause
         return just_now and self._proof_at >= driver.bad_since
 
     def _report(self, driver: WatchedDriver, endpoint: Endpoint, poll: Poll) -> None:
-        """Let one subject know of a look under its name."""
+        """Apply a poll of ``endpoint`` to one driver of its target."""
         own = self._endpoints_of(driver)
         if self._lives(driver):
             if endpoint in own and self._endpoint_states[endpoint].lives:
@@ -188,16 +188,16 @@ class TargetTracker:
             driver.note_failing(endpoint, poll, self._longest_pause)
 
     def _know_app(self, endpoint: Endpoint, app: str) -> None:
-        """Each app is a driver of its own from when it is first seen.
+        """Add a driver for each new app.
 
-        One that closed in good order is forgotten when another app is there.
+        A driver that shut down gracefully is forgotten when another app appears in its place.
         """
         name = endpoint.listed_as
         if not app or any(driver.app == app for driver in self._under(name)):
             return
-        waited_for = self.drivers.get((name, ""))
-        if waited_for is not None and not waited_for.app:
-            waited_for.app = app
+        unnamed = self.drivers.get((name, ""))
+        if unnamed is not None and not unnamed.app:
+            unnamed.app = app
             return
         for key in [key for key, one in self.drivers.items() if key[0] == name and one.stopped]:
             del self.drivers[key]
@@ -207,7 +207,7 @@ class TargetTracker:
         return [driver for key, driver in self.drivers.items() if key[0] == name]
 
     def _endpoints_of(self, driver: WatchedDriver) -> list[Endpoint]:
-        """Where it was seen last; of one never seen, all places of its name."""
+        """The endpoints where it was last seen; if never seen, all endpoints of its target."""
         name = driver.endpoint.listed_as
         return [
             endpoint
@@ -219,14 +219,13 @@ class TargetTracker:
         return any(self._endpoint_states[endpoint].lives for endpoint in self._endpoints_of(driver))
 
     def _drop_endpoint_states(self) -> None:
-        """Look no more where nothing is listed and nobody is missed."""
-        missed = set(self._missed_endpoints())
-        for endpoint in [
-            endpoint for endpoint in self._endpoint_states if endpoint not in self._listed | missed
-        ]:
+        """Stop polling endpoints that are not listed and whose driver is not down."""
+        wanted = self._listed | set(self._endpoints_down())
+        for endpoint in [one for one in self._endpoint_states if one not in wanted]:
             del self._endpoint_states[endpoint]
 
-    def _missed_endpoints(self) -> Iterator[Endpoint]:
+    def _endpoints_down(self) -> Iterator[Endpoint]:
+        """The last endpoints of expected drivers that are not up at a listed endpoint."""
         for driver in self.drivers.values():
             if driver.app and not driver.stopped:
                 own = self._endpoints_of(driver)

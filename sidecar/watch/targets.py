@@ -11,18 +11,18 @@ from ...alerting.receivers.address import is_loopback
 from ..configuration.settings import SettingsError
 from .poll import Endpoint
 
-ALLOWED = "http:// or https://, a host, and perhaps a port"
+ALLOWED = "http:// or https://, a host, and optionally a port"
 
 
 class TargetError(SettingsError):
-    """What is to be watched cannot be; the message says what, where, and what is allowed."""
+    """A target cannot be watched; the message says which, where, and what is allowed."""
 
 
 class Targets:
-    """The places to watch now; the file and the names are read anew each time.
+    """The endpoints to watch; each call of ``now`` reads the file and resolves the names again.
 
     Raises:
-        TargetError: there is nothing to watch, a URL is not one, or the file cannot be read.
+        TargetError: there is nothing to watch, a URL is not allowed, or the file cannot be read.
 
     """
 
@@ -36,12 +36,12 @@ class Targets:
             raise TargetError("nothing to watch: give URLs, --targets FILE or --dns URL")
 
     def now(self) -> list[Endpoint]:
-        """All places; looking names up may take a while.
+        """All endpoints; resolving the names may take a while.
 
-        A name that cannot be looked up keeps the addresses that it last had.
+        A name that cannot be resolved keeps its last addresses.
 
         Raises:
-            TargetError: the file is not there any more, or was given a line that is no URL.
+            TargetError: the file no longer exists, or one of its lines is not a URL.
 
         """
         endpoints = [*self._urls, *self._from_file()]
@@ -62,10 +62,10 @@ class Targets:
 
 
 def endpoint_of(url: str, where: str) -> Endpoint:
-    """A URL as a place; a path, which a driver has not, is left out.
+    """The endpoint of a URL, without its path.
 
     Raises:
-        TargetError: it is no URL of a driver, or holds a password.
+        TargetError: it is not the URL of a driver, or holds a password.
 
     """
     try:
@@ -83,7 +83,7 @@ def endpoint_of(url: str, where: str) -> Endpoint:
 
 
 def addresses(name: Endpoint) -> list[Endpoint]:
-    """One place for each address that the name has now; none when it cannot be looked up."""
+    """One endpoint for each address that the name has now; none if it cannot be resolved."""
     host = urlsplit(name.url).hostname or ""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
@@ -94,5 +94,5 @@ def addresses(name: Endpoint) -> list[Endpoint]:
 
 
 def _unresolved(name: Endpoint) -> Endpoint:
-    """Stands for a name that has never had an address, so that its silence is noticed."""
+    """The endpoint of a name that never had an address, so that its driver counts as down."""
     return Endpoint(name.url, group=name.url, loopback=name.loopback)

@@ -1,4 +1,4 @@
-"""The threads of ``querypulse watch`` and how they are joined: signs in, one judge, pages out."""
+"""The threads of ``querypulse watch``: poll results in, one evaluation, incidents out."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
-from typing import Protocol
 
 import msgspec
 
-from ...alerting.alert import Alert, Incident
+from ...alerting.alert import Alert
 from ...listener.guard import Guard
 from ...listener.loop import Loop
+from ..incident_sink import IncidentSink
 from .client import Access
 from .driver_alerts import DriverAlerts
 from .driver_poller import Closing, DriverPoller, Polled, Sign
@@ -24,7 +24,7 @@ from .targets import TargetError, Targets
 log = logging.getLogger("querypulse")
 
 ALONE = (
-    "querypulse: no receiver on another machine: a driver that cannot be reached is told only "
+    "querypulse: no receiver on another machine: an unreachable driver is reported only "
     "while another driver on the network answers"
 )
 TICK_SECONDS = 0.5
@@ -32,29 +32,21 @@ PROOF_SECONDS = 1.0
 
 
 class Listed(msgspec.Struct, frozen=True):
-    """These places are to be watched from now on."""
+    """The endpoints to watch from now on."""
 
     endpoints: tuple[Endpoint, ...]
 
 
 class Proved(msgspec.Struct, frozen=True):
-    """Somebody answered over the network at ``at``, in monotonic seconds."""
+    """A host answered over the network at ``at``, in monotonic seconds."""
 
     at: float
 
 
-class Teller(Protocol):
-    """Who brings incidents to the receivers."""
-
-    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
-        """Take over all that is open now; never waits."""
-        ...
-
-
 class Watcher:
-    """Watches until it is closed; ``hosts`` are called when our own network is in doubt.
+    """Watches until it is closed; connects to ``hosts`` when its own network is in doubt.
 
-    ``muted`` says why nobody is to be told of an alert now, or nothing.
+    ``muted`` returns why an alert is silenced now, or nothing.
     """
 
     def __init__(
@@ -65,7 +57,7 @@ class Watcher:
         access: Access,
         interval_seconds: float,
         hosts: Iterable[Host],
-        teller: Teller,
+        sink: IncidentSink,
         guard: Guard,
         muted: Callable[[Alert], str] = lambda _: "",
     ) -> None:
@@ -75,44 +67,44 @@ class Watcher:
         self._access = access
         self._interval = interval_seconds
         self._hosts = tuple(hosts)
-        self._teller = teller
+        self._sink = sink
         self._guard = guard
         self._muted = muted
         self._signs: SimpleQueue[Sign | Listed | Proved] = SimpleQueue()
-        self._posts: dict[Endpoint, DriverPoller] = {}
+        self._pollers: dict[Endpoint, DriverPoller] = {}
         self._unsure = threading.Event()
         self._problem = ""
         self._warned = False
         self._loops = [
             Loop("targets", self._list, guard),
             Loop("network", self._prove, guard),
-            Loop("watch", self._step, guard, last=self._stop_posts),
+            Loop("watch", self._step, guard, last=self._stop_pollers),
         ]
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start watching."""
         for loop in self._loops:
             loop.start()
 
     def close(self, timeout: float) -> None:
-        """Stop looking; what was told stays open, for a watcher that leaves has cured nobody."""
+        """Stop polling. Alerts stay open: closing the watcher brings no driver back."""
         for loop in self._loops:
             loop.stop()
         self._loops[-1].join(timeout)
 
     def _step(self) -> None:
-        """Take all signs into account, judge, and tell."""
+        """Apply all signs, evaluate, and hand over the incidents."""
         for sign in self._waiting_signs():
             self._take(sign)
-        reported = self._evaluate.update(time.monotonic(), time.time(), self._muted)
-        for line in reported.news:
+        found = self._evaluate.update(time.monotonic(), time.time(), self._muted)
+        for line in found.news:
             log.info("%s", line)
-        self._teller.offer(reported.incidents, reported.stale_resolves)
+        self._sink.offer(found.incidents, found.stale_resolves)
         if self._tracker.unsure:
             self._unsure.set()
         else:
             self._unsure.clear()
-        self._mind_posts()
+        self._update_pollers()
 
     def _waiting_signs(self) -> list[Sign | Listed | Proved]:
         signs: list[Sign | Listed | Proved] = []
@@ -139,35 +131,35 @@ class Watcher:
             self._warned = True
             log.warning(ALONE)
 
-    def _mind_posts(self) -> None:
-        """One post for each place, no more and no less."""
+    def _update_pollers(self) -> None:
+        """Run exactly one poller for each endpoint."""
         wanted = self._tracker.endpoints
-        for endpoint in self._posts.keys() - wanted:
-            self._posts.pop(endpoint).stop()
-        for endpoint in wanted - self._posts.keys():
-            post = DriverPoller(
+        for endpoint in self._pollers.keys() - wanted:
+            self._pollers.pop(endpoint).stop()
+        for endpoint in wanted - self._pollers.keys():
+            poller = DriverPoller(
                 endpoint, self._access, self._interval, self._signs.put, self._guard
             )
-            self._posts[endpoint] = post
-            post.start()
+            self._pollers[endpoint] = poller
+            poller.start()
 
-    def _stop_posts(self) -> None:
-        for post in self._posts.values():
-            post.stop()
+    def _stop_pollers(self) -> None:
+        for poller in self._pollers.values():
+            poller.stop()
 
     def _list(self) -> None:
-        """Read file and names anew; what is wrong is said once, and the last good list holds."""
+        """Read the targets again; an error is logged once, and the last good list stays."""
         try:
             self._signs.put(Listed(tuple(self._targets.now())))
             self._problem = ""
         except TargetError as error:
             if str(error) != self._problem:
                 self._problem = str(error)
-                log.error("querypulse: %s; the last list holds", error)  # noqa: TRY400 - one line
+                log.error("querypulse: %s; keeping the last list", error)  # noqa: TRY400 - one line
         self._loops[0].stopping.wait(self._interval)
 
     def _prove(self) -> None:
-        """While a driver cannot be reached, find out whether anybody can."""
+        """While a driver is unreachable, find out whether any host is reachable."""
         self._loops[1].stopping.wait(PROOF_SECONDS)
         if self._unsure.is_set() and answers(self._hosts):
             self._signs.put(Proved(time.monotonic()))

@@ -138,7 +138,7 @@ def driver_down() -> Incident:
 
 def driver_killed() -> Incident:
     """As ``querypulse watch`` reports it from outside."""
-    how = "was killed, or has crashed: nobody listens at its address (connection refused)"
+    how = "was killed or has crashed: nothing listens at its address (connection refused)"
     finding = Finding(
         alertname="StreamingDriverDown",
         query="*",

@@ -104,7 +104,7 @@ class ServedDriver:
 
 
 class Told:
-    """A teller that keeps when each alert was first told, and when it ended."""
+    """An incident sink that keeps when each alert was first received, and when it ended."""
 
     def __init__(self) -> None:
         self.firing: dict[str, float] = {}
@@ -148,7 +148,7 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
         access=Access(None if token is None else Secret(token)),
         interval_seconds=interval,
         hosts=hosts,
-        teller=told,
+        sink=told,
         guard=Guard(),
     )  # fmt: skip
     told.tracker = tracker

@@ -1,1 +1,1 @@
-"""Takes the pictures in ``docs/pictures`` anew."""
+"""Takes the pictures in ``docs/pictures`` again."""

@@ -1,4 +1,4 @@
-"""The status page during the incident of ``querypulse demo``: nothing in it is made up."""
+"""Screenshots of the status page during the incident of ``querypulse demo``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import IO, Any
 from playwright.sync_api import Browser, Page, sync_playwright
 
 AFTER_SECONDS = 60
-"""So long all is well first: sparklines want batches."""
+"""How long all queries are healthy first: sparklines need batches."""
 PATIENCE_MILLISECONDS = 180_000.0
 MAX_BYTES = 200_000
 DEMO = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
@@ -30,7 +30,7 @@ WINDOWS: dict[str, dict[str, Any]] = {
 
 
 def take(folder: Path) -> None:
-    """Play the demo and take each picture while its query 8 is dead."""
+    """Run the demo and take each picture while its query 8 has failed."""
     with _demo() as address, _chromium() as browser:
         pages = {name: _open(browser, address, options) for name, options in WINDOWS.items()}
         for name, page in pages.items():
@@ -55,17 +55,17 @@ def _demo() -> Iterator[str]:
         try:
             yield _address(process.stdout)
         finally:
-            # As Ctrl-C: it stops its queries, and its JVM, in good order.
+            # Like Ctrl-C: the demo stops its queries and its JVM gracefully.
             process.send_signal(signal.SIGINT)
 
 
-def _address(said: IO[str] | None) -> str:
-    """Where the demo says its page is."""
-    for line in said or ():
+def _address(output: IO[str] | None) -> str:
+    """The address of the status page in the demo's output."""
+    for line in output or ():
         found = ADDRESS.search(line)
         if found is not None:
             return found[1]
-    raise SystemExit("the demo ended before it told the address of its status page")
+    raise SystemExit("the demo ended before it printed the address of its status page")
 
 
 @contextmanager

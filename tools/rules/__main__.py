@@ -19,7 +19,7 @@ GROUPS = (
 
 
 def main(folder: Path) -> None:
-    """Write them."""
+    """Write both files."""
     (folder / "rules.yaml").write_text(rule_file(GROUPS), encoding="utf-8")
     (folder / "prometheus-rule.yaml").write_text(manifest(GROUPS), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Alerts about a whole driver, its monitor, and the way alerts take."""
+"""Alerts about a whole driver, its monitor, and the delivery of alerts."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from tools.rules.rule import Rule
 LOST = 'querypulse_alerts_lost_total{reason!="obsolete"}'
 
 GONE = f"""\
-# when last heard of, within a day, it had queries that should go on
+# at its last scrape, within a day, it had queries that should keep running
 max by (app) (last_over_time(querypulse_driver_expected_timestamp_seconds[1d]))
 >= on (app) max by (app) (last_over_time({BEAT}[1d]))
-# and it is not there with a heart that beats
+# and it has no heartbeat that advances
 unless on (app) (
   {BEAT}
   unless {BEAT} == {BEAT} offset 2m
 )"""
 
 DEAF = f"""\
-# the probe has seen a commit two minutes after the last event
+# the probe saw a commit two minutes after the last event
 max by (app) (
   (
     spark_streaming_query_last_commit_timestamp_seconds
@@ -26,12 +26,12 @@ max by (app) (
   ) > 120
 {indented(ALIVE, 2)}
 {indented(WATCHED, 2)}
-  # no event tells of its commits
+  # continuous queries send no event for a commit
   unless on (app, query) {CONTINUOUS}
 )"""
 
 BLIND = f"""\
-# three minutes without a look at Spark, of a probe that has looked before
+# no probe of Spark for three minutes, although the probe worked before
 max by (app) (
   {BEAT}
   and on (job, instance) (
@@ -39,7 +39,7 @@ max by (app) (
     and querypulse_probe_duration_seconds_count == querypulse_probe_duration_seconds_count offset 3m
   )
 )
-# that the JVM does not answer, or is gone, is told already
+# another alert already reports that the JVM does not answer or is gone
 unless on (app)
   max by (app) (spark_streaming_query_alert{{
     alertname=~"StreamingQueryStalled|StreamingQueryStopped"
@@ -49,9 +49,9 @@ NOT_DELIVERED = f"""\
 max by (app) (
   {BEAT}
   and on (job, instance) (
-    # alerts that a receiver has not taken
+    # alerts that a receiver has not accepted
     querypulse_outbox_pending > 0
-    # or that were given up within the hour
+    # or alerts that were given up within the hour
     or {LOST} > min_over_time({LOST}[1h])
   )
 )"""
@@ -62,14 +62,14 @@ DRIVERS = (
         severity="critical",
         query="*",
         wait="2m",
-        comment="Ends when the app is back, or after a day. Silent about what ended in good order: "
-        "when Prometheus last looked, every query had stopped or completed, or was announced to "
+        comment="Resolves when the app is back, or after a day. Does not fire after a planned end: "
+        "at the last scrape, every query had stopped or completed, or was announced to "
         "stop (expect_stop), or has a trigger that ends by itself.",
         expr=GONE,
-        summary="The driver of {{ $labels.app }} is gone",
-        description="Prometheus gets no metrics of {{ $labels.app }} any more, or its monitor "
-        "has stood still for minutes. When last heard of, it had queries that should go on.",
-        reason="last heard of at {{ $value | humanizeTimestamp }}",
+        summary="The driver of {{ $labels.app }} is down",
+        description="Prometheus no longer gets metrics of {{ $labels.app }}, or its monitor has "
+        "not advanced for minutes. At the last scrape it had queries that should keep running.",
+        reason="last heartbeat at {{ $value | humanizeTimestamp }}",
     ),
     Rule(
         name="QuerypulseEventsMissing",
@@ -77,9 +77,9 @@ DRIVERS = (
         query="*",
         wait="2m",
         expr=measured("QuerypulseEventsMissing", DEAF, BY_APP),
-        summary="querypulse in {{ $labels.app }} does not hear Spark's events",
-        description="Queries of {{ $labels.app }} commit and no event tells of it, or Spark's "
-        "listener queue drops events. Deaths and stalls are still seen by the probe; rates, lags "
+        summary="querypulse in {{ $labels.app }} does not receive Spark's events",
+        description="Queries of {{ $labels.app }} commit without an event, or Spark's "
+        "listener queue drops events. The probe still detects failures and stalls; rates, lags "
         "and durations are old.",
     ),
     Rule(
@@ -89,9 +89,9 @@ DRIVERS = (
         wait="2m",
         expr=measured("QuerypulseMonitoringDegraded", BLIND, BY_APP),
         summary="querypulse in {{ $labels.app }} cannot see its queries",
-        description="The probe gets no answer from the JVM of {{ $labels.app }}, or a checkpoint "
-        "that must be read cannot be. Events still tell of deaths; a query that hangs may go "
-        "unseen.",
+        description="The probe gets no answer from the JVM of {{ $labels.app }}, or a required "
+        "checkpoint cannot be read. Events still report failures; a query that hangs may go "
+        "undetected.",
     ),
     Rule(
         name="QuerypulseDeliveryFailing",
@@ -100,9 +100,9 @@ DRIVERS = (
         wait="10m",
         keep="10m",
         expr=NOT_DELIVERED,
-        summary="querypulse in {{ $labels.app }} cannot tell its alerts",
-        description="A receiver of querypulse in {{ $labels.app }} has not taken an alert for ten "
-        "minutes, or an alert was given up. What is wrong with its queries reaches people "
+        summary="querypulse in {{ $labels.app }} cannot deliver its alerts",
+        description="A receiver of querypulse in {{ $labels.app }} has not accepted an alert for "
+        "ten minutes, or an alert was given up. Problems of its queries reach people "
         "through Prometheus only.",
     ),
 )
@@ -113,11 +113,11 @@ WATCHDOG = (
         severity="none",
         app="*",
         query="*",
-        comment="Not about any driver. Goes to a service outside that misses it.",
+        comment="Not about any driver. Route it to an external service that alerts on its absence.",
         expr="vector(1)",
-        summary="Alerts get through from Prometheus to Alertmanager",
-        description="This alert always fires. Who is told of it raises the alarm when it stays "
-        "away: then Prometheus, Alertmanager or the way between them is broken, and no other "
+        summary="Prometheus can deliver alerts to Alertmanager",
+        description="This alert always fires. Its receiver raises the alarm when the alert stops: "
+        "then Prometheus, Alertmanager or the connection between them is broken, and no other "
         "alert arrives.",
     ),
 )

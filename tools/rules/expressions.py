@@ -1,4 +1,4 @@
-"""The parts that the expressions are made of, in PromQL."""
+"""The building blocks of the PromQL expressions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BY_SEVERITY = "app, query, severity"
 WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_alerting_enabled == 1)"
 ALIVE = "and on (app, query) max by (app, query) (spark_streaming_query_active == 1)"
 WINDOW = "max by (app, query) (spark_streaming_query_stall_window_seconds)"
-GETS_ON = f"""\
+PROGRESSES = f"""\
 (
   max by (app, query) (spark_streaming_query_no_progress_seconds)
   <= on (app, query) {WINDOW}
@@ -26,9 +26,9 @@ unless on (app) (
 
 
 def own(name: str, by: str = BY_QUERY) -> str:
-    """Querypulse's own alert; of a driver that is not scraped any more, what its last scrape had.
+    """Querypulse's own alert; for a driver that is no longer scraped, as of its last scrape.
 
-    The heartbeat tells which scrape was the last: what had resolved before is older than it.
+    The heartbeat identifies the last scrape: an alert that resolved before has an older sample.
     """
     alert = f'spark_streaming_query_alert{{alertname="{name}"}}'
     return f"""\
@@ -37,7 +37,7 @@ max by ({by}) (
   or (
     last_over_time({alert}[5m])
     and (
-      # it was there at the driver's last scrape
+      # the alert was open at the driver's last scrape
       {_scraped_at(alert)}
       >= on (app) group_left ()
       max by (app) ({_scraped_at(BEAT)})
@@ -48,29 +48,29 @@ max by ({by}) (
 
 
 def _scraped_at(series: str) -> str:
-    """When it was scraped last, to within a few seconds, as a gap may end it in between."""
+    """The time of the last scrape, to within the resolution of 5 s."""
     return f"last_over_time(timestamp({series})[5m:5s])"
 
 
 def reported_by_querypulse(name: str, by: str = BY_QUERY) -> str:
-    """Where only its judging can tell."""
+    """For alerts that only querypulse's own evaluation can find."""
     return f"{own(name, by)}\n{HEARTBEAT_STUCK}"
 
 
 def measured(name: str, what: str, by: str = BY_QUERY) -> str:
-    """Where ``what`` was measured is enough to tell, or querypulse says so."""
+    """For alerts that follow from the measurement ``what``, or that querypulse reports."""
     return f"(\n{indented(what, 4)}\n  or\n{indented(own(name, by), 4)}\n)\n{HEARTBEAT_STUCK}"
 
 
 def measured_unless_reported(name: str, what: str, severity: str) -> str:
-    """What was measured has this severity; where querypulse reports the alert, its own counts."""
+    """The measured alert has this severity, unless querypulse reports the alert with its own."""
     reported = f'spark_streaming_query_alert{{alertname="{name}", severity!="{severity}"}}'
-    mine = f"{what}\n# querypulse knows more about it\nunless on (app, query) {reported}"
+    mine = f"{what}\n# querypulse's own severity counts\nunless on (app, query) {reported}"
     labelled = f'label_replace(\n{indented(mine, 2)},\n  "severity", "{severity}", "", ""\n)'
     theirs = own(name, BY_SEVERITY)
     return f"(\n{indented(labelled, 4)}\n  or\n{indented(theirs, 4)}\n)\n{HEARTBEAT_STUCK}"
 
 
 def indented(text: str, spaces: int) -> str:
-    """Each line further to the right."""
+    """The text with every line indented."""
     return textwrap.indent(text, " " * spaces)

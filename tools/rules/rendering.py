@@ -1,4 +1,4 @@
-"""Rules -> YAML with comments, for people first. Pure."""
+"""Rules -> YAML with comments for people. Pure."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ ABOUT = """\
 # Prometheus' alerts about Spark's streaming queries, for drivers with querypulse inside.
 # Written by `python -m tools.rules`: change tools/rules, not this file.
 #
-# They are the second opinion: querypulse itself tells within seconds, Prometheus some minutes
+# They are the second line: querypulse itself alerts within seconds, Prometheus some minutes
 # later, and also when querypulse cannot. Each alert has the name and the labels of querypulse's
-# own (alertname, app, query, severity), so that Alertmanager holds one alert, whoever told it.
+# own (alertname, app, query, severity), so that Alertmanager holds one alert for both senders.
 #
-# The expressions are made of the same parts:
+# The expressions have the same building blocks:
 #
-#   what is wrong       as querypulse has measured it; left out where only its judging can tell
-#   ..._alerting_enabled == 1    nobody is told of queries under the setting `ignore`
+#   a measurement       in querypulse's metrics; absent if only querypulse's evaluation can find it
+#   ..._alerting_enabled == 1    queries under the setting `ignore` never alert
 #   or ..._alert        querypulse's own alert; for five minutes after the driver's last scrape,
-#                       those that were open then: a scrape that fails resolves nothing, and
-#                       what had resolved before stays resolved
+#                       the alerts open at that scrape: a failed scrape resolves nothing, and
+#                       an alert that resolved before stays resolved
 #   unless ... offset   no heartbeat of the driver for five minutes: StreamingDriverDown covers all
 #
-# Ages are reckoned by the driver's own clock (its heartbeat), whatever Prometheus' clock says.
-# Windows and graces are querypulse's settings, but for the numbers that are explained here.
-# No keep_firing_for where querypulse tells the alert too: Alertmanager would open again what
-# querypulse has just closed. Needs Prometheus 2.42 or newer, and a scrape every minute or oftener.
+# Ages use the driver's own clock (its heartbeat), not Prometheus' clock.
+# Windows and grace periods are querypulse's settings, except for the numbers explained here.
+# There is no keep_firing_for if querypulse sends the alert, too: Alertmanager would reopen an
+# alert that querypulse has just resolved. Needs Prometheus 2.42 or newer, and a scrape at least
+# every minute.
 """
 MANIFEST = """\
 # The same as rules.yaml, for the Prometheus Operator (and for VictoriaMetrics', Mimir's and others
@@ -46,12 +47,12 @@ spec:
 
 
 def rule_file(groups: Sequence[Group]) -> str:
-    """What Prometheus reads."""
+    """The rule file for Prometheus."""
     return ABOUT + _groups(groups)
 
 
 def manifest(groups: Sequence[Group]) -> str:
-    """What the Prometheus Operator reads."""
+    """The manifest for the Prometheus Operator."""
     return ABOUT + "#\n" + MANIFEST + indented(_groups(groups), 2)
 
 
@@ -80,7 +81,7 @@ def _rule(rule: Rule) -> Iterator[str]:
 
 
 def _quoted(text: str) -> str:
-    """A template is no plain word."""
+    """Quoted, unless it is a plain word: a template needs quotes."""
     return text if text.isalpha() else f'"{text}"'
 
 
@@ -93,7 +94,7 @@ def _labels(rule: Rule) -> dict[str, str]:
 
 
 def _folded(name: str, text: str) -> Iterator[str]:
-    """A text over as many lines as it needs; a line of a template is never broken."""
+    """A text on as many lines as it needs; a line with a template pipe is never broken."""
     if not text:
         return
     yield f"    {name}: >-"

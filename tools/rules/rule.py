@@ -1,4 +1,4 @@
-"""One alert as it is written down here."""
+"""The source form of an alert."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ AS_REPORTED = "{{ $labels.severity }}"
 
 
 class Rule(NamedTuple):
-    """One alert. ``severity`` is critical, warning or none, or what ``expr`` says of each
-    series (``AS_REPORTED``); times are Prometheus' durations.
+    """One alert. ``severity`` is critical, warning or none, or the label of each series of
+    ``expr`` (``AS_REPORTED``); times are Prometheus' durations.
 
-    ``expr`` is PromQL whose series carry ``app``, and ``query`` unless that is fixed here.
-    ``comment`` is for whoever reads the rules, the three texts are for who is told.
+    ``expr`` is PromQL whose series have ``app``, and ``query`` unless that is fixed here.
+    ``comment`` is for readers of the rules, the three texts are for receivers of the alert.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Rules that are evaluated one after the other."""
+    """Rules that Prometheus evaluates one after the other."""
 
     name: str
     rules: tuple[Rule, ...]

@@ -1,4 +1,4 @@
-"""What each setting is for, in the order of the page."""
+"""The groups of settings, in the order of the page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings of the way from an alert to its receiver, and of the HTTP server."""
+"""The settings of delivery, and of the HTTP server."""
 
 from __future__ import annotations
 

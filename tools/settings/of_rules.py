@@ -14,7 +14,7 @@ JOB = Group(
             "Default: `spark.app.name`.",
             '"orders"',
         ),
-        Setting("expected_queries", "Queries that must be there.", '["bronze", "silver"]'),
+        Setting("expected_queries", "Queries that must run.", '["bronze", "silver"]'),
         Setting(
             "queries",
             "Other limits by name pattern: see [By query](#by-query).",
@@ -35,7 +35,7 @@ ALERTS = Group(
         Setting("repeat_interval_seconds", "Reminder while an alert keeps firing.", "14400"),
         Setting(
             "group_min_queries",
-            "So many queries that fail together for one cause are one page.",
+            "This many queries that fail together for one cause are grouped into one page.",
             "3",
         ),
         Setting("group_window_seconds", "Within this time they fail together.", "10"),
@@ -74,7 +74,7 @@ ALERTS = Group(
         ),
         Setting(
             "redact_patterns",
-            "Regular expressions of what must not leave the driver, besides what is known: "
+            "Regular expressions of further texts that must not leave the driver: "
             "[redaction.md](redaction.md).",
             r"""['customer-\d+']""",
         ),
@@ -94,12 +94,12 @@ STALLS = Group(
         Setting(
             "stall_critical_factor",
             "A stall with an ordinary cause (a task runs, no executor, no free slot) is a warning "
-            "at W and critical at so many W, after 15 minutes at the latest.",
+            "at W and critical at this many W, after 15 minutes at the latest.",
             "3",
         ),
         Setting(
             "slow_critical_factor",
-            "A batch in flight whose tasks still finish is critical after so many W ...",
+            "A running batch whose tasks still finish is critical after this many W ...",
             "10",
         ),
         Setting("slow_critical_seconds", "... and after this long at the latest.", "1800"),
@@ -120,7 +120,7 @@ STALLS = Group(
         ),
         Setting(
             "restart_budget",
-            "So many failures within `restart_window_seconds`: `StreamingQueryFlapping`.",
+            "This many failures within `restart_window_seconds`: `StreamingQueryFlapping`.",
             "3",
         ),
         Setting("restart_window_seconds", "The window of `restart_budget`.", "600"),
@@ -156,7 +156,7 @@ DATA = Group(
         Setting("data_loss_critical_ratio", "The share from which it is critical.", "0.9"),
         Setting(
             "source_interval_seconds",
-            "How often brokers are asked where a query's data ends; `0` is never.",
+            "How often brokers are asked for the end offsets of a query's sources; `0` is never.",
             "15",
         ),
         Setting(

@@ -1,4 +1,4 @@
-"""The page: each setting with what the record says of it, and what it is for."""
+"""The page: each setting with its type and default from the record, and its purpose."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ A setting has one name everywhere. The first of these that has it counts:
 
 An unknown or wrong argument, conf or key of the file is an error before anything runs. It names the
 setting, its source and what is allowed. An unknown or wrong variable of the environment never stops
-a job: it is logged once and left out, and `querypulse check` refuses it. `querypulse check` prints
+a job: it is logged once and ignored, and `querypulse check` refuses it. `querypulse check` prints
 the settings in force and where each came from. It exits with 0 when they can be used, with 2 when
 not.
 

@@ -1,4 +1,4 @@
-"""What is written of a setting, and of settings that belong together."""
+"""The row of a setting on the page, and a group of rows."""
 
 from __future__ import annotations
 

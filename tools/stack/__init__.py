@@ -1,1 +1,1 @@
-"""Makes what the stack to try has of its own: Alertmanager's configuration, with nobody to tell."""
+"""Makes the demo stack's Alertmanager configuration, whose receivers notify nobody."""

@@ -11,7 +11,7 @@ DASHBOARDS = Path(__file__).parents[2] / "dashboards"
 
 
 def write(folder: Path) -> None:
-    """Write the stack's own configuration of Alertmanager, always the same bytes."""
+    """Write the stack's Alertmanager configuration; the bytes are reproducible."""
     shipped = (DASHBOARDS / "alertmanager" / "alertmanager.yaml").read_text(encoding="utf-8")
     (folder / "alertmanager.yaml").write_text(quiet(shipped), encoding="utf-8")
 

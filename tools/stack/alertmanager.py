@@ -1,4 +1,4 @@
-"""The shipped configuration of Alertmanager, as the stack to try can use it. Pure."""
+"""The shipped Alertmanager configuration, changed for the demo stack. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import yaml
 
 HEADER = """\
 # Made by `make dashboards` from ../alertmanager/alertmanager.yaml: the same routes, groups and
-# inhibitions. The receivers tell nobody: look at http://localhost:9093/ instead.
+# inhibitions. The receivers notify nobody: see http://localhost:9093/ instead.
 """
 
 

@@ -1,1 +1,1 @@
-"""The job that the demo watches, and what it runs on: files only, or Kafka and Delta Lake."""
+"""The job that the demo monitors, on files only, or on Kafka and Delta Lake."""

@@ -1,4 +1,4 @@
-"""A small table with optimistic concurrency, where there is no Delta Lake.
+"""A small table with optimistic concurrency, for the demo without Delta Lake.
 
 Each commit is a file ``<version>.json`` that only one writer can create, as in Delta's log.
 """
@@ -22,7 +22,7 @@ class AlertTable:
 
     def __init__(self, folder: Path) -> None:
         self.rival: Callable[[], None] = lambda: None
-        """Called between reading and committing: where another writer gets in."""
+        """Called between reading and committing, so that another writer can commit."""
         self._folder = folder
 
     def merge(self, rows: Rows) -> None:
@@ -45,7 +45,7 @@ class AlertTable:
         return int(versions[-1].stem), rows
 
     def commit(self, version: int, rows: Rows) -> None:
-        """Write one version; who reads sees all of it or nothing.
+        """Write one version atomically: a reader sees all of it or nothing.
 
         Raises:
             ConcurrentAppendException: it exists already.

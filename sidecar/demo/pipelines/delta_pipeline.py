@@ -1,4 +1,4 @@
-"""The job as people run it: Kafka -> bronze in Delta Lake -> domain tables in Delta Lake."""
+"""The job as in production: Kafka -> bronze in Delta Lake -> domain tables in Delta Lake."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC = "telemetry"
 class DeltaPipeline(Pipeline):
     """Alerts are paired by a MERGE in ``foreachBatch``; the conflict is Delta Lake's own."""
 
-    # Eight queries that begin at once, in code that the JVM has not seen before.
+    # Eight queries start at once, in code that the JVM has not compiled yet.
     stall_floor_seconds = 30.0
     startup_seconds = 240.0
 
@@ -36,7 +36,7 @@ class DeltaPipeline(Pipeline):
         """Fetch connectors and broker, and start the broker.
 
         Raises:
-            ArtifactsError: no connector exists for this Spark, or Maven Central is out of reach.
+            ArtifactsError: there is no connector for this Spark, or Maven Central is unreachable.
             BrokerError: the broker does not start.
 
         """
@@ -54,9 +54,9 @@ class DeltaPipeline(Pipeline):
         self._topic = Topic(spark, self._broker.bootstrap_servers, TOPIC)
         self._fleet = Fleet(self._topic)
         self._fleet.start()
-        self._say(f"telemetry flows into the topic {TOPIC}")
+        self._say(f"sending telemetry to the topic {TOPIC}")
         self._tables = DeltaTables(spark, made(self._folder / "tables"))
-        self._say("the tables are there; starting the queries")
+        self._say("the tables exist; starting the queries")
         self._append(BRONZE, self._topic.read(SCHEMA))
         for name in self.names[1:-1]:
             self._append(name, self._tables.stream(BRONZE).where(f"kind = '{kind_of(name)}'"))

@@ -12,11 +12,11 @@ from .pipeline import ALERTS, BRONZE
 DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Its default of 50 tasks for each look at a table is meant for large ones.
+    # Its default of 50 tasks per snapshot is meant for large tables.
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 DATABASE = "fleet"
-# An alert that was resolved is not opened again by a CREATE that comes late.
+# A late CREATE does not open a resolved alert again.
 PAIR = """\
 MERGE INTO fleet.alert_resolution AS known
 USING (
@@ -37,9 +37,9 @@ _LOST = "DELTA_CONCURRENT_"
 
 
 class DeltaTables:
-    """Tables by name, each in a folder of its own; those that are read or merged into are made.
+    """Tables by name, each in its own folder; creates those that are read or merged into.
 
-    A table stays when the job ends; a job that begins anew finds it there.
+    The tables stay when the job ends, and the next job continues with them.
     """
 
     def __init__(self, spark: Any, folder: Path) -> None:
@@ -52,23 +52,23 @@ class DeltaTables:
         self._make(ALERTS, "alert_id string, status string")
 
     def path(self, name: str) -> Path:
-        """Where a table lies."""
+        """The folder of a table."""
         return self._folder / name
 
     def stream(self, name: str) -> Any:
-        """A table's rows, as they come."""
+        """A table's rows as a stream."""
         return self._spark.readStream.format("delta").load(str(self.path(name)))
 
     def merge(self, batch: Any) -> None:
-        """Pair the alerts of a batch; to be called in ``foreachBatch``.
+        """Pair the alerts of a batch; for ``foreachBatch``.
 
-        Delta Lake's own exception is raised when another writer commits meanwhile.
+        Delta Lake raises its own exception when another writer commits meanwhile.
         """
         batch.createOrReplaceTempView("actions")
         batch.sparkSession.sql(PAIR)
 
     def backfill(self) -> None:
-        """Add an old alert as another job does, in a session of its own; to lose is no error."""
+        """Add an old alert in another session, as another job would; a lost conflict is fine."""
         number = next(self._numbers)
         old = self._another.range(number, number + 1)
         old = old.selectExpr("concat('backfill-', id) AS alert_id", "'resolved' AS status")

@@ -1,4 +1,4 @@
-"""The job on files: it needs nothing but Spark."""
+"""The job on files: it needs only Spark."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class FilePipeline(Pipeline):
         super().stop()
 
     def close(self) -> None:
-        """There is nothing to put away."""
+        """There is nothing to clean up."""
 
     def _commit_as_another(self) -> None:
         self.table.rival = self.table.compact

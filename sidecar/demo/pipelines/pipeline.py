@@ -1,6 +1,6 @@
 """The job: bronze, domain tables, and the pairing of alerts, all in one driver.
 
-What differs between kinds of storage is in the subclasses.
+Subclasses contain what depends on the storage.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ CONFLICT_SECONDS = 120.0
 
 
 class Pipeline(ABC):
-    """Starts the queries; ``names`` in the order of their start, the chosen one last.
+    """Starts the queries; ``names`` are in starting order, with the chosen query last.
 
-    ``say`` is told what there is to wait for.
+    ``say`` receives a line for each step that takes time.
     """
 
     stall_floor_seconds = 15.0
@@ -37,38 +37,38 @@ class Pipeline(ABC):
         self.lock = WriterLock(made(folder / "locks") / ALERTS)
         self._folder = folder
         self._say = say
-        self._died_at: float | None = None
+        self._failed_at: float | None = None
 
     @abstractmethod
     def prepare(self) -> dict[str, str]:
-        """Get what is needed before Spark starts; the answer is what Spark must be told."""
+        """Fetch what is needed before Spark starts; returns the Spark conf to set."""
 
     @abstractmethod
     def start(self, spark: Any) -> None:
         """Start telemetry and every query."""
 
     def conflict(self) -> float:
-        """A second writer commits to the chosen query's table until it dies of that.
+        """Commit as a second writer to the chosen query's table until the query fails.
 
-        Returns the Unix time of its death.
+        Returns the Unix time of the failure.
 
         Raises:
-            TimeoutError: it does not die.
+            TimeoutError: the query does not fail.
 
         """
         deadline = time.monotonic() + CONFLICT_SECONDS
-        while self._died_at is None:
+        while self._failed_at is None:
             if time.monotonic() > deadline:
-                raise TimeoutError("the demo's second writer found nobody to conflict with")
+                raise TimeoutError("the demo's second writer caused no conflict")
             self._commit_as_another()
             time.sleep(0.01)
-        return self._died_at
+        return self._failed_at
 
     def stop_query(self, name: str) -> None:
-        """Stop a query, the chosen one between two batches, if there soon is such a moment.
+        """Stop a query; the chosen one between two batches, if that is soon possible.
 
-        Interrupted in its Python function, Spark overflows its stack looking for the cause
-        (``StreamExecution.isInterruptionException``) and fills the terminal with it.
+        If Spark is interrupted in the Python function, its search for the cause overflows the
+        stack (``StreamExecution.isInterruptionException``) and fills the terminal.
         """
         query, deadline = self.queries[name], time.monotonic() + PATIENCE_SECONDS
         while name == ALERTS and query.status["isTriggerActive"] and time.monotonic() < deadline:
@@ -83,11 +83,11 @@ class Pipeline(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Put away what ``prepare`` has got, once Spark has ended."""
+        """Clean up after ``prepare``, once Spark has ended."""
 
     @abstractmethod
     def _commit_as_another(self) -> None:
-        """Commit to the chosen query's table as a writer of its own; to lose is no error."""
+        """Commit to the chosen query's table as another writer; a lost conflict is fine."""
 
     @abstractmethod
     def _merge(self, batch: Any) -> None:
@@ -107,7 +107,7 @@ class Pipeline(ABC):
         try:
             self._merge(batch)
         except Exception:
-            self._died_at = time.time()
+            self._failed_at = time.time()
             raise
 
     def _writer(self, name: str, rows: Any) -> Any:
@@ -129,6 +129,6 @@ def kind_of(name: str) -> str:
 
 
 def made(folder: Path) -> Path:
-    """The folder, there from now on."""
+    """The folder, created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder

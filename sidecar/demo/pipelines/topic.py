@@ -1,4 +1,4 @@
-"""Telemetry through a Kafka topic, written with the client that Spark's connector brings."""
+"""Telemetry through a Kafka topic, written with the client in Spark's connector."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 from typing import Any
 
 _SERIALIZER = "org.apache.kafka.common.serialization.StringSerializer"
-# A demo that ends must not wait for a broker that has gone.
+# A demo that ends must not wait for a broker that is gone.
 _BLOCKED_MS = "5000"
 
 
 class Topic:
-    """A topic, made by asking for it: a stream of one that is not there fails."""
+    """A topic, created on first use, because a stream of a missing topic fails."""
 
     def __init__(self, spark: Any, bootstrap_servers: str, name: str) -> None:
         self._spark = spark
@@ -49,5 +49,5 @@ class Topic:
         return records.load().selectExpr(reading).select("reading.*")
 
     def close(self) -> None:
-        """Let the broker go."""
+        """Close the producer."""
         self._producer.close()

@@ -1,4 +1,4 @@
-"""A lock that the writers of one table agree on, as jobs have that must not commit at once."""
+"""A lock that the writers of one table share, as in jobs that must not commit at once."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 
 
 class WriterLock:
-    """A file: while it is there, somebody is writing."""
+    """A lock file: while it exists, somebody is writing."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def take(self) -> None:
-        """Keep every other writer waiting."""
+        """Make every other writer wait."""
         self._path.touch()
 
     def give_back(self) -> None:
-        """Let them go on."""
+        """Release the lock."""
         self._path.unlink(missing_ok=True)
 
     def wait(self) -> None:
-        """Return once nobody holds it."""
+        """Wait until nobody holds it."""
         while self._path.exists():
             time.sleep(0.1)
