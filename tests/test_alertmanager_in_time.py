@@ -5,7 +5,7 @@ import time
 import pytest
 from support.alertmanager import RealAlertmanager
 from support.deliveries import over
-from support.observed import Desk, with_shipped_times
+from support.observed import Harness, with_shipped_times
 from support.queries import until
 from support.receiver_incidents import incident
 
@@ -20,8 +20,8 @@ QUERIES = [f"query_{number}" for number in range(8)]
 
 
 def test_a_failure_is_notified_in_time_whatever_was_resolved_at_the_start(tmp_path):
-    with Desk() as desk:
-        real = RealAlertmanager(tmp_path, desk, with_shipped_times(desk.url))
+    with Harness() as harness:
+        real = RealAlertmanager(tmp_path, harness, with_shipped_times(harness.url))
         delivery = Delivery(Alertmanager([real.url]), Guard())
         try:
             real.wait_until_ready()
@@ -33,15 +33,15 @@ def test_a_failure_is_notified_in_time_whatever_was_resolved_at_the_start(tmp_pa
                 began = time.monotonic()
                 failures.append(incident(name, starts_at=time.time()))
                 delivery.offer(tuple(failures), left_open)
-                until(lambda name=name: told(desk, name), f"{name} is notified", 30)
+                until(lambda name=name: told(harness, name), f"{name} is notified", 30)
                 taken.append(time.monotonic() - began)
         finally:
             delivery.close(10)
             real.stop()
 
     assert max(taken) < PROMISED_SECONDS
-    assert not any(told(desk, name) for name in QUERIES[2:])
+    assert not any(told(harness, name) for name in QUERIES[2:])
 
 
-def told(desk, query):
-    return any(one["labels"]["query"] == query for one in desk.told)
+def told(harness, query):
+    return any(one["labels"]["query"] == query for one in harness.told)

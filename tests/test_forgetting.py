@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from support.desk import Desk
 from support.id_story import IdStory
 from support.story import CONFLICT
+from support.worker_harness import WorkerHarness
 
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import MAX_GONE_UNNAMED
@@ -16,46 +16,46 @@ from querypulse.listener.state import State
 from querypulse.sidecar import Settings, Sidecar, announcing
 
 
-def names(desk):
-    return list(desk.worker.evaluated.snapshot.labels())
+def names(harness):
+    return list(harness.worker.evaluated.snapshot.labels())
 
 
-def forget(desk, name):
-    desk.inbox.put(Forget(name), lifecycle=True)
-    return desk.step()
+def forget(harness, name):
+    harness.inbox.put(Forget(name), lifecycle=True)
+    return harness.step()
 
 
 # -- a query that will not come back ----------------------------------------------------------
 
 
 def test_the_alerts_of_a_forgotten_query_resolve_and_its_series_end():
-    desk = Desk().started().ended(exception=CONFLICT).step()
-    forget(desk, "a")
-    assert (names(desk), desk.worker.evaluated.evaluation.findings) == ([], ())
+    harness = WorkerHarness().started().ended(exception=CONFLICT).step()
+    forget(harness, "a")
+    assert (names(harness), harness.worker.evaluated.evaluation.findings) == ([], ())
     for _ in range(30):
-        desk.step()
+        harness.step()
 
-    (last,) = [one for offer in desk.offers for one in offer][-1:]
+    (last,) = [one for offer in harness.offers for one in offer][-1:]
     assert (last.name, last.ends_at is not None) == ("StreamingQueryFailed", True)
-    assert desk.worker.evaluated.alerts == ()
+    assert harness.worker.evaluated.alerts == ()
 
 
 def test_a_forgotten_query_is_expected_no_more():
-    desk = Desk(start_grace_seconds=1.0)
-    desk.worker.policy = replace(desk.worker.policy, expected=("a", "b"))
-    desk.worker.state.expected = frozenset("ab")
+    harness = WorkerHarness(start_grace_seconds=1.0)
+    harness.worker.policy = replace(harness.worker.policy, expected=("a", "b"))
+    harness.worker.state.expected = frozenset("ab")
     for _ in range(4):
-        desk.step()
-    assert {one.query for one in desk.worker.evaluated.evaluation.findings} == {"a", "b"}
+        harness.step()
+    assert {one.query for one in harness.worker.evaluated.evaluation.findings} == {"a", "b"}
 
-    forget(desk, "a")
-    assert {one.query for one in desk.worker.evaluated.evaluation.findings} == {"b"}
+    forget(harness, "a")
+    assert {one.query for one in harness.worker.evaluated.evaluation.findings} == {"b"}
 
 
 def test_a_living_query_is_not_forgotten():
-    desk = forget(Desk().started().step(), "a")
+    harness = forget(WorkerHarness().started().step(), "a")
 
-    assert names(desk) == ["a"]
+    assert names(harness) == ["a"]
 
 
 def test_only_the_dead_one_of_two_namesakes_is_forgotten():
@@ -69,8 +69,8 @@ def test_only_the_dead_one_of_two_namesakes_is_forgotten():
 class Parts:
     """What ``announcing`` needs of the running parts."""
 
-    def __init__(self, desk, expected=()):
-        self.evaluated = desk.worker.evaluated
+    def __init__(self, harness, expected=()):
+        self.evaluated = harness.worker.evaluated
         self.board = self
         self.expected = expected
         self.asked = []
@@ -79,14 +79,14 @@ class Parts:
         self.asked.append(name)
 
 
-def asked(desk, name, **settings):
-    parts = Parts(desk, **settings)
+def asked(harness, name, **settings):
+    parts = Parts(harness, **settings)
     announcing.forget(parts, lambda: False, name)
     return parts.asked
 
 
 def test_a_dead_query_an_expected_one_and_all_dead_unnamed_ones_can_be_forgotten():
-    dead = Desk().started().ended().step()
+    dead = WorkerHarness().started().ended().step()
 
     assert asked(dead, "a") == ["a"]
     assert asked(dead, "b", expected=("b",)) == ["b"]
@@ -102,15 +102,15 @@ def test_a_dead_query_an_expected_one_and_all_dead_unnamed_ones_can_be_forgotten
 )
 def test_what_cannot_be_forgotten_is_an_error_that_says_why(name, message):
     with pytest.raises(ValueError, match=message):
-        asked(Desk().started().step(), name, expected=("bronze",))
+        asked(WorkerHarness().started().step(), name, expected=("bronze",))
 
 
 def test_the_end_that_is_still_on_its_way_is_waited_for():
-    desk = Desk().started().step()
-    parts = Parts(desk)
+    harness = WorkerHarness().started().step()
+    parts = Parts(harness)
 
     def flush():
-        parts.evaluated = desk.ended().step().worker.evaluated
+        parts.evaluated = harness.ended().step().worker.evaluated
         return False
 
     announcing.forget(parts, flush, "a")

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import all_of
-from support.ward import WALL, Ward
 
 EIGHT = "abcdefgh"
 
 
-def keys(ward):
-    return [incident.key.removeprefix("querypulse/etl/") for incident in ward.incidents]
+def keys(harness):
+    return [incident.key.removeprefix("querypulse/etl/") for incident in harness.incidents]
 
 
-def members(ward):
-    return ["".join(one.labels["query"] for one in inc.alerts) for inc in ward.incidents]
+def members(harness):
+    return ["".join(one.labels["query"] for one in inc.alerts) for inc in harness.incidents]
 
 
 def sick(at, queries, name="StreamingQueryFailed"):
@@ -50,51 +50,51 @@ def named(rows):
 
 @pytest.mark.parametrize(("story", "incidents"), named(ALONE))
 def test_what_begins_alone_is_told_alone(story, incidents):
-    ward = Ward().play(story, 100)
+    harness = LifecycleHarness().play(story, 100)
 
-    assert members(ward) == incidents
-    assert all(incident.revision == 0 for incident in ward.incidents)
+    assert members(harness) == incidents
+    assert all(incident.revision == 0 for incident in harness.incidents)
 
 
 @pytest.mark.parametrize(("story", "incidents"), named(TOGETHER))
 def test_what_begins_together_is_one(story, incidents):
-    assert members(Ward().play(story, 100)) == incidents
+    assert members(LifecycleHarness().play(story, 100)) == incidents
 
 
 def test_how_many_and_how_soon_are_settings():
-    few = Ward(group_min_queries=2, group_window_seconds=60.0)
+    few = LifecycleHarness(group_min_queries=2, group_window_seconds=60.0)
 
     assert members(few.play([*sick(10, "a"), *sick(69, "bc")], 100)) == ["a", "bc"]
 
 
 def test_a_group_has_a_key_of_its_own_so_that_those_of_its_members_stay_free():
-    ward = Ward().play([*sick(10, "cab"), *sick(18, "d")], 90)
+    harness = LifecycleHarness().play([*sick(10, "cab"), *sick(18, "d")], 90)
 
-    assert keys(ward) == ["*/StreamingQueryFailed", "d/StreamingQueryFailed"]
-    assert [alert.key for alert in ward.incidents[0].alerts] == [
+    assert keys(harness) == ["*/StreamingQueryFailed", "d/StreamingQueryFailed"]
+    assert [alert.key for alert in harness.incidents[0].alerts] == [
         f"querypulse/etl/{query}/StreamingQueryFailed" for query in "cab"
     ]
 
 
 def test_a_group_of_what_has_become_critical_has_a_key_of_its_own():
-    ward = Ward().play(sick(10, "abc", "StreamingBatchSlow"), 20)
-    ward.warnings = frozenset()
-    ward.play([], 21)
+    harness = LifecycleHarness().play(sick(10, "abc", "StreamingBatchSlow"), 20)
+    harness.warnings = frozenset()
+    harness.play([], 21)
 
-    assert keys(ward) == ["*/StreamingBatchSlow", "*/StreamingBatchSlow/critical"]
-    assert [one.ends_at is None for one in ward.incidents] == [False, True]
+    assert keys(harness) == ["*/StreamingBatchSlow", "*/StreamingBatchSlow/critical"]
+    assert [one.ends_at is None for one in harness.incidents] == [False, True]
     assert all(
         one.is_escalated == key.endswith("critical")
-        for one, key in zip(ward.incidents, keys(ward), strict=True)
+        for one, key in zip(harness.incidents, keys(harness), strict=True)
     )
 
 
 def test_the_whole_driver_that_falls_sick_as_a_group_did_has_a_key_of_its_own():
-    ward = Ward().play(
+    harness = LifecycleHarness().play(
         [*sick(10, "abc", "StreamingQueryStalled"), *sick(60, "*", "StreamingQueryStalled")], 90
     )
 
-    assert keys(ward) == ["*/StreamingQueryStalled", "*/StreamingQueryStalled/driver"]
+    assert keys(harness) == ["*/StreamingQueryStalled", "*/StreamingQueryStalled/driver"]
 
 
 def test_while_the_whole_driver_has_the_key_of_a_group_each_is_told_by_itself():
@@ -103,9 +103,9 @@ def test_while_the_whole_driver_has_the_key_of_a_group_each_is_told_by_itself():
         *sick(20, "*", "well"),
         *sick(20, "abc", "StreamingQueryStalled"),
     ]
-    ward = Ward().play(story, 60)
+    harness = LifecycleHarness().play(story, 60)
 
-    assert keys(ward) == [
+    assert keys(harness) == [
         "a/StreamingQueryStalled",
         "b/StreamingQueryStalled",
         "c/StreamingQueryStalled",
@@ -113,29 +113,29 @@ def test_while_the_whole_driver_has_the_key_of_a_group_each_is_told_by_itself():
 
 
 def test_one_of_a_group_of_warnings_that_becomes_critical_is_told_by_itself():
-    ward = Ward().play(
+    harness = LifecycleHarness().play(
         [*sick(10, "abc", "StreamingDataLossRisk"), (50, "b", "StreamingDataLossRisk!")], 60
     )
 
-    assert ward.told == ["11 + StreamingDataLossRisk a,b,c", "50 + StreamingDataLossRisk b"]
-    assert keys(ward) == ["*/StreamingDataLossRisk", "b/StreamingDataLossRisk/critical"]
+    assert harness.told == ["11 + StreamingDataLossRisk a,b,c", "50 + StreamingDataLossRisk b"]
+    assert keys(harness) == ["*/StreamingDataLossRisk", "b/StreamingDataLossRisk/critical"]
 
 
 def test_after_a_group_is_over_its_key_is_free_again():
     story = [*sick(10, "abc"), *all_of(20, "idle", "abc"), *sick(90, "bcd")]
-    ward = Ward().play(story, 100)
+    harness = LifecycleHarness().play(story, 100)
 
-    assert ward.told == [
+    assert harness.told == [
         "10 + StreamingQueryFailed a,b,c",
         "50 - StreamingQueryFailed a,b,c",
         "90 + StreamingQueryFailed b,c,d",
     ]
-    assert keys(ward) == ["*/StreamingQueryFailed"]
+    assert keys(harness) == ["*/StreamingQueryFailed"]
 
 
 def test_who_is_well_stays_listed_with_an_end():
-    ward = Ward().play([*sick(10, "abc"), (20, "b", "idle")], 100)
-    (incident,) = ward.incidents
+    harness = LifecycleHarness().play([*sick(10, "abc"), (20, "b", "idle")], 100)
+    (incident,) = harness.incidents
 
     assert [alert.ends_at for alert in incident.alerts] == [None, WALL + 50, None]
     assert (incident.ends_at, incident.revision) == (None, 0)
@@ -143,44 +143,46 @@ def test_who_is_well_stays_listed_with_an_end():
 
 def test_who_fails_again_after_it_recovered_has_an_incident_of_its_own():
     """And leaves the group: two messages that say different things of one query help nobody."""
-    ward = Ward().play(
+    harness = LifecycleHarness().play(
         [*sick(10, "abc"), (20, "b", "idle"), (90, "b", "StreamingQueryFailed")], 100
     )
-    group, own = ward.incidents
+    group, own = harness.incidents
 
-    assert keys(ward) == ["*/StreamingQueryFailed", "b/StreamingQueryFailed"]
-    assert members(ward) == ["ac", "b"]
+    assert keys(harness) == ["*/StreamingQueryFailed", "b/StreamingQueryFailed"]
+    assert members(harness) == ["ac", "b"]
     assert (own.starts_at, own.ends_at) == (WALL + 90, None)
     assert (group.revision, own.revision) == (0, 0)
 
 
 def test_who_fails_again_and_recovers_again_ends_its_own_incident_only():
     cycle = [(20, "b", "idle"), (90, "b", "StreamingQueryFailed"), (100, "b", "idle")]
-    ward = Ward().play([*sick(10, "abc"), *cycle], 140)
+    harness = LifecycleHarness().play([*sick(10, "abc"), *cycle], 140)
 
-    assert ward.told == [
+    assert harness.told == [
         "10 + StreamingQueryFailed a,b,c",
         "90 + StreamingQueryFailed b",
         "130 - StreamingQueryFailed b",
     ]
-    assert members(ward) == ["ac"]
+    assert members(harness) == ["ac"]
 
 
 def test_it_is_over_when_the_last_is_well():
     story = [*sick(10, "abc"), (20, "a", "idle"), (40, "b", "idle"), (60, "c", "idle")]
-    ward = Ward().play(story, 90)
-    (incident,) = ward.incidents
+    harness = LifecycleHarness().play(story, 90)
+    (incident,) = harness.incidents
 
     assert incident.ends_at == WALL + 90
     assert [one.ends_at for one in incident.alerts] == [WALL + 50, WALL + 70, WALL + 90]
-    assert ward.tick() == ()
+    assert harness.tick() == ()
 
 
 def test_one_that_fails_in_the_moment_the_last_recovers_is_told_by_itself():
-    ward = Ward().play([*sick(10, "abc"), *all_of(20, "idle", "ab"), (40, "c", "idle")], 69)
-    ward.play([(70, "a", "StreamingQueryFailed")], 70)
+    harness = LifecycleHarness().play(
+        [*sick(10, "abc"), *all_of(20, "idle", "ab"), (40, "c", "idle")], 69
+    )
+    harness.play([(70, "a", "StreamingQueryFailed")], 70)
 
-    assert ward.told == [
+    assert harness.told == [
         "10 + StreamingQueryFailed a,b,c",
         "70 + StreamingQueryFailed a",
         "70 - StreamingQueryFailed b,c",
@@ -188,21 +190,25 @@ def test_one_that_fails_in_the_moment_the_last_recovers_is_told_by_itself():
 
 
 def test_a_member_that_dies_leaves_the_stalled_and_is_told_as_dead():
-    ward = Ward().play([*sick(10, "abc", "StreamingQueryStalled"), *sick(30, "b")], 60)
-    stalled, dead = ward.incidents
+    harness = LifecycleHarness().play(
+        [*sick(10, "abc", "StreamingQueryStalled"), *sick(30, "b")], 60
+    )
+    stalled, dead = harness.incidents
 
     assert [one.ends_at for one in stalled.alerts] == [None, WALL + 30, None]
     assert stalled.alerts[1].annotations["superseded_by"] == "StreamingQueryFailed"
-    assert (keys(ward), dead.ends_at) == (
+    assert (keys(harness), dead.ends_at) == (
         ["*/StreamingQueryStalled", "b/StreamingQueryFailed"],
         None,
     )
 
 
 def test_a_group_that_all_die_is_one_page_of_each_kind():
-    ward = Ward().play([*sick(10, EIGHT, "StreamingQueryStalled"), *sick(30, EIGHT)], 60)
+    harness = LifecycleHarness().play(
+        [*sick(10, EIGHT, "StreamingQueryStalled"), *sick(30, EIGHT)], 60
+    )
 
-    assert ward.told == [
+    assert harness.told == [
         "11 + StreamingQueryStalled a,b,c,d,e,f,g,h",
         "30 + StreamingQueryFailed a,b,c,d,e,f,g,h",
         "30 - StreamingQueryStalled a,b,c,d,e,f,g,h",
@@ -210,7 +216,10 @@ def test_a_group_that_all_die_is_one_page_of_each_kind():
 
 
 def test_a_reminder_speaks_of_the_whole_while_any_is_sick():
-    ward = Ward(repeat_interval_seconds=100.0)
-    ward.play([*sick(10, "abc"), *all_of(20, "idle", "ab")], 250)
+    harness = LifecycleHarness(repeat_interval_seconds=100.0)
+    harness.play([*sick(10, "abc"), *all_of(20, "idle", "ab")], 250)
 
-    assert ward.told[1:] == ["110 ^ StreamingQueryFailed a,b,c", "210 ^ StreamingQueryFailed a,b,c"]
+    assert harness.told[1:] == [
+        "110 ^ StreamingQueryFailed a,b,c",
+        "210 ^ StreamingQueryFailed a,b,c",
+    ]

@@ -18,7 +18,7 @@ from querypulse.alerting.lifecycle.guidance import ALL_QUERIES, Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.components import outfit
+from querypulse.sidecar.configuration.components import make_components
 from querypulse.sidecar.configuration.links import guidance, guidance_from_outside
 from querypulse.sidecar.configuration.receivers_from_settings import receivers
 from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
@@ -118,7 +118,7 @@ def test_the_spark_ui_is_linked_where_there_is_one():
 )
 def test_what_is_no_address_to_follow_is_refused_by_its_name(name, url):
     with pytest.raises(SettingsError) as error:
-        outfit(Settings(**{name: url}), Guard())
+        make_components(Settings(**{name: url}), Guard())
 
     assert f"setting '{name}'" in str(error.value)
     assert "http or https" in str(error.value)
@@ -137,7 +137,7 @@ def test_what_is_no_address_to_follow_is_refused_by_its_name(name, url):
     ],
 )
 def test_an_address_to_follow_is_taken_as_it_is(name, url):
-    outfit(Settings(**{name: url}), Guard())
+    make_components(Settings(**{name: url}), Guard())
 
 
 @pytest.mark.parametrize("name", ["dashboard_url", "runbook_base_url"])
@@ -145,7 +145,7 @@ def test_an_address_to_follow_is_taken_as_it_is(name, url):
     "url", ["https://driver/d?owner=a@b", "https://driver/d?to=now#panel", "https://wiki/#/pulse"]
 )
 def test_a_dashboard_or_a_wiki_may_have_a_query_string_and_a_fragment(name, url):
-    outfit(Settings(**{name: url}), Guard())
+    make_components(Settings(**{name: url}), Guard())
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_a_dashboard_or_a_wiki_may_have_a_query_string_and_a_fragment(name, url)
 )
 def test_an_external_url_with_more_than_a_path_is_refused_for_paths_are_added_to_it(rest):
     with pytest.raises(SettingsError) as error:
-        outfit(Settings(external_url=f"{HOME}{rest}"), Guard())
+        make_components(Settings(external_url=f"{HOME}{rest}"), Guard())
 
     assert "setting 'external_url'" in str(error.value)
     assert "without spaces, quotes, user name, password, token, query string" in str(error.value)
@@ -164,7 +164,7 @@ def test_an_external_url_with_more_than_a_path_is_refused_for_paths_are_added_to
 @pytest.mark.parametrize("url", ["https://u:part#rest@driver/", "https://u:part?rest@driver/"])
 def test_no_part_of_a_password_is_shown_where_it_polls_like_a_query_string(url):
     with pytest.raises(SettingsError) as error:
-        outfit(Settings(external_url=url), Guard())
+        make_components(Settings(external_url=url), Guard())
 
     assert "part" not in str(error.value).partition("given")[2]
 
@@ -176,9 +176,9 @@ def test_a_password_in_the_address_of_the_runbooks_never_gets_into_an_alert(outs
 
 
 def test_only_a_dashboards_address_has_places_to_fill():
-    outfit(Settings(dashboard_url=BOARD), Guard())
+    make_components(Settings(dashboard_url=BOARD), Guard())
     with pytest.raises(SettingsError, match="external_url"):
-        outfit(Settings(external_url="https://d/{app}"), Guard())
+        make_components(Settings(external_url="https://d/{app}"), Guard())
 
 
 class NoUi:

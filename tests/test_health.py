@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from support.lifecycle_harness import CALM_STATES
 from support.story import CONFLICT, Story, run
-from support.ward import CALM_STATES
 
 from querypulse.alerting.evaluate import Evaluation, QueryHealth
 from querypulse.alerting.finding import QueryState

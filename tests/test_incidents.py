@@ -42,10 +42,10 @@ def test_a_query_that_was_gone_before_its_context_died_keeps_its_own_incident():
 
 def test_a_jvm_that_does_not_answer_is_one_incident_once_two_queries_are_stalled():
     story = two_queries().probe(run(batch=10), run("b"), at=100)
-    patient = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}
+    failing = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}
 
-    (first,) = story.evaluate(170, **patient).findings
-    (later,) = story.evaluate(500, **patient).findings
+    (first,) = story.evaluate(170, **failing).findings
+    (later,) = story.evaluate(500, **failing).findings
 
     assert (first.alertname, first.query) == ("StreamingQueryStalled", "a")
     assert (later.alertname, later.query) == ("StreamingQueryStalled", "*")

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.kafka_cage import KafkaCage
+from support.failing_workloads import Storage
+from support.kafka_harness import KafkaHarness
 from support.kafka_modes import HOUR, POISON, FarBroker, Modes
 from support.queries import shown, until
-from support.zoo import Diary
-from support.zoo_sick import Storage
+from support.spark_harness import Diary
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -29,11 +29,11 @@ PATIENCE_SECONDS = 120
 
 
 @pytest.fixture
-def cage(spark, kafka, watch, tmp_path):
+def harness(spark, kafka, watch, tmp_path):
     """Depends on ``watch`` in order to be closed before its queries are stopped."""
-    cage = KafkaCage(spark, tmp_path, kafka)
-    yield cage
-    cage.close()
+    harness = KafkaHarness(spark, tmp_path, kafka)
+    yield harness
+    harness.close()
 
 
 @pytest.fixture
@@ -46,13 +46,13 @@ def far(tmp_path):
 
 
 def test_each_mode_is_well_or_idle_and_is_told_when_its_work_or_its_log_hangs(
-    far, cage, watch, pages
+    far, harness, watch, pages
 ):
     """``far`` comes first, in order to be there until the queries that write to it are stopped."""
-    fed, silent, grown = cage.kafka.topic(), cage.kafka.topic(), cage.kafka.topic()
-    cage.feed(fed, every=0.5)
-    cage.feed(grown, 4, every=0.5)
-    well, sick = Modes(cage, cage.kafka), Modes(cage, far)
+    fed, silent, grown = harness.kafka.topic(), harness.kafka.topic(), harness.kafka.topic()
+    harness.feed(fed, every=0.5)
+    harness.feed(grown, 4, every=0.5)
+    well, sick = Modes(harness, harness.kafka), Modes(harness, far)
     log_hung = well.asynchronous("async_log_hung", fed)
     well.asynchronous("async_silent", silent, milliseconds=HOUR)
     for mode in ("continuous", "real_time"):
@@ -62,28 +62,28 @@ def test_each_mode_is_well_or_idle_and_is_told_when_its_work_or_its_log_hangs(
     well.continuous("continuous_grown", grown)
     well.asynchronous("async_fed", fed)
     sick.asynchronous("async_hung", fed)
-    names = {query.name for query in cage.spark.streams.active}
-    until(lambda: all(cage.committed(name) >= 0 for name in names), "all commit", 120)
+    names = {query.name for query in harness.spark.streams.active}
+    until(lambda: all(harness.committed(name) >= 0 for name in names), "all commit", 120)
     sidecar = watch(**SETTINGS)
-    diary = Diary(cage, sidecar)
+    diary = Diary(harness, sidecar)
 
-    cage.kafka.add_partitions(grown, 2)
-    cage.put(silent)
+    harness.kafka.add_partitions(grown, 2)
+    harness.put(silent)
     until(lambda: 1 in diary["async_silent"].commits, "a late batch")
-    cage.put(silent)
+    harness.put(silent)
     until(lambda: diary.seconds > WATCH_SECONDS, "the time is over", 60)
     until(lambda: names - {"async_silent"} <= diary.in_state("running"), "they run")
     until(lambda: diary["async_silent"].state == "idle", "it is idle")
 
     assert pages.pages == []
     # Its events tell of batch 2, and its log never will.
-    assert (max(diary["async_silent"].commits), cage.committed("async_silent")) == (2, 0)
+    assert (max(diary["async_silent"].commits), harness.committed("async_silent")) == (2, 0)
     for name in names - {"async_silent"}:
         assert len(diary[name].commits) > 3, name
-        is_shown_as_logged(cage, sidecar, name)
+        is_shown_as_logged(harness, sidecar, name)
 
-    storage = Storage(cage.spark, log_hung)
-    cage.at_close(storage.free.set)
+    storage = Storage(harness.spark, log_hung)
+    harness.at_close(storage.free.set)
     storage.hang()
     far.freeze()
     reasons = {
@@ -99,21 +99,21 @@ def test_each_mode_is_well_or_idle_and_is_told_when_its_work_or_its_log_hangs(
 
     assert {n: why for n, why in reasons.items() if not why.startswith(HUNG[n])} == {}
     assert {page.what for page in pages.pages} == {("StreamingQueryStalled", name) for name in HUNG}
-    assert {"0", "1"} == set(ends_of(cage, "continuous_grown"))
+    assert {"0", "1"} == set(ends_of(harness, "continuous_grown"))
 
 
-def test_a_death_in_each_mode_is_told_with_its_cause(cage, watch, pages):
-    topic = cage.kafka.topic()
-    cage.put(topic)
-    modes = Modes(cage, cage.kafka)
+def test_a_death_in_each_mode_is_told_with_its_cause(harness, watch, pages):
+    topic = harness.kafka.topic()
+    harness.put(topic)
+    modes = Modes(harness, harness.kafka)
     queries = [modes.continuous("continuous", topic), modes.real_time("real_time", topic)]
     queries.append(modes.asynchronous("async", topic))
     names = [query.name for query in queries]
-    until(lambda: all(cage.committed(name) >= 0 for name in names), "all commit", 120)
+    until(lambda: all(harness.committed(name) >= 0 for name in names), "all commit", 120)
     sidecar = watch(**SETTINGS)
     until(lambda: all(shown(sidecar, name) for name in names), "all are known")
 
-    cage.kafka.produce(topic, [POISON])
+    harness.kafka.produce(topic, [POISON])
     for name in names:
         page = pages.wait_for("StreamingQueryFailed", name, timeout=PATIENCE_SECONDS)
         assert "boom" in page.annotations["reason"]
@@ -122,16 +122,16 @@ def test_a_death_in_each_mode_is_told_with_its_cause(cage, watch, pages):
     assert {page.what for page in pages.pages} == {("StreamingQueryFailed", name) for name in names}
 
 
-def is_shown_as_logged(cage, sidecar, name):
+def is_shown_as_logged(harness, sidecar, name):
     """The commit that is shown comes to be the one on disk a moment ago, and is never ahead."""
-    logged = cage.committed(name)
+    logged = harness.committed(name)
     until(lambda: shown(sidecar, name).last_commit_batch >= logged, f"{name} is seen to commit")
     batch = shown(sidecar, name).last_commit_batch
-    until(lambda: cage.committed(name) >= batch, f"the log of {name} gets there", 5)
+    until(lambda: harness.committed(name) >= batch, f"the log of {name} gets there", 5)
 
 
-def ends_of(cage, name):
+def ends_of(harness, name):
     """The partitions in a query's newest committed offsets."""
-    newest = cage.checkpoint(name) / "offsets" / str(cage.committed(name))
+    newest = harness.checkpoint(name) / "offsets" / str(harness.committed(name))
     offsets = newest.read_text().splitlines()[-1]
     return next(iter(json.loads(offsets).values()))

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 from msgspec.structs import replace
+from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, SILENT, SILENT_BESIDES, TELLING, all_of, cycles
-from support.ward import WALL, Ward
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.flap_guard import FlapGuard
@@ -23,17 +23,17 @@ def named(rows):
 
 @pytest.mark.parametrize(("story", "until", "told"), named(SILENT))
 def test_nobody_is_told_for_nothing(story, until, told):
-    assert Ward().play(story, until).told == told == []
+    assert LifecycleHarness().play(story, until).told == told == []
 
 
 @pytest.mark.parametrize(("story", "until", "told"), named(SILENT_BESIDES))
 def test_nobody_is_told_more_than_once_of_one_misery(story, until, told):
-    assert Ward().play(story, until).told == told
+    assert LifecycleHarness().play(story, until).told == told
 
 
 @pytest.mark.parametrize(("story", "until", "told"), named(TELLING))
 def test_somebody_is_told(story, until, told):
-    assert Ward().play(story, until).told == told
+    assert LifecycleHarness().play(story, until).told == told
 
 
 def test_more_stories_stay_silent_than_tell():
@@ -44,90 +44,98 @@ def test_more_stories_stay_silent_than_tell():
 
 
 def test_an_alert_begins_when_its_finding_first_held():
-    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 30)
+    harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 30)
 
-    assert ward.incidents[0].starts_at == WALL + 10
+    assert harness.incidents[0].starts_at == WALL + 10
 
 
 def test_the_words_are_the_newest_and_stay_while_it_recovers():
-    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 29)
-    ward.reason = "found anew"
-    ward.play([(35, "a", "starts")], 60)
-    (alert,) = ward.incidents[0].alerts
+    harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 29)
+    harness.reason = "found anew"
+    harness.play([(35, "a", "starts")], 60)
+    (alert,) = harness.incidents[0].alerts
 
     assert (alert.annotations["reason"], alert.annotations["at"]) == ("found anew", "34")
 
 
 def test_new_words_alone_are_no_reason_to_tell_again():
-    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 3600)
+    harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 3600)
 
-    assert ward.incidents[0].revision == 0
+    assert harness.incidents[0].revision == 0
 
 
 def test_what_is_over_is_returned_once_with_its_end():
-    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 50)
+    harness = LifecycleHarness().play(
+        [HEALTHY, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 50
+    )
 
-    assert ward.incidents[0].ends_at == WALL + 50
-    assert ward.lifecycle.alerts == ()
-    assert ward.tick() == ()
+    assert harness.incidents[0].ends_at == WALL + 50
+    assert harness.lifecycle.alerts == ()
+    assert harness.tick() == ()
 
 
 def test_an_end_is_never_before_the_beginning_though_the_wall_clock_goes_back():
-    ward = Ward(resolve_after_seconds=0.0).play([HEALTHY, (10, "a", "StreamingQueryFailed")], 10)
-    ward.wall_jump = -3600.0
-    ward.play([(11, "a", "idle")], 12)
+    harness = LifecycleHarness(resolve_after_seconds=0.0).play(
+        [HEALTHY, (10, "a", "StreamingQueryFailed")], 10
+    )
+    harness.wall_jump = -3600.0
+    harness.play([(11, "a", "idle")], 12)
 
-    assert ward.ended[-1].ends_at == ward.ended[-1].starts_at == WALL + 10
+    assert harness.ended[-1].ends_at == harness.ended[-1].starts_at == WALL + 10
 
 
 def test_what_was_superseded_says_by_what():
-    ward = Ward().play(
+    harness = LifecycleHarness().play(
         [HEALTHY, (10, "a", "StreamingQueryStalled"), (20, "a", "StreamingQueryFailed")], 20
     )
-    over = [one for one in ward.incidents if one.ends_at is not None]
+    over = [one for one in harness.incidents if one.ends_at is not None]
 
     assert [one.alerts[0].annotations["superseded_by"] for one in over] == ["StreamingQueryFailed"]
 
 
 def test_a_flapping_alert_says_that_it_is_held():
-    ward = Ward().play(cycles("StreamingQueryFailed", 0, 100), 110)
-    assert "flapping" not in ward.incidents[0].alerts[0].annotations
-    ward.play([(200, "a", "StreamingQueryFailed"), (205, "a", "idle")], 300)
+    harness = LifecycleHarness().play(cycles("StreamingQueryFailed", 0, 100), 110)
+    assert "flapping" not in harness.incidents[0].alerts[0].annotations
+    harness.play([(200, "a", "StreamingQueryFailed"), (205, "a", "idle")], 300)
 
-    assert "15 min of calm" in ward.incidents[0].alerts[0].annotations["flapping"]
+    assert "15 min of calm" in harness.incidents[0].alerts[0].annotations["flapping"]
 
 
 def test_all_that_is_open_is_shown_as_firing_and_nothing_else():
-    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 10)
-    assert ward.lifecycle.alerts == ()
-    ward.tick()
-    assert [alert.name for alert in ward.lifecycle.alerts] == ["StreamingQueryStalled"]
-    ward.play([(20, "a", "StreamingBatchSlow")], 30)
+    harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 10)
+    assert harness.lifecycle.alerts == ()
+    harness.tick()
+    assert [alert.name for alert in harness.lifecycle.alerts] == ["StreamingQueryStalled"]
+    harness.play([(20, "a", "StreamingBatchSlow")], 30)
 
-    assert [alert.name for alert in ward.lifecycle.alerts] == ["StreamingQueryStalled"]
+    assert [alert.name for alert in harness.lifecycle.alerts] == ["StreamingQueryStalled"]
 
 
 def test_an_alert_does_not_get_milder_while_it_is_open():
-    ward = Ward().play([(0, "a", "StreamingDataLossRisk!"), (10, "a", "StreamingDataLossRisk")], 60)
+    harness = LifecycleHarness().play(
+        [(0, "a", "StreamingDataLossRisk!"), (10, "a", "StreamingDataLossRisk")], 60
+    )
 
-    assert ward.incidents[0].severity == "critical"
-    assert [alert.labels["severity"] for alert in ward.lifecycle.alerts] == ["critical"]
+    assert harness.incidents[0].severity == "critical"
+    assert [alert.labels["severity"] for alert in harness.lifecycle.alerts] == ["critical"]
 
 
 def test_an_alert_that_is_not_told_yet_has_the_newest_severity():
-    ward = Ward().play([(0, "a", "StreamingDataLossRisk!"), (1, "a", "StreamingDataLossRisk")], 60)
+    harness = LifecycleHarness().play(
+        [(0, "a", "StreamingDataLossRisk!"), (1, "a", "StreamingDataLossRisk")], 60
+    )
 
-    assert ward.incidents[0].severity == "warning"
+    assert harness.incidents[0].severity == "warning"
 
 
 def test_a_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
     """Under a key of its own: a trigger on the warning's open key would notify nobody."""
-    ward = Ward().play([HEALTHY, (10, "a", "StreamingBatchSlow")], 20)
-    ward.warnings = frozenset()
-    ward.play([], 21)
-    warning, critical = ward.incidents
+    harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingBatchSlow")], 20)
+    harness.warnings = frozenset()
+    harness.play([], 21)
+    warning, critical = harness.incidents
 
-    assert ward.told == [
+    assert harness.told == [
         "11 + StreamingBatchSlow a",
         "21 + StreamingBatchSlow a",
         "21 - StreamingBatchSlow a",
@@ -144,9 +152,9 @@ def test_a_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning(
 
 
 def test_what_was_critical_from_the_start_has_the_usual_key():
-    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 60)
+    harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 60)
 
-    assert [one.key for one in ward.incidents] == ["querypulse/etl/a/StreamingQueryStalled"]
+    assert [one.key for one in harness.incidents] == ["querypulse/etl/a/StreamingQueryStalled"]
 
 
 def test_from_the_third_firing_within_a_day_it_is_held_as_long_as_these_took():
@@ -161,15 +169,17 @@ def test_from_the_third_firing_within_a_day_it_is_held_as_long_as_these_took():
 
 
 def test_time_in_which_we_were_frozen_is_no_health():
-    ward = Ward().play([HEALTHY, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 25)
-    ward.now = 625.0
-    ward.pauses = (Pause(at=625.0, seconds=598.0),)
-    ward.tick()
-    assert ward.incidents[0].ends_at is None
-    ward.now = 660.0
-    ward.tick()
+    harness = LifecycleHarness().play(
+        [HEALTHY, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 25
+    )
+    harness.now = 625.0
+    harness.pauses = (Pause(at=625.0, seconds=598.0),)
+    harness.tick()
+    assert harness.incidents[0].ends_at is None
+    harness.now = 660.0
+    harness.tick()
 
-    assert ward.incidents[0].ends_at is not None
+    assert harness.incidents[0].ends_at is not None
 
 
 # -- what an earlier driver left open ---------------------------------------------------------
@@ -182,10 +192,10 @@ def left(
     return Incident((Alert(labels, {"reason": "before"}, WALL - 500, **fields),), revision)
 
 
-def heir(*incidents, **terms) -> Ward:
-    ward = Ward(**terms)
-    ward.lifecycle.restore(incidents, 0.0)
-    return ward
+def heir(*incidents, **terms) -> LifecycleHarness:
+    harness = LifecycleHarness(**terms)
+    harness.lifecycle.restore(incidents, 0.0)
+    return harness
 
 
 def test_an_inherited_alert_fires_from_the_start_with_its_own_words_and_beginning():
@@ -195,33 +205,33 @@ def test_an_inherited_alert_fires_from_the_start_with_its_own_words_and_beginnin
 
 
 def test_an_inherited_alert_ends_once_its_query_is_well():
-    ward = heir(left()).play([(10, "a", "starts"), (20, "a", "commits")], 100)
+    harness = heir(left()).play([(10, "a", "starts"), (20, "a", "commits")], 100)
 
-    assert (ward.told, ward.incidents) == (
+    assert (harness.told, harness.incidents) == (
         ["0 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"],
         (),
     )
 
 
 def test_an_inherited_alert_outlasts_a_query_that_is_not_seen():
-    ward = heir(left()).play([], DAY - 60, every=60)
+    harness = heir(left()).play([], DAY - 60, every=60)
 
-    assert ward.incidents[0].ends_at is None
+    assert harness.incidents[0].ends_at is None
 
 
 def test_an_inherited_alert_of_the_whole_driver_waits_for_a_query():
-    ward = heir(left("*")).play([(100, "b", "starts")], 131)
+    harness = heir(left("*")).play([(100, "b", "starts")], 131)
 
-    assert ward.told == ["0 + StreamingQueryFailed *", "130 - StreamingQueryFailed *"]
+    assert harness.told == ["0 + StreamingQueryFailed *", "130 - StreamingQueryFailed *"]
 
 
 def test_an_inherited_alert_holds_nothing_back_that_is_worse_or_of_others():
-    ward = heir(
+    harness = heir(
         left("*", "StreamingQueryStalled"), left("b", "StreamingBatchSlow", severity="warning")
     )
-    ward.play([(5, "a", "StreamingQueryFailed"), (5, "b", "StreamingQueryStalled")], 6)
+    harness.play([(5, "a", "StreamingQueryFailed"), (5, "b", "StreamingQueryStalled")], 6)
 
-    assert ward.told[2:] == [
+    assert harness.told[2:] == [
         "5 + StreamingQueryFailed a",
         "6 + StreamingQueryStalled b",
         "6 - StreamingBatchSlow b",
@@ -229,55 +239,55 @@ def test_an_inherited_alert_holds_nothing_back_that_is_worse_or_of_others():
 
 
 def test_an_inherited_alert_that_is_found_again_has_new_words_and_is_not_told_anew():
-    ward = heir(left()).play([(10, "a", "StreamingQueryFailed")], 20)
-    (alert,) = ward.incidents[0].alerts
+    harness = heir(left()).play([(10, "a", "StreamingQueryFailed")], 20)
+    (alert,) = harness.incidents[0].alerts
 
-    assert ward.told == ["0 + StreamingQueryFailed a"]
+    assert harness.told == ["0 + StreamingQueryFailed a"]
     assert (alert.annotations["reason"], alert.starts_at) == ("as found", WALL - 500)
 
 
 def test_an_inherited_alert_is_superseded_by_what_is_found_of_its_query():
-    ward = heir(left()).play([(0, "a", "expected"), (120, "a", "StreamingQueryMissing")], 121)
+    harness = heir(left()).play([(0, "a", "expected"), (120, "a", "StreamingQueryMissing")], 121)
 
-    assert ward.told[1:] == ["121 + StreamingQueryMissing a", "121 - StreamingQueryFailed a"]
+    assert harness.told[1:] == ["121 + StreamingQueryMissing a", "121 - StreamingQueryFailed a"]
 
 
 def test_an_inherited_alert_that_is_found_without_its_query_being_seen_still_waits_for_it():
-    ward = heir(left(name="StreamingQueryMissing"))
-    ward.play([(10, "a", "StreamingQueryMissing"), (20, "a", "forgotten")], 3600)
-    assert ward.told == ["0 + StreamingQueryMissing a"]
-    ward.play([], DAY + 60, every=60)
+    harness = heir(left(name="StreamingQueryMissing"))
+    harness.play([(10, "a", "StreamingQueryMissing"), (20, "a", "forgotten")], 3600)
+    assert harness.told == ["0 + StreamingQueryMissing a"]
+    harness.play([], DAY + 60, every=60)
 
-    assert "expired" in ward.ended[-1].alerts[0].annotations
+    assert "expired" in harness.ended[-1].alerts[0].annotations
 
 
 def test_an_inherited_alert_that_is_found_for_more_than_a_day_does_not_expire():
-    ward = heir(left(name="StreamingQueryMissing"), repeat_interval_seconds=1e9)
-    ward.play([(0, "a", "StreamingQueryMissing")], 2 * DAY, every=60)
+    harness = heir(left(name="StreamingQueryMissing"), repeat_interval_seconds=1e9)
+    harness.play([(0, "a", "StreamingQueryMissing")], 2 * DAY, every=60)
 
-    assert ward.told == ["0 + StreamingQueryMissing a"]
+    assert harness.told == ["0 + StreamingQueryMissing a"]
 
 
 def test_an_inherited_alert_whose_query_never_comes_expires_after_a_day():
-    ward = heir(left()).play([], DAY, every=60)
-    ended = ward.incidents[0]
+    harness = heir(left()).play([], DAY, every=60)
+    ended = harness.incidents[0]
 
-    assert ward.told[-1] == "86400 - StreamingQueryFailed a"
+    assert harness.told[-1] == "86400 - StreamingQueryFailed a"
     assert "expired" in ended.alerts[0].annotations
-    assert ward.tick() == ()
+    assert harness.tick() == ()
 
 
 def test_an_inherited_alert_is_told_again_when_a_reminder_is_due():
-    ward = heir(left(), repeat_interval_seconds=100.0).play([], 150)
+    harness = heir(left(), repeat_interval_seconds=100.0).play([], 150)
 
-    assert ward.told == ["0 + StreamingQueryFailed a", "100 ^ StreamingQueryFailed a"]
-    assert ward.incidents[0].revision == 3
+    assert harness.told == ["0 + StreamingQueryFailed a", "100 ^ StreamingQueryFailed a"]
+    assert harness.incidents[0].revision == 3
 
 
 def test_of_one_incident_that_several_receivers_kept_the_newest_counts():
-    ward = heir(left(revision=1), left(revision=4), left(revision=2))
+    harness = heir(left(revision=1), left(revision=4), left(revision=2))
 
-    assert [incident.revision for incident in ward.tick()] == [4]
+    assert [incident.revision for incident in harness.tick()] == [4]
 
 
 def test_what_was_over_is_not_inherited():
@@ -287,18 +297,18 @@ def test_what_was_over_is_not_inherited():
 def test_a_group_is_inherited_with_those_that_are_over():
     a, b = left("a").alerts[0], replace(left("b").alerts[0], ends_at=WALL - 10)
     group = Incident((b, a), 1)
-    ward = heir(group).play([(0, "a", "idle")], 29)
-    assert ward.incidents == (group,)
-    ward.play([], 31)
+    harness = heir(group).play([(0, "a", "idle")], 29)
+    assert harness.incidents == (group,)
+    harness.play([], 31)
 
-    assert ward.told == ["0 + StreamingQueryFailed b,a", "30 - StreamingQueryFailed b,a"]
+    assert harness.told == ["0 + StreamingQueryFailed b,a", "30 - StreamingQueryFailed b,a"]
 
 
 def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():
     group = replace(left("b"), alerts=(*left("b").alerts, *left("a").alerts))
-    ward = heir(left("a", revision=1), group)
+    harness = heir(left("a", revision=1), group)
 
-    assert [incident.key for incident in ward.tick()] == [group.key]
+    assert [incident.key for incident in harness.tick()] == [group.key]
 
 
 # -- what an earlier driver without a spool may have left open --------------------------------
@@ -330,10 +340,10 @@ GROUPS_CLOSED = {f"*/{name}" for name in NAMES} | {
 }
 
 
-def closed(ward):
+def closed(harness):
     """What was closed, by the second."""
     found = {}
-    for text in ward.closed:
+    for text in harness.closed:
         at, key = text.split(" ")
         found.setdefault(int(at), set()).add(key.removeprefix("querypulse/etl/"))
     return found
@@ -342,10 +352,10 @@ def closed(ward):
 @pytest.mark.parametrize("recovery", ["commits", "idle", "completed"])
 def test_what_a_query_may_have_left_open_is_closed_once_it_is_healthy(recovery):
     """Failures and warnings, alone and in groups, and what the driver had."""
-    ward = Ward().play([(0, "a", recovery)], 600)
+    harness = LifecycleHarness().play([(0, "a", recovery)], 600)
 
-    assert closed(ward) == {30: CLOSED | DRIVER_CLOSED | GROUPS_CLOSED}
-    assert ward.incidents == ()
+    assert closed(harness) == {30: CLOSED | DRIVER_CLOSED | GROUPS_CLOSED}
+    assert harness.incidents == ()
 
 
 def test_the_alert_of_every_rule_is_closed():
@@ -355,46 +365,51 @@ def test_the_alert_of_every_rule_is_closed():
 
 
 def test_a_group_is_closed_when_all_queries_are_healthy():
-    ward = Ward().play([(0, "a", "idle"), (0, "b", "starts"), (20, "b", "idle")], 600)
+    harness = LifecycleHarness().play(
+        [(0, "a", "idle"), (0, "b", "starts"), (20, "b", "idle")], 600
+    )
 
-    assert closed(ward)[30] == CLOSED | DRIVER_CLOSED
-    assert closed(ward)[50] == GROUPS_CLOSED | {key.replace("a/", "b/", 1) for key in CLOSED}
+    assert closed(harness)[30] == CLOSED | DRIVER_CLOSED
+    assert closed(harness)[50] == GROUPS_CLOSED | {key.replace("a/", "b/", 1) for key in CLOSED}
 
 
 def test_the_likeliest_is_closed_first():
     assert (
-        Ward().play([(0, "a", "idle")], 30).closed[0] == "30 querypulse/etl/a/StreamingQueryFailed"
+        LifecycleHarness().play([(0, "a", "idle")], 30).closed[0]
+        == "30 querypulse/etl/a/StreamingQueryFailed"
     )
 
 
 @pytest.mark.parametrize("app", ["pyspark-shell", "Databricks Shell"])
 def test_under_a_generic_app_name_nothing_is_closed_that_may_be_another_drivers(app):
-    assert Ward(app).play([(0, "a", "idle")], 600).closed == []
+    assert LifecycleHarness(app).play([(0, "a", "idle")], 600).closed == []
 
 
 def test_closings_are_the_very_same_until_they_change():
     """There are fourteen for each query, and they are offered at every evaluation."""
-    ward = Ward().play([(0, "a", "idle"), (0, "b", "starts"), (100, "b", "idle")], 40)
-    first = ward.lifecycle.stale_resolves
+    harness = LifecycleHarness().play(
+        [(0, "a", "idle"), (0, "b", "starts"), (100, "b", "idle")], 40
+    )
+    first = harness.lifecycle.stale_resolves
     assert first
-    assert ward.play([], 120).lifecycle.stale_resolves is first
-    ward.condition("b", "idle").play([], 160)
+    assert harness.play([], 120).lifecycle.stale_resolves is first
+    harness.condition("b", "idle").play([], 160)
 
-    assert ward.lifecycle.stale_resolves is not first
-    assert ward.lifecycle.stale_resolves[: len(first)] == first
+    assert harness.lifecycle.stale_resolves is not first
+    assert harness.lifecycle.stale_resolves[: len(first)] == first
 
 
 def test_what_is_over_for_an_hour_is_closed_no_more():
-    ward = Ward().play([(0, "a", "idle")], 3620)
-    assert ward.lifecycle.stale_resolves
-    ward.play([], 3640)
+    harness = LifecycleHarness().play([(0, "a", "idle")], 3620)
+    assert harness.lifecycle.stale_resolves
+    harness.play([], 3640)
 
-    assert ward.lifecycle.stale_resolves == ()
+    assert harness.lifecycle.stale_resolves == ()
 
 
 def test_a_closing_is_over_and_as_loud_as_what_it_closes():
-    ward = Ward().play([(0, "a", "idle")], 30)
-    closing = ward.lifecycle.stale_resolves[0]
+    harness = LifecycleHarness().play([(0, "a", "idle")], 30)
+    closing = harness.lifecycle.stale_resolves[0]
 
     assert (closing.ends_at, closing.severity, closing.muted) == (WALL + 30, "critical", "")
 
@@ -404,24 +419,26 @@ def test_a_closing_is_over_and_as_loud_as_what_it_closes():
     ["starts", "ends", "StreamingQueryFailed", "StreamingBatchSlow", "StreamingQueryFlapping"],
 )
 def test_a_query_that_was_not_seen_to_be_well_is_not_closed(what):
-    assert Ward().play([(0, "a", what)], 600).closed == []
+    assert LifecycleHarness().play([(0, "a", what)], 600).closed == []
 
 
 def test_a_query_that_had_another_alert_is_closed_when_it_is_healthy():
     """What this process opened itself is left out by the outbox, key by key."""
-    ward = Ward().play([(0, "a", "StreamingQueryStalled"), (10, "a", "idle")], 600)
+    harness = LifecycleHarness().play([(0, "a", "StreamingQueryStalled"), (10, "a", "idle")], 600)
 
-    assert closed(ward)[40] >= CLOSED
+    assert closed(harness)[40] >= CLOSED
 
 
 def test_a_query_that_needs_long_to_begin_is_closed_when_it_has_been_well_long_enough():
-    ward = Ward().play([*all_of(0, "starts", "ab"), (100, "a", "idle")], 600)
+    harness = LifecycleHarness().play([*all_of(0, "starts", "ab"), (100, "a", "idle")], 600)
 
-    assert closed(ward) == {130: CLOSED | DRIVER_CLOSED}
+    assert closed(harness) == {130: CLOSED | DRIVER_CLOSED}
 
 
 @pytest.mark.parametrize("glitch", ["StreamingQueryStalled", "StreamingBatchSlow"])
 def test_a_query_with_a_glitch_is_closed_when_it_has_been_well_long_enough(glitch):
     story = [(0, "a", "idle"), (20, "a", glitch), (21, "a", "idle")]
 
-    assert Ward().play(story, 600).closed[0] == "51 querypulse/etl/a/StreamingQueryFailed"
+    assert (
+        LifecycleHarness().play(story, 600).closed[0] == "51 querypulse/etl/a/StreamingQueryFailed"
+    )

@@ -29,7 +29,7 @@ def continuous(query, number=1):
     return replace(seen, facts=replace(seen.facts, checkpoint=query))
 
 
-class Desk:
+class Harness:
     """A reader on a fake clock, and what the probe is made to report to it."""
 
     def __init__(self, floor=60.0, **checkpoints):
@@ -54,34 +54,34 @@ class Desk:
 
 
 def test_before_the_first_probe_nothing_is_read():
-    desk = Desk(a=MemoryCheckpoint())
-    assert desk.reader.latest is None
-    desk.clock.now = 7.0
-    desk.reader.step()
+    harness = Harness(a=MemoryCheckpoint())
+    assert harness.reader.latest is None
+    harness.clock.now = 7.0
+    harness.reader.step()
 
-    assert desk.reader.latest == LogReport(7.0)
-    assert desk.announced == [LogReport(7.0)]
+    assert harness.reader.latest == LogReport(7.0)
+    assert harness.announced == [LogReport(7.0)]
 
 
 def test_every_run_whose_log_grows_or_did_just_now_is_in_every_report():
-    desk = Desk(a=MemoryCheckpoint([0, 1], [0]), b=MemoryCheckpoint())
+    harness = Harness(a=MemoryCheckpoint([0, 1], [0]), b=MemoryCheckpoint())
 
     for at in (1, 2):
-        report = desk.read(continuous("a"), continuous("b"), at=at)
+        report = harness.read(continuous("a"), continuous("b"), at=at)
         assert report.at == at
         assert report.logs == {"a-1": LoggedBatches(1, 0), "b-1": LoggedBatches()}
         assert report.unreadable == {}
-    assert desk.announced[-1] is report
-    assert desk.storage.opened == ["a", "b"]
+    assert harness.announced[-1] is report
+    assert harness.storage.opened == ["a", "b"]
 
 
 def test_of_a_run_that_needs_no_log_only_its_start_is_read():
-    desk = Desk(**{"/cp": MemoryCheckpoint([4, 5], [4])})
+    harness = Harness(**{"/cp": MemoryCheckpoint([4, 5], [4])})
 
     for at in (1, 2):
-        report = desk.read(run(), processing("b", batch=5), at=at)
+        report = harness.read(run(), processing("b", batch=5), at=at)
         assert (report.logs, report.starts.keys()) == ({}, {"a-1", "b-1"})
-    assert desk.storage.opened == ["/cp", "/cp"]
+    assert harness.storage.opened == ["/cp", "/cp"]
 
 
 # -- how often ----------------------------------------------------------------------------------
@@ -97,9 +97,9 @@ def asynchronous(query, *, batch):
     return replace(seen, facts=replace(seen.facts, checkpoint=query))
 
 
-def moments_read(desk, seen, *, until):
+def moments_read(harness, seen, *, until):
     """At which seconds the run's log is read, of one step a second."""
-    return [at for at in range(until) if desk.read(seen, at=float(at)).logs]
+    return [at for at in range(until) if harness.read(seen, at=float(at)).logs]
 
 
 def rests(moments):
@@ -107,38 +107,38 @@ def rests(moments):
 
 
 def test_the_log_of_a_hung_batch_is_read_before_half_of_the_shortest_window_is_over():
-    desk = Desk(a=MemoryCheckpoint([4, 5], [4]))
-    read = moments_read(desk, hung("a", batch=5), until=60)
+    harness = Harness(a=MemoryCheckpoint([4, 5], [4]))
+    read = moments_read(harness, hung("a", batch=5), until=60)
 
     assert read[0] == 30
-    assert desk.reader.latest.unreadable == {}
+    assert harness.reader.latest.unreadable == {}
 
 
 def test_a_short_window_has_the_log_of_a_hung_batch_read_sooner():
-    desk = Desk(floor=4, a=MemoryCheckpoint([4, 5], [4]))
+    harness = Harness(floor=4, a=MemoryCheckpoint([4, 5], [4]))
 
-    assert moments_read(desk, hung("a", batch=5), until=10)[0] == 2
+    assert moments_read(harness, hung("a", batch=5), until=10)[0] == 2
 
 
 def test_batches_that_take_less_than_half_of_the_shortest_window_cost_no_reading():
-    desk = Desk(a=MemoryCheckpoint([4], [4]))
+    harness = Harness(a=MemoryCheckpoint([4], [4]))
     for at in range(600):
-        assert desk.read(hung("a", batch=5 + at // 25), at=float(at)).logs == {}
+        assert harness.read(hung("a", batch=5 + at // 25), at=float(at)).logs == {}
 
-    assert desk.storage.opened == ["a"]
+    assert harness.storage.opened == ["a"]
 
 
 def test_slow_batches_of_one_length_cost_no_reading_after_the_first():
-    desk = Desk(a=MemoryCheckpoint([4], [4]))
+    harness = Harness(a=MemoryCheckpoint([4], [4]))
     for at in range(600):
-        assert bool(desk.read(hung("a", batch=5 + at // 120), at=float(at)).logs) <= (at < 120)
+        assert bool(harness.read(hung("a", batch=5 + at // 120), at=float(at)).logs) <= (at < 120)
 
-    assert desk.storage.opened == ["a", "a"]
+    assert harness.storage.opened == ["a", "a"]
 
 
 def test_the_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
     checkpoint = MemoryCheckpoint([4, 5], [4])
-    read = moments_read(Desk(a=checkpoint), hung("a", batch=5), until=7200)
+    read = moments_read(Harness(a=checkpoint), hung("a", batch=5), until=7200)
 
     assert set(rests(read[-100:])) == {15}
     assert sorted(rests(read)) == rests(read)
@@ -147,54 +147,54 @@ def test_the_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
 
 def test_a_log_that_grows_is_read_at_every_step():
     checkpoint = MemoryCheckpoint([0], [0])
-    desk = Desk(a=checkpoint)
+    harness = Harness(a=checkpoint)
     for at in range(100):
         checkpoint.commit(at)
-        assert desk.read(continuous("a"), at=float(at)).logs == {"a-1": LoggedBatches(at, at)}
+        assert harness.read(continuous("a"), at=float(at)).logs == {"a-1": LoggedBatches(at, at)}
 
 
 def test_a_commit_is_seen_no_later_than_a_tenth_of_the_time_that_it_took():
     checkpoint = MemoryCheckpoint([0], [0])
-    desk = Desk(a=checkpoint)
+    harness = Harness(a=checkpoint)
     for last, commit in itertools.pairwise((0, 20, 25, 65, 165)):
         for at in range(last, commit):
-            desk.read(continuous("a"), at=float(at))
+            harness.read(continuous("a"), at=float(at))
         checkpoint.commit(commit)
         seen = next(
-            at for at in itertools.count(commit) if desk.read(continuous("a"), at=float(at)).logs
+            at for at in itertools.count(commit) if harness.read(continuous("a"), at=float(at)).logs
         )
         assert seen - commit <= 1 + (commit - last) / 10
 
 
 def test_a_log_that_grows_after_hours_is_read_at_every_step_again():
     checkpoint = MemoryCheckpoint([0], [0])
-    desk = Desk(a=checkpoint)
-    moments_read(desk, continuous("a"), until=3600)
+    harness = Harness(a=checkpoint)
+    moments_read(harness, continuous("a"), until=3600)
     checkpoint.commit(1)
-    at = next(at for at in range(3600, 3616) if desk.read(continuous("a"), at=float(at)).logs)
+    at = next(at for at in range(3600, 3616) if harness.read(continuous("a"), at=float(at)).logs)
 
-    assert [bool(desk.read(continuous("a"), at=at + n).logs) for n in range(1, 6)] == [True] * 5
+    assert [bool(harness.read(continuous("a"), at=at + n).logs) for n in range(1, 6)] == [True] * 5
 
 
 def test_a_batch_of_async_progress_tracking_after_hours_has_its_log_read_at_once():
-    desk = Desk(a=MemoryCheckpoint([0], [0]))
-    read = moments_read(desk, asynchronous("a", batch=1), until=3601)
+    harness = Harness(a=MemoryCheckpoint([0], [0]))
+    read = moments_read(harness, asynchronous("a", batch=1), until=3601)
     at = read[-1] + 1.0
 
-    assert desk.read(asynchronous("a", batch=1), at=at).logs == {}
-    assert set(desk.read(asynchronous("a", batch=2), at=at + 1).logs) == {"a-1"}
-    assert set(desk.read(asynchronous("a", batch=2), at=at + 2).logs) == {"a-1"}
+    assert harness.read(asynchronous("a", batch=1), at=at).logs == {}
+    assert set(harness.read(asynchronous("a", batch=2), at=at + 1).logs) == {"a-1"}
+    assert set(harness.read(asynchronous("a", batch=2), at=at + 2).logs) == {"a-1"}
 
 
 @pytest.mark.parametrize(("floor", "longest"), [(60, 15), (20, 5), (6, 2), (3600, 15)])
 def test_a_log_is_read_often_enough_to_be_fresh_in_the_shortest_window(floor, longest):
-    desk = Desk(floor=floor, a=MemoryCheckpoint([0], [0]))
+    harness = Harness(floor=floor, a=MemoryCheckpoint([0], [0]))
 
-    assert max(rests(moments_read(desk, continuous("a"), until=3600))) == longest
+    assert max(rests(moments_read(harness, continuous("a"), until=3600))) == longest
 
 
-class Watched(Desk):
-    """A desk whose reports reach the rules, as the probe's do."""
+class Watched(Harness):
+    """A harness whose reports reach the rules, as the probe's do."""
 
     def __init__(self, floor, **checkpoints):
         super().__init__(floor=floor, **checkpoints)
@@ -211,19 +211,19 @@ class Watched(Desk):
 
 @pytest.mark.parametrize("floor", [4.0, 60.0])
 def test_a_log_at_rest_is_never_taken_for_one_that_cannot_be_read(floor):
-    desk = Watched(floor, a=MemoryCheckpoint([4], [4]))
+    harness = Watched(floor, a=MemoryCheckpoint([4], [4]))
 
-    assert not any(desk.alerts(asynchronous("a", batch=5), at=float(at)) for at in range(1000))
+    assert not any(harness.alerts(asynchronous("a", batch=5), at=float(at)) for at in range(1000))
 
 
 @pytest.mark.parametrize("floor", [4.0, 60.0])
 def test_epochs_that_stop_are_reported_at_most_a_tenth_of_the_window_late(floor):
     checkpoint = MemoryCheckpoint([0], [0])
-    desk = Watched(floor, a=checkpoint)
+    harness = Watched(floor, a=checkpoint)
     for at in range(100):
         checkpoint.commit(at)
-        assert desk.alerts(continuous("a"), at=float(at)) == []
-    fired = next(at for at in itertools.count(100) if desk.alerts(continuous("a"), at=float(at)))
+        assert harness.alerts(continuous("a"), at=float(at)) == []
+    fired = next(at for at in itertools.count(100) if harness.alerts(continuous("a"), at=float(at)))
 
     assert floor < fired - 99 <= 1.1 * floor + 2
 
@@ -233,31 +233,31 @@ def test_epochs_that_stop_are_reported_at_most_a_tenth_of_the_window_late(floor)
 
 def test_a_run_no_longer_asked_for_is_forgotten():
     a = MemoryCheckpoint([0], [0])
-    desk = Desk(a=a)
-    desk.read(continuous("a"), at=1)
-    assert desk.read(replace(continuous("a"), active=False), at=2) == LogReport(2)
+    harness = Harness(a=a)
+    harness.read(continuous("a"), at=1)
+    assert harness.read(replace(continuous("a"), active=False), at=2) == LogReport(2)
     a.questions()
 
-    assert desk.read(continuous("a"), at=3).logs == {"a-1": LoggedBatches(0, 0)}
+    assert harness.read(continuous("a"), at=3).logs == {"a-1": LoggedBatches(0, 0)}
     assert a.questions()["list"] == 2
 
 
 def test_the_next_run_of_a_checkpoint_is_read_afresh():
     a = MemoryCheckpoint([0, 1, 2], [0, 1])
-    desk = Desk(a=a)
-    desk.read(continuous("a"), at=1)
+    harness = Harness(a=a)
+    harness.read(continuous("a"), at=1)
     a.purge(below=1000)
     a.commit(0)
 
-    assert desk.read(continuous("a", number=2), at=2).logs == {"a-2": LoggedBatches(0, 0)}
+    assert harness.read(continuous("a", number=2), at=2).logs == {"a-2": LoggedBatches(0, 0)}
 
 
 def test_a_storage_that_refuses_keeps_no_other_from_being_read():
     broken, fine = MemoryCheckpoint([0], [0]), MemoryCheckpoint([0], [0])
-    desk = Desk(a=broken, c=fine)
+    harness = Harness(a=broken, c=fine)
     broken.refusal = "FileSystem closed"
 
-    report = desk.read(continuous("a"), continuous("lost"), continuous("c"), at=1)
+    report = harness.read(continuous("a"), continuous("lost"), continuous("c"), at=1)
 
     assert report.logs == {"c-1": LoggedBatches(0, 0)}
     assert report.unreadable == {"a-1": "FileSystem closed", "lost-1": "No FileSystem for lost"}
@@ -265,33 +265,33 @@ def test_a_storage_that_refuses_keeps_no_other_from_being_read():
 
 def test_a_storage_that_refuses_is_asked_again_after_a_while_only():
     broken = MemoryCheckpoint([0], [0])
-    desk = Desk(a=broken)
+    harness = Harness(a=broken)
     broken.refusal = "FileSystem closed"
-    desk.read(continuous("a"), at=0)
+    harness.read(continuous("a"), at=0)
     broken.questions()
     broken.refusal = ""
 
-    report = desk.read(continuous("a"), at=RETRY_SECONDS - 0.1)
+    report = harness.read(continuous("a"), at=RETRY_SECONDS - 0.1)
     assert (report.logs, report.unreadable) == ({}, {"a-1": "FileSystem closed"})
     assert broken.questions() == {"list": 0, "has": 0}
-    report = desk.read(continuous("a"), at=RETRY_SECONDS)
+    report = harness.read(continuous("a"), at=RETRY_SECONDS)
     assert (report.logs, report.unreadable) == ({"a-1": LoggedBatches(0, 0)}, {})
 
 
 def test_a_refusal_is_logged_once_until_it_is_over(caplog):
     broken = MemoryCheckpoint([0], [0])
-    desk = Desk(a=broken)
+    harness = Harness(a=broken)
     broken.refusal = "FileSystem closed"
     with caplog.at_level(logging.WARNING):
         for at in range(0, 100, 5):
-            desk.read(continuous("a"), at=at)
+            harness.read(continuous("a"), at=at)
         assert [record.message for record in caplog.records] == [
             "querypulse: cannot read the checkpoint of a: FileSystem closed"
         ]
         broken.refusal = ""
-        desk.read(continuous("a"), at=200)
+        harness.read(continuous("a"), at=200)
         broken.refusal = "FileSystem closed"
-        desk.read(continuous("a"), at=220)
+        harness.read(continuous("a"), at=220)
 
     assert len(caplog.records) == 2
 

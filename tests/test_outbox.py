@@ -23,7 +23,7 @@ from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 DAY = 24 * 3600.0
 
 
-class Desk:
+class Harness:
     """An outbox, a clock, and what was sent of it."""
 
     def __init__(self, *told, capabilities=None):
@@ -73,7 +73,7 @@ class Desk:
 
     def crash(self):
         """The driver is killed; its successor has the rows."""
-        successor = Desk(capabilities=self.outbox._capabilities).at(self.now)
+        successor = Harness(capabilities=self.outbox._capabilities).at(self.now)
         successor.outbox.restore(self.outbox.entries, self.wall)
         return successor
 
@@ -83,227 +83,227 @@ class Desk:
 
 def test_a_firing_incident_is_due_until_it_was_delivered():
     """Success is recorded afterwards, so a crash repeats rather than loses."""
-    desk = Desk().offer(incident())
-    assert desk.send(outage()) == ("a", "firing")
-    assert desk.at(1).send() == ("a", "firing")
-    assert desk.at(9e6).send() is None
+    harness = Harness().offer(incident())
+    assert harness.send(outage()) == ("a", "firing")
+    assert harness.at(1).send() == ("a", "firing")
+    assert harness.at(9e6).send() is None
 
 
 def test_other_words_are_not_another_incident():
     """Annotations change with every look; nobody is told again for that."""
-    desk = Desk(incident(summary="60 s without a commit"))
-    desk.offer(incident(summary="61 s without a commit"))
+    harness = Harness(incident(summary="60 s without a commit"))
+    harness.offer(incident(summary="61 s without a commit"))
 
-    assert desk.send() is None
+    assert harness.send() is None
 
 
 def test_a_new_revision_is_told_once():
     """A member joined, or a reminder is due."""
-    desk = Desk(incident())
-    desk.offer(incident("a", "b", revision=1))
+    harness = Harness(incident())
+    harness.offer(incident("a", "b", revision=1))
 
-    assert desk.send_all() == [("a+b", "firing")]
+    assert harness.send_all() == [("a+b", "firing")]
 
 
 @pytest.mark.parametrize("ended", ["left out", "offered with its end"])
 def test_an_incident_that_ended_is_resolved_with_its_end(ended):
     """Whenever the resolve gets through; returned once as ended, or absent."""
-    desk = Desk(incident()).at(60)
-    desk.offer(*([over(incident(), WALL + 60)] if ended != "left out" else []))
-    desk.send(outage())
-    desk.at(90).offer()
-    resolve = desk.begin()
+    harness = Harness(incident()).at(60)
+    harness.offer(*([over(incident(), WALL + 60)] if ended != "left out" else []))
+    harness.send(outage())
+    harness.at(90).offer()
+    resolve = harness.begin()
 
     assert (resolve.starts_at, resolve.ends_at) == (WALL, WALL + 60)
 
 
 def test_a_member_that_ended_before_keeps_its_end():
     """Only those that fire end with the incident."""
-    desk = Desk(incident("a", "b"))
+    harness = Harness(incident("a", "b"))
     first, second = incident("a", "b").alerts
     ended_first = over(incident("a"), WALL + 5).alerts[0]
     both = incident("a", "b")
-    desk.offer(type(both)((ended_first, second))).at(60).offer()
+    harness.offer(type(both)((ended_first, second))).at(60).offer()
 
-    assert [one.ends_at for one in desk.begin().alerts] == [WALL + 5, WALL + 60]
+    assert [one.ends_at for one in harness.begin().alerts] == [WALL + 5, WALL + 60]
     assert first.ends_at is None
 
 
 def test_an_end_is_never_before_the_beginning():
     """Wall clocks are set back now and then."""
-    desk = Desk(incident()).at(-500).offer()
+    harness = Harness(incident()).at(-500).offer()
 
-    assert desk.begin().ends_at == WALL
+    assert harness.begin().ends_at == WALL
 
 
 def test_a_warning_that_came_and_went_unheard_is_not_told():
     """During an outage nothing arrived, so there is nothing to resolve; it is counted."""
-    desk = Desk().offer(incident(severity="warning"))
-    desk.send(outage())
-    desk.at(60).offer()
+    harness = Harness().offer(incident(severity="warning"))
+    harness.send(outage())
+    harness.at(60).offer()
 
-    assert desk.at(999).send() is None
-    assert desk.losses == {"obsolete": 1}
-    assert desk.outbox.entries == ()
+    assert harness.at(999).send() is None
+    assert harness.losses == {"obsolete": 1}
+    assert harness.outbox.entries == ()
 
 
 def test_a_critical_one_that_came_and_went_unheard_is_told_and_then_resolved():
     """Somebody should know that a query died in the night, also when it came back."""
-    desk = Desk().offer(incident())
-    desk.send(outage())
-    desk.at(60).offer()
+    harness = Harness().offer(incident())
+    harness.send(outage())
+    harness.at(60).offer()
 
-    assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
-    assert (desk.losses, desk.outbox.entries) == ({}, ())
+    assert harness.send_all() == [("a", "firing"), ("a", "resolved")]
+    assert (harness.losses, harness.outbox.entries) == ({}, ())
 
 
 def test_a_trigger_of_a_warning_that_may_have_arrived_is_resolved():
     """Or the incident would stay open for ever."""
-    desk = Desk().offer(incident(severity="warning"))
-    desk.send(lost_answer())
-    desk.at(60).offer()
+    harness = Harness().offer(incident(severity="warning"))
+    harness.send(lost_answer())
+    harness.at(60).offer()
 
-    assert desk.send_all() == [("a", "resolved")]
+    assert harness.send_all() == [("a", "resolved")]
 
 
 def test_a_critical_trigger_that_may_not_have_arrived_is_sent_again_before_its_resolve():
     """A repetition costs nothing, a lost page does."""
-    desk = Desk().offer(incident())
-    desk.send(lost_answer())
-    desk.at(60).offer()
+    harness = Harness().offer(incident())
+    harness.send(lost_answer())
+    harness.at(60).offer()
 
-    assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
+    assert harness.send_all() == [("a", "firing"), ("a", "resolved")]
 
 
 def test_a_trigger_that_may_have_arrived_is_sent_again_while_it_fires():
-    desk = Desk().offer(incident())
-    desk.send(lost_answer())
+    harness = Harness().offer(incident())
+    harness.send(lost_answer())
 
-    assert desk.at(1).send() == ("a", "firing")
+    assert harness.at(1).send() == ("a", "firing")
 
 
 @pytest.mark.parametrize("severity", ["critical", "warning"])
 def test_a_trigger_that_lands_after_its_incident_ended_is_resolved(severity):
     """The set changed while the request was under way."""
-    desk = Desk().offer(incident(severity=severity))
-    sent = desk.begin()
-    desk.at(5).offer()
-    desk.outbox.delivered(sent, desk.wall)
+    harness = Harness().offer(incident(severity=severity))
+    sent = harness.begin()
+    harness.at(5).offer()
+    harness.outbox.delivered(sent, harness.wall)
 
-    assert desk.send_all() == [("a", "resolved")]
+    assert harness.send_all() == [("a", "resolved")]
 
 
 def test_a_resolve_that_lands_after_its_incident_came_back_is_followed_by_a_trigger():
     """The receiver believes that all is well."""
-    desk = Desk(incident()).at(60).offer()
-    sent = desk.begin()
-    desk.offer(incident(starts_at=WALL + 60))
-    desk.outbox.delivered(sent, desk.wall)
+    harness = Harness(incident()).at(60).offer()
+    sent = harness.begin()
+    harness.offer(incident(starts_at=WALL + 60))
+    harness.outbox.delivered(sent, harness.wall)
 
-    assert desk.send_all() == [("a", "firing")]
+    assert harness.send_all() == [("a", "firing")]
 
 
 def test_an_occurrence_that_came_and_went_while_a_resolve_was_under_way_is_told():
     """A critical one; the receiver has only heard of the one before."""
-    desk = Desk(incident()).at(60).offer()
-    sent = desk.begin()
-    desk.at(61).offer(incident(starts_at=WALL + 61))
-    desk.outbox.delivered(sent, desk.wall)
-    desk.at(62).offer()
+    harness = Harness(incident()).at(60).offer()
+    sent = harness.begin()
+    harness.at(61).offer(incident(starts_at=WALL + 61))
+    harness.outbox.delivered(sent, harness.wall)
+    harness.at(62).offer()
 
-    assert desk.send_all() == [("a", "firing"), ("a", "resolved")]
+    assert harness.send_all() == [("a", "firing"), ("a", "resolved")]
 
 
 def test_firing_again_before_the_resolve_left_is_told_after_that_resolve():
     """A trigger on a key that is still open would notify nobody."""
-    desk = Desk(incident(revision=3)).at(60).offer()
-    desk.send(outage())
-    desk.at(70).offer(incident(starts_at=WALL + 70))
-    resolve = desk.at(999).begin()
-    desk.outbox.delivered(resolve, desk.wall)
+    harness = Harness(incident(revision=3)).at(60).offer()
+    harness.send(outage())
+    harness.at(70).offer(incident(starts_at=WALL + 70))
+    resolve = harness.at(999).begin()
+    harness.outbox.delivered(resolve, harness.wall)
 
     assert (resolve.starts_at, resolve.ends_at) == (WALL, WALL + 60)
-    assert desk.send_all() == [("a", "firing")]
-    desk.offer(incident(starts_at=WALL + 70, revision=1))
-    assert desk.send_all() == [("a", "firing")], "its own first reminder is news"
+    assert harness.send_all() == [("a", "firing")]
+    harness.offer(incident(starts_at=WALL + 70, revision=1))
+    assert harness.send_all() == [("a", "firing")], "its own first reminder is news"
 
 
 def test_firing_again_after_a_resolve_that_may_have_arrived_is_told():
     """And however short it fires: it is another occurrence, and a critical one."""
-    desk = Desk(incident()).at(60).offer()
-    desk.send(lost_answer())
-    desk.at(70).offer(incident(starts_at=WALL + 70)).at(80).offer()
+    harness = Harness(incident()).at(60).offer()
+    harness.send(lost_answer())
+    harness.at(70).offer(incident(starts_at=WALL + 70)).at(80).offer()
 
-    assert desk.send_all() == [("a", "resolved"), ("a", "firing"), ("a", "resolved")]
+    assert harness.send_all() == [("a", "resolved"), ("a", "firing"), ("a", "resolved")]
 
 
 def test_firing_again_after_a_trigger_that_may_have_arrived_is_told_after_a_resolve():
-    desk = Desk().offer(incident())
-    desk.send(lost_answer())
-    desk.at(60).offer().at(70).offer(incident(starts_at=WALL + 70))
+    harness = Harness().offer(incident())
+    harness.send(lost_answer())
+    harness.at(60).offer().at(70).offer(incident(starts_at=WALL + 70))
 
-    assert desk.send_all() == [("a", "resolved"), ("a", "firing")]
+    assert harness.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
 def test_the_end_of_an_occurrence_that_is_not_taken_does_not_cost_the_next_its_page():
-    desk = Desk(incident()).at(60).offer()
-    desk.send(outage())
-    desk.at(70).offer(incident(starts_at=WALL + 70)).at(80).send(poison())
+    harness = Harness(incident()).at(60).offer()
+    harness.send(outage())
+    harness.at(70).offer(incident(starts_at=WALL + 70)).at(80).send(poison())
 
-    assert desk.send_all() == [("a", "firing")]
+    assert harness.send_all() == [("a", "firing")]
 
 
 def test_the_end_of_a_silenced_occurrence_before_is_told_all_the_same():
-    desk = Desk(incident()).at(60).offer()
-    desk.send(outage())
-    desk.at(70).offer(incident(starts_at=WALL + 70, muted="silenced"))
+    harness = Harness(incident()).at(60).offer()
+    harness.send(outage())
+    harness.at(70).offer(incident(starts_at=WALL + 70, muted="silenced"))
 
-    assert desk.at(90).send_all() == [("a", "resolved")]
+    assert harness.at(90).send_all() == [("a", "resolved")]
 
 
 def test_an_end_that_was_not_told_survives_the_driver():
-    desk = Desk(incident()).at(60).offer()
-    desk.send(outage())
-    desk.at(70).offer(incident(starts_at=WALL + 70))
-    heir = desk.crash().offer(incident(starts_at=WALL + 70))
+    harness = Harness(incident()).at(60).offer()
+    harness.send(outage())
+    harness.at(70).offer(incident(starts_at=WALL + 70))
+    heir = harness.crash().offer(incident(starts_at=WALL + 70))
 
     assert heir.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
 def test_a_trigger_is_sent_before_a_resolve_of_another():
     """What supersedes is told before what is superseded ends."""
-    desk = Desk(incident("slow", severity="warning")).at(60)
-    desk.offer(incident("dead", starts_at=WALL + 60))
+    harness = Harness(incident("slow", severity="warning")).at(60)
+    harness.offer(incident("dead", starts_at=WALL + 60))
 
-    assert desk.send_all() == [("dead", "firing"), ("slow", "resolved")]
+    assert harness.send_all() == [("dead", "firing"), ("slow", "resolved")]
 
 
 # -- muted ------------------------------------------------------------------------------------
 
 
 def test_a_muted_incident_is_not_told_and_not_lost():
-    desk = Desk().offer(incident(muted="silenced until noon"))
-    assert desk.send() is None
-    desk.at(60).offer()
+    harness = Harness().offer(incident(muted="silenced until noon"))
+    assert harness.send() is None
+    harness.at(60).offer()
 
-    assert desk.send() is None
-    assert (desk.losses, desk.outbox.entries) == ({}, ())
+    assert harness.send() is None
+    assert (harness.losses, harness.outbox.entries) == ({}, ())
 
 
 def test_a_muted_incident_is_told_when_the_silence_ends():
     """It was queued only then: it is no late page, and no fallback's business."""
-    desk = Desk().offer(incident(muted="silenced until noon")).at(7200).offer(incident())
+    harness = Harness().offer(incident(muted="silenced until noon")).at(7200).offer(incident())
 
-    assert desk.outbox.overdue(desk.wall, 60.0) == ()
-    assert "delivery_delay_seconds" not in desk.begin().alerts[0].annotations
+    assert harness.outbox.overdue(harness.wall, 60.0) == ()
+    assert "delivery_delay_seconds" not in harness.begin().alerts[0].annotations
 
 
 def test_what_was_told_before_it_was_muted_is_resolved_and_not_repeated():
-    desk = Desk(incident()).offer(incident(revision=1, muted="silenced until noon"))
-    assert desk.send() is None
-    desk.at(60).offer()
+    harness = Harness(incident()).offer(incident(revision=1, muted="silenced until noon"))
+    assert harness.send() is None
+    harness.at(60).offer()
 
-    assert desk.send_all() == [("a", "resolved")]
+    assert harness.send_all() == [("a", "resolved")]
 
 
 # -- failures ---------------------------------------------------------------------------------
@@ -311,142 +311,142 @@ def test_what_was_told_before_it_was_muted_is_resolved_and_not_repeated():
 
 def test_new_before_failed_then_critical_then_oldest():
     """A failing incident never stands in the way of one that was not tried yet."""
-    desk = Desk().offer(failing := incident("failing"))
-    desk.send(outage())
+    harness = Harness().offer(failing := incident("failing"))
+    harness.send(outage())
     fresh = [
         incident("warning", severity="warning", starts_at=WALL - 9),
         incident("later", starts_at=WALL - 3),
         incident("earlier", starts_at=WALL - 5),
     ]
-    desk.at(10).offer(failing, *fresh)
+    harness.at(10).offer(failing, *fresh)
 
-    assert [query for query, _ in desk.send_all()] == ["earlier", "later", "warning", "failing"]
+    assert [query for query, _ in harness.send_all()] == ["earlier", "later", "warning", "failing"]
 
 
 def test_a_wrong_token_keeps_the_page_and_tries_it_every_five_minutes():
     """It is put right in the end."""
-    desk = Desk().offer(incident())
+    harness = Harness().offer(incident())
     for attempt in range(50):
-        assert desk.at(attempt * 300).send(wrong_token()) == ("a", "firing")
-        assert desk.at(attempt * 300 + 299.9).send() is None
+        assert harness.at(attempt * 300).send(wrong_token()) == ("a", "firing")
+        assert harness.at(attempt * 300 + 299.9).send() is None
 
-    assert desk.at(50 * 300).send() == ("a", "firing")
-    assert desk.losses == {}
+    assert harness.at(50 * 300).send() == ("a", "firing")
+    assert harness.losses == {}
 
 
 def test_a_warning_that_comes_back_does_not_inherit_its_pause():
     """It is a new occurrence, and due at once."""
-    desk = Desk()
+    harness = Harness()
     for seconds in (0, 60):
-        desk.at(seconds).offer(incident(severity="warning", starts_at=desk.wall))
-        assert desk.send(wrong_token()) == ("a", "firing")
-        desk.at(seconds + 1).offer()
+        harness.at(seconds).offer(incident(severity="warning", starts_at=harness.wall))
+        assert harness.send(wrong_token()) == ("a", "firing")
+        harness.at(seconds + 1).offer()
 
-    assert desk.outbox.next_at(desk.now, desk.wall) is None
+    assert harness.outbox.next_at(harness.now, harness.wall) is None
 
 
 def test_a_message_that_is_not_taken_is_not_sent_again():
-    desk = Desk().offer(incident())
-    desk.send(poison())
+    harness = Harness().offer(incident())
+    harness.send(poison())
 
-    assert desk.at(9e4).offer(incident(summary="other words")).send() is None
-    assert desk.losses == {"rejected": 1}
-    assert desk.outbox.pending(desk.wall) == 0
+    assert harness.at(9e4).offer(incident(summary="other words")).send() is None
+    assert harness.losses == {"rejected": 1}
+    assert harness.outbox.pending(harness.wall) == 0
 
 
 def test_a_message_that_was_not_taken_is_tried_once_more_when_it_is_another():
     """Its revision grew, or it ended."""
-    desk = Desk().offer(incident())
-    desk.send(poison())
-    desk.offer(incident(revision=1))
-    assert desk.send(poison()) == ("a", "firing")
-    desk.at(60).offer()
-    assert desk.send(poison()) == ("a", "firing")
+    harness = Harness().offer(incident())
+    harness.send(poison())
+    harness.offer(incident(revision=1))
+    assert harness.send(poison()) == ("a", "firing")
+    harness.at(60).offer()
+    assert harness.send(poison()) == ("a", "firing")
 
-    assert desk.send() is None
-    assert desk.losses == {"rejected": 3}
-    assert [one.key for one in desk.outbox.overdue(desk.wall, 1e9)] == [incident().key]
+    assert harness.send() is None
+    assert harness.losses == {"rejected": 3}
+    assert [one.key for one in harness.outbox.overdue(harness.wall, 1e9)] == [incident().key]
 
 
 def test_a_message_that_changed_while_it_was_refused_is_tried():
-    desk = Desk().offer(incident())
-    sent = desk.begin()
-    desk.offer(incident(revision=1))
-    desk.outbox.failed(sent, poison(), desk.now, desk.wall)
+    harness = Harness().offer(incident())
+    sent = harness.begin()
+    harness.offer(incident(revision=1))
+    harness.outbox.failed(sent, poison(), harness.now, harness.wall)
 
-    assert desk.send_all() == [("a", "firing")]
+    assert harness.send_all() == [("a", "firing")]
 
 
 def test_a_resolve_that_is_not_taken_is_tried_again_for_a_day():
     """While the incident is open there, the next failure would notify nobody."""
-    desk = Desk(incident()).at(60).offer()
+    harness = Harness(incident()).at(60).offer()
     for attempt in range(3):
-        assert desk.at(60 + attempt * 300).send(poison()) == ("a", "resolved")
-        assert desk.at(60 + attempt * 300 + 299).send() is None
-    assert desk.losses == {}
+        assert harness.at(60 + attempt * 300).send(poison()) == ("a", "resolved")
+        assert harness.at(60 + attempt * 300 + 299).send() is None
+    assert harness.losses == {}
 
-    desk.at(60 + 25 * 3600).offer()
-    assert (desk.outbox.entries, desk.losses) == ((), {"expired": 1})
+    harness.at(60 + 25 * 3600).offer()
+    assert (harness.outbox.entries, harness.losses) == ((), {"expired": 1})
 
 
 def test_a_failure_after_a_resolve_that_was_not_taken_is_sent_after_that_resolve():
-    desk = Desk(incident()).at(60).offer()
-    desk.send(poison())
-    desk.at(70).offer(incident(starts_at=WALL + 70))
+    harness = Harness(incident()).at(60).offer()
+    harness.send(poison())
+    harness.at(70).offer(incident(starts_at=WALL + 70))
 
-    assert desk.send_all() == [("a", "resolved"), ("a", "firing")]
+    assert harness.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
 def test_a_failure_is_sent_though_the_resolve_before_it_is_refused_for_good():
-    desk = Desk(incident()).at(60).offer()
-    desk.send(poison())
-    desk.at(70).offer(incident(starts_at=WALL + 70))
-    assert desk.send(poison()) == ("a", "resolved")
+    harness = Harness(incident()).at(60).offer()
+    harness.send(poison())
+    harness.at(70).offer(incident(starts_at=WALL + 70))
+    assert harness.send(poison()) == ("a", "resolved")
 
-    assert desk.send_all() == [("a", "firing")]
-    assert desk.losses == {"rejected": 1}
+    assert harness.send_all() == [("a", "firing")]
+    assert harness.losses == {"rejected": 1}
 
 
 def refused_resolve():
     """It fails again at 70 s, under a key whose resolve is refused."""
-    desk = Desk(incident()).at(60).offer()
-    desk.send(poison())
-    desk.at(70).offer(incident(starts_at=WALL + 70))
-    desk.send(poison())
-    return desk
+    harness = Harness(incident()).at(60).offer()
+    harness.send(poison())
+    harness.at(70).offer(incident(starts_at=WALL + 70))
+    harness.send(poison())
+    return harness
 
 
-def overdue(desk):
-    return [said(one) for one in desk.outbox.overdue(desk.wall, 60.0)]
+def overdue(harness):
+    return [said(one) for one in harness.outbox.overdue(harness.wall, 60.0)]
 
 
 def test_a_failure_under_a_key_whose_resolve_is_refused_is_overdue_though_it_was_taken():
     """The first incident is still open there, so the receiver notifies nobody."""
-    desk = refused_resolve()
-    assert desk.send_all() == [("a", "firing")]
+    harness = refused_resolve()
+    assert harness.send_all() == [("a", "firing")]
 
-    assert overdue(desk.at(129)) == []
-    assert overdue(desk.at(130)) == [("a", "firing")]
-    assert desk.send_all() == []
-    assert overdue(desk.crash().at(7200)) == [("a", "firing")]
+    assert overdue(harness.at(129)) == []
+    assert overdue(harness.at(130)) == [("a", "firing")]
+    assert harness.send_all() == []
+    assert overdue(harness.crash().at(7200)) == [("a", "firing")]
 
 
 def test_once_a_resolve_is_taken_the_next_failure_under_that_key_is_not_overdue():
-    desk = refused_resolve()
-    desk.send_all()
-    assert desk.at(400).offer().send_all() == [("a", "resolved")]
+    harness = refused_resolve()
+    harness.send_all()
+    assert harness.at(400).offer().send_all() == [("a", "resolved")]
 
-    assert desk.offer(incident(starts_at=WALL + 400)).send_all() == [("a", "firing")]
-    assert overdue(desk.at(4000)) == []
+    assert harness.offer(incident(starts_at=WALL + 400)).send_all() == [("a", "firing")]
+    assert overdue(harness.at(4000)) == []
 
 
 def test_a_resolve_that_is_taken_at_the_second_try_leaves_nothing_overdue():
-    desk = Desk(incident()).at(60).offer()
-    desk.send(poison())
-    desk.at(70).offer(incident(starts_at=WALL + 70))
+    harness = Harness(incident()).at(60).offer()
+    harness.send(poison())
+    harness.at(70).offer(incident(starts_at=WALL + 70))
 
-    assert desk.send_all() == [("a", "resolved"), ("a", "firing")]
-    assert overdue(desk.at(4000)) == []
+    assert harness.send_all() == [("a", "resolved"), ("a", "firing")]
+    assert overdue(harness.at(4000)) == []
 
 
 def listing(*members, words="as found"):
@@ -455,72 +455,74 @@ def listing(*members, words="as found"):
 
 
 def test_a_refused_alert_of_queries_without_a_name_is_tried_again_when_one_more_joins_it():
-    desk = Desk().offer(listing("c9c58242"))
-    desk.send(poison())
-    assert desk.offer(listing("c9c58242", words="other words")).send() is None
+    harness = Harness().offer(listing("c9c58242"))
+    harness.send(poison())
+    assert harness.offer(listing("c9c58242", words="other words")).send() is None
 
-    assert desk.offer(listing("c9c58242", "2d1a0d2d")).send() == ("unnamed", "firing")
+    assert harness.offer(listing("c9c58242", "2d1a0d2d")).send() == ("unnamed", "firing")
 
 
 def test_one_more_that_joins_while_the_message_is_refused_is_a_reason_to_try_it_again():
-    desk = Desk().offer(listing("c9c58242"))
-    sent = desk.outbox.begin(desk.now, desk.wall)
-    desk.offer(listing("c9c58242", "2d1a0d2d"))
-    desk.outbox.failed(sent, poison(), desk.now, desk.wall)
+    harness = Harness().offer(listing("c9c58242"))
+    sent = harness.outbox.begin(harness.now, harness.wall)
+    harness.offer(listing("c9c58242", "2d1a0d2d"))
+    harness.outbox.failed(sent, poison(), harness.now, harness.wall)
 
-    assert desk.send() == ("unnamed", "firing")
+    assert harness.send() == ("unnamed", "firing")
 
 
 def test_one_that_leaves_it_is_no_reason_to_try_it_again():
-    desk = Desk().offer(listing("c9c58242", "2d1a0d2d"))
-    desk.send(poison())
+    harness = Harness().offer(listing("c9c58242", "2d1a0d2d"))
+    harness.send(poison())
 
-    assert desk.offer(listing("2d1a0d2d")).send() is None
+    assert harness.offer(listing("2d1a0d2d")).send() is None
 
 
 def test_one_more_that_joins_an_alert_which_was_taken_notifies_nobody():
-    desk = Desk(listing("c9c58242"))
+    harness = Harness(listing("c9c58242"))
 
-    assert desk.offer(listing("c9c58242", "2d1a0d2d")).send() is None
+    assert harness.offer(listing("c9c58242", "2d1a0d2d")).send() is None
 
 
 def test_a_receiver_that_answers_410_is_tried_hourly_and_nothing_is_lost():
-    desk = Desk().offer(incident())
+    harness = Harness().offer(incident())
     for attempt in range(4):
-        assert desk.at(attempt * 3600).send(gone()) == ("a", "firing")
-        assert desk.at(attempt * 3600 + 3599).send() is None
+        assert harness.at(attempt * 3600).send(gone()) == ("a", "firing")
+        assert harness.at(attempt * 3600 + 3599).send() is None
 
-    assert desk.losses == {}
-    assert not desk.outbox.circuit_open
-    assert desk.outbox.pending(desk.wall) == 1
-    assert desk.at(4 * 3600).send() == ("a", "firing")
+    assert harness.losses == {}
+    assert not harness.outbox.circuit_open
+    assert harness.outbox.pending(harness.wall) == 1
+    assert harness.at(4 * 3600).send() == ("a", "firing")
 
 
 def test_after_a_410_what_is_new_is_tried_at_once_and_takes_along_what_waits():
-    desk = Desk().offer(incident("a"))
-    desk.send(gone())
-    desk.at(600).offer(incident("a"), incident("b"))
+    harness = Harness().offer(incident("a"))
+    harness.send(gone())
+    harness.at(600).offer(incident("a"), incident("b"))
 
-    assert desk.send_all() == [("b", "firing"), ("a", "firing")]
+    assert harness.send_all() == [("b", "firing"), ("a", "firing")]
 
 
 def test_what_waits_after_a_410_is_overdue_as_any_other():
-    desk = Desk().offer(incident())
-    desk.send(gone())
+    harness = Harness().offer(incident())
+    harness.send(gone())
 
-    assert desk.at(59).outbox.overdue(desk.wall, 60.0) == ()
-    assert [said(one) for one in desk.at(60).outbox.overdue(desk.wall, 60.0)] == [("a", "firing")]
+    assert harness.at(59).outbox.overdue(harness.wall, 60.0) == ()
+    assert [said(one) for one in harness.at(60).outbox.overdue(harness.wall, 60.0)] == [
+        ("a", "firing")
+    ]
 
 
 def test_a_flush_overrides_every_pause_once():
     """It attempts what is pending at once, and each only once."""
-    desk = Desk().offer(incident())
-    desk.send(wrong_token())
-    assert not desk.outbox.is_attempted(desk.wall, 1)
-    assert desk.send(wrong_token(), urgent_round=1) == ("a", "firing")
+    harness = Harness().offer(incident())
+    harness.send(wrong_token())
+    assert not harness.outbox.is_attempted(harness.wall, 1)
+    assert harness.send(wrong_token(), urgent_round=1) == ("a", "firing")
 
-    assert desk.send(urgent_round=1) is None
-    assert desk.outbox.is_attempted(desk.wall, 1)
+    assert harness.send(urgent_round=1) is None
+    assert harness.outbox.is_attempted(harness.wall, 1)
 
 
 # -- late -------------------------------------------------------------------------------------
@@ -528,21 +530,21 @@ def test_a_flush_overrides_every_pause_once():
 
 def test_a_page_told_late_says_how_late_and_stays_the_same_page():
     """Told at the end of an outage of an hour; the revision, so the message's id, is its own."""
-    desk = Desk().offer(incident())
-    desk.send(outage())
-    sent = desk.at(3600).begin()
+    harness = Harness().offer(incident())
+    harness.send(outage())
+    sent = harness.at(3600).begin()
 
     assert sent.alerts[0].annotations["delivery_delay_seconds"] == "3600"
     assert (sent.key, sent.starts_at, sent.revision) == (incident().key, WALL, 0)
-    desk.outbox.delivered(sent, desk.wall)
-    assert "delivery_delay_seconds" not in desk.entry().incident.alerts[0].annotations
+    harness.outbox.delivered(sent, harness.wall)
+    assert "delivery_delay_seconds" not in harness.entry().incident.alerts[0].annotations
 
 
 def test_a_reminder_and_a_resolve_are_not_late():
-    desk = Desk(incident()).at(14_400).offer(incident(revision=1))
-    reminder = desk.begin()
-    desk.outbox.delivered(reminder, desk.wall)
-    resolve = desk.at(20_000).offer().begin()
+    harness = Harness(incident()).at(14_400).offer(incident(revision=1))
+    reminder = harness.begin()
+    harness.outbox.delivered(reminder, harness.wall)
+    resolve = harness.at(20_000).offer().begin()
 
     for sent in (reminder, resolve):
         assert "delivery_delay_seconds" not in sent.alerts[0].annotations
@@ -550,16 +552,16 @@ def test_a_reminder_and_a_resolve_are_not_late():
 
 def test_what_is_over_for_a_day_is_given_up():
     """And only what is over: what fires is told however long it took."""
-    desk = Desk().offer(incident("dead"), incident("back"))
-    desk.at(60).offer(incident("dead"))
+    harness = Harness().offer(incident("dead"), incident("back"))
+    harness.at(60).offer(incident("dead"))
     for _ in range(2):
-        desk.send(wrong_token())
-    desk.at(60 + DAY).offer(incident("dead"))
-    assert desk.losses == {}
-    desk.at(61 + DAY).offer(incident("dead"))
+        harness.send(wrong_token())
+    harness.at(60 + DAY).offer(incident("dead"))
+    assert harness.losses == {}
+    harness.at(61 + DAY).offer(incident("dead"))
 
-    assert desk.losses == {"expired": 1}
-    assert desk.send_all() == [("dead", "firing")]
+    assert harness.losses == {"expired": 1}
+    assert harness.send_all() == [("dead", "firing")]
 
 
 # -- habits -----------------------------------------------------------------------------------
@@ -569,130 +571,134 @@ FORGETFUL = ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=30
 
 def test_a_receiver_that_forgets_is_told_again_and_again():
     """Every minute what fires, and for five minutes what has ended."""
-    desk = Desk(incident(), capabilities=FORGETFUL)
-    assert desk.at(59).send() is None
-    assert desk.at(60).send_all() == [("a", "firing")]
-    assert desk.outbox.pending(desk.wall) == 0
-    desk.at(100).offer()
-    assert desk.send_all() == [("a", "resolved")]
-    told = [desk.at(seconds).offer().send_all() for seconds in range(101, 900)]
+    harness = Harness(incident(), capabilities=FORGETFUL)
+    assert harness.at(59).send() is None
+    assert harness.at(60).send_all() == [("a", "firing")]
+    assert harness.outbox.pending(harness.wall) == 0
+    harness.at(100).offer()
+    assert harness.send_all() == [("a", "resolved")]
+    told = [harness.at(seconds).offer().send_all() for seconds in range(101, 900)]
 
     assert sum(map(len, told)) == 4
-    assert desk.outbox.entries == ()
+    assert harness.outbox.entries == ()
 
 
 def test_a_repetition_does_not_wait_for_ever_when_the_clock_was_set_back():
-    desk = Desk(incident(), capabilities=FORGETFUL)
+    harness = Harness(incident(), capabilities=FORGETFUL)
 
-    assert desk.at(-3600).send_all() == [("a", "firing")]
-    assert desk.at(-3590).send() is None
+    assert harness.at(-3600).send_all() == [("a", "firing")]
+    assert harness.at(-3590).send() is None
 
 
 def test_a_repetition_that_fails_is_no_difference():
     """Nobody waits for it in a flush, and it is tried again."""
-    desk = Desk(incident(), capabilities=FORGETFUL).at(60)
-    assert desk.send(lost_answer()) == ("a", "firing")
-    assert desk.outbox.pending(desk.wall) == 0
-    assert desk.send(urgent_round=1) is None
+    harness = Harness(incident(), capabilities=FORGETFUL).at(60)
+    assert harness.send(lost_answer()) == ("a", "firing")
+    assert harness.outbox.pending(harness.wall) == 0
+    assert harness.send(urgent_round=1) is None
 
-    assert desk.at(61).send_all() == [("a", "firing")]
+    assert harness.at(61).send_all() == [("a", "firing")]
 
 
 def test_what_ends_and_comes_back_is_told_to_a_receiver_that_still_repeats_its_end():
-    desk = Desk(incident(), capabilities=FORGETFUL).at(60).offer()
-    assert desk.send_all() == [("a", "resolved")]
-    desk.at(70).offer(incident(starts_at=WALL + 70))
+    harness = Harness(incident(), capabilities=FORGETFUL).at(60).offer()
+    assert harness.send_all() == [("a", "resolved")]
+    harness.at(70).offer(incident(starts_at=WALL + 70))
 
-    assert desk.send_all() == [("a", "firing")]
+    assert harness.send_all() == [("a", "firing")]
 
 
 def test_an_occurrence_that_came_and_went_while_an_end_was_repeated_is_told():
-    desk = Desk(incident(), capabilities=FORGETFUL).at(60).offer()
-    desk.send_all()
-    repetition = desk.at(120).begin()
-    desk.at(121).offer(incident(starts_at=WALL + 121))
-    desk.outbox.failed(repetition, outage(), desk.now, desk.wall)
-    desk.at(122).offer()
+    harness = Harness(incident(), capabilities=FORGETFUL).at(60).offer()
+    harness.send_all()
+    repetition = harness.at(120).begin()
+    harness.at(121).offer(incident(starts_at=WALL + 121))
+    harness.outbox.failed(repetition, outage(), harness.now, harness.wall)
+    harness.at(122).offer()
 
-    assert desk.at(130).send_all() == [("a", "firing"), ("a", "resolved")]
+    assert harness.at(130).send_all() == [("a", "firing"), ("a", "resolved")]
 
 
 def test_a_full_minute_of_pages_waits_for_tokens_and_that_is_no_failure():
     """A fifth of them at once, then they flow."""
-    desk = Desk(capabilities=ReceiverCapabilities(per_minute=60.0))
-    desk.offer(*[incident(f"q{number}") for number in range(20)])
-    assert len(desk.send_all()) == 12
-    assert desk.outbox.next_at(desk.now, desk.wall) == pytest.approx(1.25)
-    assert desk.at(1.3).send() is not None
-    assert desk.send() is None
+    harness = Harness(capabilities=ReceiverCapabilities(per_minute=60.0))
+    harness.offer(*[incident(f"q{number}") for number in range(20)])
+    assert len(harness.send_all()) == 12
+    assert harness.outbox.next_at(harness.now, harness.wall) == pytest.approx(1.25)
+    assert harness.at(1.3).send() is not None
+    assert harness.send() is None
 
-    assert desk.at(60).offer(*[incident(f"q{number}") for number in range(20)]).send_all()
-    assert desk.outbox.pending(desk.wall) == 0
+    assert harness.at(60).offer(*[incident(f"q{number}") for number in range(20)]).send_all()
+    assert harness.outbox.pending(harness.wall) == 0
 
 
 def test_a_flush_does_not_let_a_page_wait_for_a_token():
     """The driver may be about to exit; a resolve may wait."""
     told = [incident(f"t{number}") for number in range(12)]
-    desk = Desk(*told, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(incident("new"))
+    harness = Harness(*told, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(
+        incident("new")
+    )
 
-    assert desk.send(urgent_round=1) == ("new", "firing")
-    assert desk.send(urgent_round=1) is None
+    assert harness.send(urgent_round=1) == ("new", "firing")
+    assert harness.send(urgent_round=1) is None
 
 
 # -- successors -------------------------------------------------------------------------------
 
 
 def test_what_an_earlier_driver_told_is_not_told_again():
-    desk = Desk(incident(revision=2)).crash()
-    desk.offer(incident(revision=0))
+    harness = Harness(incident(revision=2)).crash()
+    harness.offer(incident(revision=0))
 
-    assert desk.send() is None
+    assert harness.send() is None
 
 
 def test_what_an_earlier_driver_could_not_tell_is_told():
-    desk = Desk().offer(incident())
-    desk.send(outage())
+    harness = Harness().offer(incident())
+    harness.send(outage())
 
-    assert desk.crash().send_all() == [("a", "firing")]
+    assert harness.crash().send_all() == [("a", "firing")]
 
 
 def test_what_an_earlier_driver_left_open_is_resolved_when_it_is_over():
-    desk = Desk(incident()).crash()
+    harness = Harness(incident()).crash()
 
-    assert desk.offer().send_all() == [("a", "resolved")]
+    assert harness.offer().send_all() == [("a", "resolved")]
 
 
 @pytest.mark.parametrize("severity", ["critical", "warning"])
 def test_a_driver_killed_while_a_trigger_was_under_way_leaves_a_doubt(severity):
     """The successor tells it again while it fires, and never leaves it open."""
-    desk = Desk().offer(incident(severity=severity))
-    desk.begin()
-    assert desk.entry().state is DeliveryState.UNSURE
-    assert desk.crash().offer(incident(severity=severity)).send_all() == [("a", "firing")]
+    harness = Harness().offer(incident(severity=severity))
+    harness.begin()
+    assert harness.entry().state is DeliveryState.UNSURE
+    assert harness.crash().offer(incident(severity=severity)).send_all() == [("a", "firing")]
 
-    assert desk.crash().offer().send_all()[-1] == ("a", "resolved")
+    assert harness.crash().offer().send_all()[-1] == ("a", "resolved")
 
 
 def test_a_driver_killed_while_a_resolve_was_under_way_leaves_a_doubt():
     """Firing again in the successor is told, and the end before it: one or none of both arrived."""
-    desk = Desk(incident()).at(60).offer()
-    desk.begin()
-    again = desk.crash().offer(incident(starts_at=WALL + 60))
+    harness = Harness(incident()).at(60).offer()
+    harness.begin()
+    again = harness.crash().offer(incident(starts_at=WALL + 60))
     assert again.send_all() == [("a", "resolved"), ("a", "firing")]
 
-    assert desk.crash().offer().send_all() == [("a", "resolved")]
+    assert harness.crash().offer().send_all() == [("a", "resolved")]
 
 
 def test_entries_that_come_late_do_not_undo_what_is_known():
     """Another process had the spool; meanwhile this one has told things itself."""
-    earlier = Desk(incident("open"), incident("both"))
-    desk = Desk(incident("both", revision=1)).offer(
+    earlier = Harness(incident("open"), incident("both"))
+    harness = Harness(incident("both", revision=1)).offer(
         incident("both", revision=1), incident("open", summary="newer words")
     )
-    desk.outbox.restore(earlier.outbox.entries, desk.wall)
+    harness.outbox.restore(earlier.outbox.entries, harness.wall)
 
-    assert desk.send() is None
-    assert {entry.incident.alerts[0].annotations["summary"] for entry in desk.outbox.entries} == {
+    assert harness.send() is None
+    assert {
+        entry.incident.alerts[0].annotations["summary"] for entry in harness.outbox.entries
+    } == {
         "newer words",
         "both failed",
     }
@@ -703,38 +709,38 @@ RECONCILES = ReceiverCapabilities(reconciles=True)
 
 
 def test_what_an_earlier_driver_without_a_spool_may_have_left_open_is_resolved():
-    desk = Desk(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
+    harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
 
-    assert desk.send_all() == [("a", "resolved")]
-    assert (desk.losses, desk.outbox.entries) == ({}, ())
+    assert harness.send_all() == [("a", "resolved")]
+    assert (harness.losses, harness.outbox.entries) == ({}, ())
 
 
 def test_a_closing_that_could_not_be_sent_pages_nobody():
     """It is critical and over, and yet no page that was missed."""
-    desk = Desk(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
-    desk.send(outage())
+    harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
+    harness.send(outage())
 
-    assert desk.at(9).send_all() == [("a", "resolved")]
+    assert harness.at(9).send_all() == [("a", "resolved")]
 
 
 @pytest.mark.parametrize("why", ["no habit", "open", "spool"])
 def test_nothing_is_closed_without_need(why):
     """The receiver does not ask for it, it fires, or the spool knows what was left open."""
-    desk = Desk(capabilities=ReceiverCapabilities() if why == "no habit" else RECONCILES)
+    harness = Harness(capabilities=ReceiverCapabilities() if why == "no habit" else RECONCILES)
     if why == "spool":
-        desk.outbox.restore((), desk.wall)
+        harness.outbox.restore((), harness.wall)
     fires = [incident()] if why == "open" else []
-    desk.offer(*fires, stale_resolves=[CLOSING])
+    harness.offer(*fires, stale_resolves=[CLOSING])
 
-    assert ("a", "resolved") not in desk.send_all()
+    assert ("a", "resolved") not in harness.send_all()
 
 
 def test_a_query_that_falls_sick_before_its_closing_was_sent_is_told():
-    desk = Desk(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
-    desk.send(outage())
-    desk.at(5).offer(incident(starts_at=WALL + 5))
+    harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
+    harness.send(outage())
+    harness.at(5).offer(incident(starts_at=WALL + 5))
 
-    assert desk.send_all() == [("a", "resolved"), ("a", "firing")]
+    assert harness.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
 def test_every_loss_is_counted_from_zero():
@@ -743,16 +749,18 @@ def test_every_loss_is_counted_from_zero():
 
 def test_a_warning_offered_only_when_it_is_over_is_nothing_to_tell():
     """It found no room while it fired, and was counted then."""
-    desk = Desk().offer(over(incident(severity="warning"), WALL + 1))
+    harness = Harness().offer(over(incident(severity="warning"), WALL + 1))
 
-    assert (desk.send(), desk.losses) == (None, {})
+    assert (harness.send(), harness.losses) == (None, {})
 
 
 def test_what_is_overdue_is_what_nobody_surely_heard_of_in_time():
-    desk = Desk(incident("told")).offer(
+    harness = Harness(incident("told")).offer(
         incident("told"), incident("b"), incident("muted", muted="x")
     )
-    desk.send(outage())
-    assert desk.at(59).outbox.overdue(desk.wall, 60.0) == ()
+    harness.send(outage())
+    assert harness.at(59).outbox.overdue(harness.wall, 60.0) == ()
 
-    assert [said(one) for one in desk.at(60).outbox.overdue(desk.wall, 60.0)] == [("b", "firing")]
+    assert [said(one) for one in harness.at(60).outbox.overdue(harness.wall, 60.0)] == [
+        ("b", "firing")
+    ]

@@ -184,7 +184,7 @@ def test_an_age_is_told_in_the_unit_that_a_person_would_use():
 # -- what becomes of the alerts -------------------------------------------------------------------
 
 
-class Desk:
+class Harness:
     """The lifecycle of one process."""
 
     def __init__(self) -> None:
@@ -199,25 +199,25 @@ class Desk:
 
 def test_a_stall_over_restarts_stays_open_when_the_query_fails():
     """The next process would open it again, and somebody would be notified each time."""
-    desk, story = Desk(), hangs(resumed(), until=170)
-    desk.update(story, 169)
-    desk.update(story, 170)
+    harness, story = Harness(), hangs(resumed(), until=170)
+    harness.update(story, 169)
+    harness.update(story, 170)
 
     story.ended(at=171, exception=CONFLICT)
-    incidents = desk.update(story, 171) + desk.update(story, 173)
+    incidents = harness.update(story, 171) + harness.update(story, 173)
 
     assert {one.name for one in incidents} == {"StreamingQueryStalled", "StreamingQueryFailed"}
     assert all(one.ends_at is None for one in incidents)
 
 
 def test_a_stall_that_began_in_this_process_ends_when_the_query_fails():
-    desk, story = Desk(), hangs(resumed(planned=2.0), until=170)
-    desk.update(story, 169)
-    desk.update(story, 170)
+    harness, story = Harness(), hangs(resumed(planned=2.0), until=170)
+    harness.update(story, 169)
+    harness.update(story, 170)
 
     story.ended(at=171, exception=CONFLICT)
 
-    assert {one.name: one.ends_at is None for one in desk.update(story, 171)} == {
+    assert {one.name: one.ends_at is None for one in harness.update(story, 171)} == {
         "StreamingQueryStalled": False,
         "StreamingQueryFailed": True,
     }
@@ -225,13 +225,13 @@ def test_a_stall_that_began_in_this_process_ends_when_the_query_fails():
 
 def test_a_failure_is_sent_once_more_when_the_age_of_its_batch_is_read_late():
     """The checkpoint may answer after the query has failed: the incident must say so all the same."""
-    desk = Desk()
+    harness = Harness()
     story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
-    (before,) = desk.update(story, 3)
+    (before,) = harness.update(story, 3)
 
     resumed(story=story)
-    (after,) = desk.update(story, 4)
-    (later,) = desk.update(story, 30)
+    (after,) = harness.update(story, 4)
+    (later,) = harness.update(story, 30)
 
     assert (before.key, before.revision) == ("querypulse/etl/a/StreamingQueryFailed", 0)
     assert (after.key, after.revision, later.revision) == (before.key, 1, 1)
@@ -244,14 +244,14 @@ def dies(story, number, *, batch):
     return story.ended(run=number, at=at, exception=CONFLICT)
 
 
-def flapping_after(desk, story, batches):
+def flapping_after(harness, story, batches):
     """The incident at each failure."""
     found = []
     for number, batch in enumerate(batches, 1):
         dies(story, number, batch=batch)
-        desk.update(story, 100.0 + 20 * number)
+        harness.update(story, 100.0 + 20 * number)
         found += [
-            one for one in desk.update(story, 101.0 + 20 * number)
+            one for one in harness.update(story, 101.0 + 20 * number)
             if one.name == "StreamingQueryFlapping"
         ]  # fmt: skip
     return found
@@ -270,20 +270,20 @@ def flapping_after(desk, story, batches):
 def test_that_one_batch_fails_again_and_again_is_sent_once_for_an_incident_that_is_open(
     batches, revisions
 ):
-    found = flapping_after(Desk(), Story(), batches)
+    found = flapping_after(Harness(), Story(), batches)
 
     assert [one.revision for one in found] == revisions
     assert len({one.key for one in found}) == 1
 
 
 def test_that_one_batch_fails_again_and_again_is_sent_when_the_silence_ends():
-    desk, story = Desk(), Story()
-    (opened,) = flapping_after(desk, story, (5, 6, 7))
+    harness, story = Harness(), Story()
+    (opened,) = flapping_after(harness, story, (5, 6, 7))
     for number in (4, 5):
         dies(story, number, batch=7)
     silence = Silence("a", until=1e9 + 300)
 
-    muted = [one.revision for one in desk.update(story, 200, [silence]) if one.key == opened.key]
-    loud = [one.revision for one in desk.update(story, 301) if one.key == opened.key]
+    muted = [one.revision for one in harness.update(story, 200, [silence]) if one.key == opened.key]
+    loud = [one.revision for one in harness.update(story, 301) if one.key == opened.key]
 
     assert (muted, loud) == ([0], [1])

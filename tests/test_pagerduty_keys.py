@@ -4,28 +4,28 @@ from collections.abc import Iterator
 
 import pytest
 from support.deliveries import PATIENCE_SECONDS
+from support.lifecycle_harness import LifecycleHarness
 from support.lifecycle_table import all_of
 from support.pagerduty_double import PagerDutyDouble
 from support.receivers import pagerduty
-from support.ward import Ward
 
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.listener.guard import Guard
 
 
 class Pager:
-    """A ward whose incidents reach PagerDuty's double over HTTP, judged second by second."""
+    """A harness whose incidents reach PagerDuty's double over HTTP, evaluated each second."""
 
     def __init__(self, double: PagerDutyDouble) -> None:
         self.double = double
-        self.ward = Ward()
+        self.harness = LifecycleHarness()
         self.delivery = Delivery(pagerduty(double), Guard())
         self.delivery.start()
 
     def play(self, story, until: int) -> "Pager":
-        for second in range(int(self.ward.now), until + 1):
-            self.ward.play([one for one in story if one[0] == second], second)
-            self.delivery.offer(self.ward.incidents)
+        for second in range(int(self.harness.now), until + 1):
+            self.harness.play([one for one in story if one[0] == second], second)
+            self.delivery.offer(self.harness.incidents)
             assert self.delivery.flush(PATIENCE_SECONDS)
         return self
 
@@ -102,11 +102,11 @@ def test_a_failure_that_comes_back_before_its_resolve_was_taken_is_paged(pager):
     pager.play([(1, "a", "StreamingQueryFailed"), (2, "a", "idle")], 31)
     taken = pager.double.otherwise
     pager.double.otherwise = lambda handler: handler.send_error(503)
-    pager.ward.play([], 32)
-    pager.delivery.offer(pager.ward.incidents)
+    pager.harness.play([], 32)
+    pager.delivery.offer(pager.harness.incidents)
     assert not pager.delivery.flush(PATIENCE_SECONDS)
-    pager.ward.play([(40, "a", "StreamingQueryFailed")], 40)
-    pager.delivery.offer(pager.ward.incidents)
+    pager.harness.play([(40, "a", "StreamingQueryFailed")], 40)
+    pager.delivery.offer(pager.harness.incidents)
     pager.double.otherwise = taken
     assert pager.delivery.flush(PATIENCE_SECONDS)
 

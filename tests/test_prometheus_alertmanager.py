@@ -9,7 +9,7 @@ import pytest
 import requests
 import yaml
 from support.alertmanager import RealAlertmanager
-from support.observed import ALERTMANAGER, GROUP_INTERVAL_SECONDS, Desk, shown_to
+from support.observed import ALERTMANAGER, GROUP_INTERVAL_SECONDS, Harness, shown_to
 from support.queries import until
 from support.rule_files import shipped
 
@@ -61,9 +61,9 @@ def test_no_secret_stands_in_it():
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    with Desk() as desk:
+    with Harness() as harness:
         folder = tmp_path_factory.mktemp("alertmanager")
-        real = RealAlertmanager(folder, desk, shown_to(desk.url))
+        real = RealAlertmanager(folder, harness, shown_to(harness.url))
         try:
             real.wait_until_ready()
             yield real

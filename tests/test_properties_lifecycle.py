@@ -6,7 +6,7 @@ from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.ward import STATES, WALL, WARNINGS, Ward
+from support.lifecycle_harness import STATES, WALL, WARNINGS, LifecycleHarness
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.inhibition import INDEPENDENT_ALERTS
@@ -68,43 +68,43 @@ left_open = st.lists(
 
 
 class Watch:
-    """A ward under which nothing may go wrong, whatever happens."""
+    """A harness that checks what must hold, whatever happens."""
 
     def __init__(self) -> None:
-        self.ward = Ward(repeat_interval_seconds=120.0)
+        self.harness = LifecycleHarness(repeat_interval_seconds=120.0)
         self.open: dict[str, Incident] = {}
         self.ripe: Counter[str] = Counter()
 
     def step(self, after, falls, silences) -> None:
-        ward = self.ward
-        ward.now += after
+        harness = self.harness
+        harness.now += after
         if after > 1000:
-            ward.pauses = (*ward.pauses, Pause(ward.now, after - 100))[-3:]
-        ward.silences = list(silences)
+            harness.pauses = (*harness.pauses, Pause(harness.now, after - 100))[-3:]
+        harness.silences = list(silences)
         for query, what in falls:
-            if what != "forgotten" or query in ward._conditions:
-                ward.condition(query, what)
-        ward.tick()
+            if what != "forgotten" or query in harness._conditions:
+                harness.condition(query, what)
+        harness.tick()
         self.poll()
 
     def found(self) -> set[str]:
         return {
             f"querypulse/etl/{query}/{name}"
-            for query, what in self.ward._conditions.items()
+            for query, what in self.harness._conditions.items()
             for name in what.split("+")
             if name in STATES
         }
 
     def poll(self) -> None:
-        incidents = {one.key: one for one in self.ward.incidents}
-        assert len(incidents) == len(self.ward.incidents), "a key is one incident's"
+        incidents = {one.key: one for one in self.harness.incidents}
+        assert len(incidents) == len(self.harness.incidents), "a key is one incident's"
         assert self.open.keys() <= incidents.keys(), "none goes without its end"
         for key, incident in incidents.items():
             self.check_sent(incident, self.open.get(key))
         self.open = {key: one for key, one in incidents.items() if one.ends_at is None}
         members = [alert for one in self.open.values() for alert in one.alerts]
         firing = [alert.key for alert in members if alert.ends_at is None]
-        assert sorted(firing) == sorted(alert.key for alert in self.ward.lifecycle.alerts)
+        assert sorted(firing) == sorted(alert.key for alert in self.harness.lifecycle.alerts)
         labels = {tuple(alert.labels.values()) for alert in members}
         assert len(labels) == len(members), "one place for each"
 
@@ -148,9 +148,9 @@ def test_when_all_are_well_all_is_over_and_each_that_was_told_was_told_so_once(s
     for step in story:
         watch.step(*step)
     watch.all_get_well()
-    said = Counter(told.split(" ", 1)[1][:1] for told in watch.ward.told)
+    said = Counter(told.split(" ", 1)[1][:1] for told in watch.harness.told)
 
-    assert watch.ward.incidents == watch.ward.lifecycle.alerts == ()
+    assert watch.harness.incidents == watch.harness.lifecycle.alerts == ()
     assert said["+"] == said["-"]
 
 
@@ -160,7 +160,7 @@ def test_at_most_one_alert_of_a_query_is_open_besides_what_stands_beside_it(stor
     watch = Watch()
     for pause, found, _ in story:
         watch.step(pause, found, ())
-        alerts = watch.ward.lifecycle.alerts
+        alerts = watch.harness.lifecycle.alerts
         own = [alert for alert in alerts if alert.name not in INDEPENDENT_ALERTS]
         each = Counter(alert.labels["query"] for alert in own)
         del each["*"]
@@ -174,7 +174,7 @@ def test_what_is_critical_at_two_polls_is_told_unless_the_whole_driver_is_ill(st
     for step in story:
         watch.step(*step)
         found = watch.found()
-        alerts = watch.ward.lifecycle.alerts
+        alerts = watch.harness.lifecycle.alerts
         speaks_for_all = any(
             alert.labels["query"] == "*" and alert.labels["severity"] == "critical"
             for alert in alerts
@@ -189,13 +189,13 @@ def test_what_is_critical_at_two_polls_is_told_unless_the_whole_driver_is_ill(st
 @given(left_open, steps)
 def test_what_was_inherited_ends_like_all_else(restored, story):
     watch = Watch()
-    watch.ward.lifecycle.restore(newest(restored), 0.0)
+    watch.harness.lifecycle.restore(newest(restored), 0.0)
     watch.step(0.0, (), ())
     for step in story:
         watch.step(*step)
     watch.all_get_well()
 
-    assert watch.ward.incidents == ()
+    assert watch.harness.incidents == ()
 
 
 def incident(queries, name, revision, first_is_over) -> Incident:
@@ -220,9 +220,9 @@ def newest(restored) -> list[Incident]:
 @given(left_open)
 def test_what_is_never_seen_again_is_over_after_a_day(restored):
     watch = Watch()
-    watch.ward.lifecycle.restore(newest(restored), 0.0)
+    watch.harness.lifecycle.restore(newest(restored), 0.0)
     for _ in range(24):
         watch.step(3600.0, (), ())
-    watch.ward.tick()
+    watch.harness.tick()
 
-    assert watch.ward.incidents == ()
+    assert watch.harness.incidents == ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from support.lookout import BAD, A, B, Lookout
+from support.watch_harness import BAD, A, B, WatchHarness
 
 from querypulse.sidecar.watch.blindness import APP
 from querypulse.sidecar.watch.poll import Said
@@ -19,50 +19,50 @@ others = st.tuples(st.sampled_from(["stopped", "proved", "other"]), st.none(), g
 courses = st.lists(st.one_of(polls, bad_polls, others), max_size=60)
 
 
-def step(lookout, kind, said, gap):
+def step(watch_harness, kind, said, gap):
     """One thing happens; the answer is whether it shows that the driver lives, or left orderly."""
     if kind == "look":
-        lookout.poll(A, said, after=gap)
+        watch_harness.poll(A, said, after=gap)
     elif kind == "stopped":
-        lookout.stopped(after=gap)
+        watch_harness.stopped(after=gap)
     elif kind == "proved":
-        lookout.proved(after=gap)
+        watch_harness.proved(after=gap)
     else:
-        lookout.poll(B, after=gap, app="other")
+        watch_harness.poll(B, after=gap, app="other")
     return kind == "stopped" or (kind == "look" and said is Said.HEALTHY)
 
 
 @given(courses)
 def test_nobody_is_told_before_the_driver_has_been_away_for_the_time(course):
-    lookout, fine_at = Lookout(A, B, gone_after=GONE_AFTER), 1000.0
+    watch_harness, fine_at = WatchHarness(A, B, gone_after=GONE_AFTER), 1000.0
     for kind, said, gap in course:
-        before = lookout.told if lookout.all else []
-        if step(lookout, kind, said, gap):
-            fine_at = lookout.now
-        if lookout.told and not before:
-            assert lookout.now - fine_at >= GONE_AFTER
+        before = watch_harness.told if watch_harness.all else []
+        if step(watch_harness, kind, said, gap):
+            fine_at = watch_harness.now
+        if watch_harness.told and not before:
+            assert watch_harness.now - fine_at >= GONE_AFTER
             assert kind != "stopped"
 
 
 @given(courses)
 def test_a_driver_that_has_left_in_good_order_is_not_told_until_it_was_seen_again(course):
-    lookout, left = Lookout(A, B, gone_after=GONE_AFTER).poll(), False
+    watch_harness, left = WatchHarness(A, B, gone_after=GONE_AFTER).poll(), False
     for kind, said, gap in course:
-        step(lookout, kind, said, gap)
+        step(watch_harness, kind, said, gap)
         left = kind == "stopped" or (
             left and not (kind == "look" and said in (Said.HEALTHY, Said.BARRED))
         )
         if left:
-            assert "etl" not in lookout.told
+            assert "etl" not in watch_harness.told
 
 
 @given(courses)
 def test_every_alert_ends_once_and_the_driver_was_well_then_or_left(course):
-    lookout = Lookout(A, B, gone_after=GONE_AFTER)
+    watch_harness = WatchHarness(A, B, gone_after=GONE_AFTER)
     for kind, said, gap in course:
-        was_told = lookout.told if lookout.all else []
-        fine = step(lookout, kind, said, gap)
-        ended = set(lookout.ended) - {APP}
+        was_told = watch_harness.told if watch_harness.all else []
+        fine = step(watch_harness, kind, said, gap)
+        ended = set(watch_harness.ended) - {APP}
         assert ended <= set(was_told)
         if ended:
             assert fine or said is Said.BARRED
@@ -70,17 +70,17 @@ def test_every_alert_ends_once_and_the_driver_was_well_then_or_left(course):
 
 @given(courses)
 def test_a_driver_that_stays_dead_is_told_in_the_end_whatever_was_before(course):
-    lookout = Lookout(A, B, gone_after=GONE_AFTER)
+    watch_harness = WatchHarness(A, B, gone_after=GONE_AFTER)
     for kind, said, gap in course:
-        step(lookout, kind, said, gap)
-    lookout.poll(A, app="etl").polls(Said.REFUSED, 5 * GONE_AFTER, A)
-    assert len(lookout.told) == 1
+        step(watch_harness, kind, said, gap)
+    watch_harness.poll(A, app="etl").polls(Said.REFUSED, 5 * GONE_AFTER, A)
+    assert len(watch_harness.told) == 1
 
 
 @given(courses)
 def test_without_any_word_from_the_network_nobody_new_is_told(course):
-    lookout = Lookout(A, B, gone_after=GONE_AFTER).poll(A)
-    before = set(lookout.told)
+    watch_harness = WatchHarness(A, B, gone_after=GONE_AFTER).poll(A)
+    before = set(watch_harness.told)
     for _, _, gap in course:
-        lookout.poll(A, Said.UNREACHABLE, after=gap).poll(B, Said.UNREACHABLE, after=0.0)
-        assert set(lookout.told) == before
+        watch_harness.poll(A, Said.UNREACHABLE, after=gap).poll(B, Said.UNREACHABLE, after=0.0)
+        assert set(watch_harness.told) == before

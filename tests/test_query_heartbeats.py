@@ -47,7 +47,7 @@ class Switch:
         self.outcomes["delivered"] += self.takes
 
 
-class Desk:
+class Harness:
     def __init__(self, *patterns):
         self.switches = {one: Switch() for one in patterns or ("a",)}
         self.heartbeats = QueryHeartbeats(self.switches)
@@ -61,29 +61,29 @@ class Desk:
 
 
 def test_a_commit_is_a_ping():
-    desk, story = Desk(), Story().started(at=0)
-    assert desk.update(story, 1) == []
+    harness, story = Harness(), Story().started(at=0)
+    assert harness.update(story, 1) == []
 
-    assert desk.update(story.commit(batch=0, at=2), 3) == ["a: batch 0 committed"]
-    assert desk.update(story, 4) == []
-    assert desk.update(story.commit(batch=1, at=70), 71) == ["a: batch 1 committed"]
-    assert [one.path for one in desk.switches["a"].offered] == ["", ""]
+    assert harness.update(story.commit(batch=0, at=2), 3) == ["a: batch 0 committed"]
+    assert harness.update(story, 4) == []
+    assert harness.update(story.commit(batch=1, at=70), 71) == ["a: batch 1 committed"]
+    assert [one.path for one in harness.switches["a"].offered] == ["", ""]
 
 
 def test_a_run_that_completes_is_a_ping_though_it_had_nothing_to_do():
-    desk, story = Desk(), Story().probe(run(trigger=ONCE), at=0)
-    assert desk.update(story, 1) == []
+    harness, story = Harness(), Story().probe(run(trigger=ONCE), at=0)
+    assert harness.update(story, 1) == []
 
-    assert desk.update(story.ended(at=2), 3) == ["a: completed"]
-    assert desk.update(story, 900) == []
+    assert harness.update(story.ended(at=2), 3) == ["a: completed"]
+    assert harness.update(story, 900) == []
 
 
 def test_each_run_of_a_scheduled_query_is_a_ping_of_its_own():
-    desk, story, pings = Desk(), Story(), []
+    harness, story, pings = Harness(), Story(), []
     for number in (1, 2, 3):
         at = 100.0 * number
         story.started(run=number, at=at).probe(run(number=number, trigger=ONCE), at=at + 1)
-        pings += desk.update(story.ended(run=number, at=at + 2), at + 3)
+        pings += harness.update(story.ended(run=number, at=at + 2), at + 3)
 
     assert pings == ["a: completed"] * 3
 
@@ -105,33 +105,33 @@ def test_each_run_of_a_scheduled_query_is_a_ping_of_its_own():
          "stopped", "gone", "stalled"],
 )  # fmt: skip
 def test_nothing_else_is_a_ping(story, now):
-    assert Desk().update(story, now) == []
+    assert Harness().update(story, now) == []
 
 
 def test_no_ping_of_a_pattern_while_one_of_its_queries_has_failed():
-    desk = Desk("n*")
+    harness = Harness("n*")
     story = Story().started("n1", at=0).started("n2", at=0).ended("n2", at=1, exception=CONFLICT)
 
-    assert desk.update(story.commit("n1", batch=0, at=2), 3) == []
+    assert harness.update(story.commit("n1", batch=0, at=2), 3) == []
     story.started("n2", run=2, at=4).commit("n2", run=2, batch=0, at=5)
-    assert desk.update(story, 6) == ["n2: batch 0 committed"]
+    assert harness.update(story, 6) == ["n2: batch 0 committed"]
 
 
 def test_what_has_not_arrived_is_offered_again_until_the_query_fails():
-    desk, story = Desk(), Story().started(at=0).commit(batch=0, at=1)
-    desk.switches["a"].takes = False
+    harness, story = Harness(), Story().started(at=0).commit(batch=0, at=1)
+    harness.switches["a"].takes = False
 
-    assert [desk.update(story, at) for at in (2, 3)] == [["a: batch 0 committed"]] * 2
-    assert desk.update(story.ended(at=4, exception=CONFLICT), 5) == []
-    assert desk.update(story, 6) == []
+    assert [harness.update(story, at) for at in (2, 3)] == [["a: batch 0 committed"]] * 2
+    assert harness.update(story.ended(at=4, exception=CONFLICT), 5) == []
+    assert harness.update(story, 6) == []
 
 
 def test_the_last_pattern_that_matches_is_pinged():
-    desk = Desk("*", "a*", "b")
+    harness = Harness("*", "a*", "b")
 
     story = Story().started(at=0).commit(batch=0, at=1)
-    assert desk.update(story, 2, "a*") == ["a: batch 0 committed"]
-    assert [len(desk.switches[one].offered) for one in ("*", "b")] == [0, 0]
+    assert harness.update(story, 2, "a*") == ["a: batch 0 committed"]
+    assert [len(harness.switches[one].offered) for one in ("*", "b")] == [0, 0]
 
 
 def test_a_query_that_another_process_reports_is_pinged_by_that_one():
@@ -139,7 +139,7 @@ def test_a_query_that_another_process_reports_is_pinged_by_that_one():
     story.state.apply_event(Started("id-a", "a-1", "a", session="foreign"), 0)
     story.state.own(parse_watchers("2:mine 1:foreign"))
 
-    assert Desk().update(story.commit(batch=0, at=1), 2) == []
+    assert Harness().update(story.commit(batch=0, at=1), 2) == []
 
 
 # -- over HTTP ------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError, Py4JNetworkError
-from support.desk import Desk
+from support.worker_harness import WorkerHarness
 
 from querypulse.exporter.published_state import DROP_REASONS
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
@@ -494,7 +494,7 @@ def shown(reading, forged=0):
     """What readers of the metrics learn of it, without the zeros."""
     listener = HealthListener(reading.guard, capacity=1, start=object, start_later=list)
     listener.refused["forged"] += forged
-    worker = Desk().step().worker
+    worker = WorkerHarness().step().worker
     facts = MonitorFacts(
         app="etl",
         spark_version="4.0.0",

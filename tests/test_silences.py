@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
+from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, all_of
-from support.ward import WALL, Ward
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.silences import Silence, silence_of, why_muted
@@ -84,9 +84,9 @@ def test_several_alerts_are_quiet_when_each_is_and_until_the_first_silence_ends(
 
 
 def quiet(until, queries="*", alertname="*"):
-    ward = Ward(repeat_interval_seconds=100.0)
-    ward.silences = [Silence(queries, WALL + until, alertname)]
-    return ward
+    harness = LifecycleHarness(repeat_interval_seconds=100.0)
+    harness.silences = [Silence(queries, WALL + until, alertname)]
+    return harness
 
 
 SICK = [HEALTHY, (10, "a", "StreamingQueryFailed")]
@@ -108,19 +108,19 @@ def test_what_the_silence_does_not_name_is_told():
 
 
 def test_what_was_told_before_the_silence_is_still_told_to_be_over():
-    ward = Ward().play(SICK, 15)
-    ward.silences = [Silence("*", WALL + 1000)]
-    ward.play([(20, "a", "idle")], 60)
+    harness = LifecycleHarness().play(SICK, 15)
+    harness.silences = [Silence("*", WALL + 1000)]
+    harness.play([(20, "a", "idle")], 60)
 
-    assert ward.told == ["10 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"]
+    assert harness.told == ["10 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"]
 
 
 def test_a_silenced_incident_has_no_reminders_and_one_that_was_due_comes_after():
-    ward = quiet(0).play(SICK, 50)
-    ward.silences = [Silence("*", WALL + 350)]
-    ward.play([], 460)
+    harness = quiet(0).play(SICK, 50)
+    harness.silences = [Silence("*", WALL + 350)]
+    harness.play([], 460)
 
-    assert ward.told == [
+    assert harness.told == [
         "10 + StreamingQueryFailed a",
         "350 ^ StreamingQueryFailed a",
         "450 ^ StreamingQueryFailed a",
@@ -128,9 +128,9 @@ def test_a_silenced_incident_has_no_reminders_and_one_that_was_due_comes_after()
 
 
 def test_what_recovers_when_its_silence_ends_and_was_told_to_nobody_stays_so():
-    ward = quiet(15).play([*SICK, (12, "a", "starts"), (14, "a", "commits")], 300)
+    harness = quiet(15).play([*SICK, (12, "a", "starts"), (14, "a", "commits")], 300)
 
-    assert ward.told == []
+    assert harness.told == []
 
 
 def test_after_a_silence_the_first_reminder_comes_an_interval_later():
@@ -145,9 +145,9 @@ def test_a_group_of_which_one_is_silenced_is_told():
 
 def test_a_group_is_silent_once_only_what_is_silenced_is_still_sick():
     story = [*all_of(10, "StreamingQueryFailed", "abc"), (20, "c", "idle")]
-    ward = quiet(1000, "[ab]").play(story, 115)
+    harness = quiet(1000, "[ab]").play(story, 115)
 
-    assert (ward.told, ward.incidents[0].muted[:8]) == (
+    assert (harness.told, harness.incidents[0].muted[:8]) == (
         ["10 + StreamingQueryFailed a,b,c"],
         "silenced",
     )
@@ -160,24 +160,24 @@ def test_one_that_fails_later_and_is_not_silenced_is_told_while_the_group_is_sil
 
 
 def test_one_that_fails_later_in_silence_is_told_when_the_silence_ends():
-    ward = Ward().play(all_of(10, "StreamingQueryFailed", "abc"), 12)
-    ward.silences = [Silence("*", WALL + 60)]
-    ward.play([(15, "d", "StreamingQueryFailed")], 90)
+    harness = LifecycleHarness().play(all_of(10, "StreamingQueryFailed", "abc"), 12)
+    harness.silences = [Silence("*", WALL + 60)]
+    harness.play([(15, "d", "StreamingQueryFailed")], 90)
 
-    assert ward.told == ["10 + StreamingQueryFailed a,b,c", "60 + StreamingQueryFailed d"]
+    assert harness.told == ["10 + StreamingQueryFailed a,b,c", "60 + StreamingQueryFailed d"]
 
 
 def test_the_revision_does_not_grow_in_silence():
-    ward = quiet(1000).play(
+    harness = quiet(1000).play(
         [*all_of(10, "StreamingQueryFailed", "abc"), (15, "d", "StreamingQueryFailed")], 900
     )
 
-    assert [incident.revision for incident in ward.incidents] == [0, 0]
+    assert [incident.revision for incident in harness.incidents] == [0, 0]
 
 
 def test_a_silenced_alert_is_shown_with_its_silence_and_another_without():
-    ward = quiet(1000, "a").play([*SICK, (10, "b", "StreamingQueryFailed")], 10)
-    shown = {one.labels["query"]: one.annotations.get("muted") for one in ward.lifecycle.alerts}
+    harness = quiet(1000, "a").play([*SICK, (10, "b", "StreamingQueryFailed")], 10)
+    shown = {one.labels["query"]: one.annotations.get("muted") for one in harness.lifecycle.alerts}
 
     assert shown == {"a": "silenced until 2023-11-14T22:30:00Z", "b": None}
-    assert all("muted" not in one.alerts[0].annotations for one in ward.incidents)
+    assert all("muted" not in one.alerts[0].annotations for one in harness.incidents)

@@ -45,7 +45,7 @@ class FakeSource:
         self.closed += 1
 
 
-class Desk:
+class Harness:
     """A reader on a fake clock, the story it reads runs from, and their sources by run id."""
 
     def __init__(self, *queries):
@@ -87,63 +87,65 @@ class Desk:
 
 
 def test_nobody_is_asked_before_a_query_is_there():
-    desk = Desk()
+    harness = Harness()
 
-    assert desk.step(at=1) is None
-    assert desk.announced == []
+    assert harness.step(at=1) is None
+    assert harness.announced == []
 
 
 def test_a_new_run_is_asked_at_once_and_then_once_in_each_interval():
-    desk = Desk("a")
-    source = desk.sources["a-1"][0]
+    harness = Harness("a")
+    source = harness.sources["a-1"][0]
     for at in range(1, 40):
-        desk.step(at=at)
+        harness.step(at=at)
 
     assert source.asked == [1, 16, 31]
-    assert len(desk.announced) == 3
-    assert desk.reader.latest.polls == {"a-1": {0: SourcePoll("Kafka", {"t/0": 3}, {}, {}, at=31)}}
-    assert desk.reader.latest.unreadable == {}
+    assert len(harness.announced) == 3
+    assert harness.reader.latest.polls == {
+        "a-1": {0: SourcePoll("Kafka", {"t/0": 3}, {}, {}, at=31)}
+    }
+    assert harness.reader.latest.unreadable == {}
 
 
 def test_a_run_whose_sources_are_not_known_yet_is_met_when_they_are():
-    desk = Desk("a")
-    source = desk.sources.pop("a-1")
-    assert desk.step(at=1) is None
-    desk.sources["a-1"] = source
+    harness = Harness("a")
+    source = harness.sources.pop("a-1")
+    assert harness.step(at=1) is None
+    harness.sources["a-1"] = source
 
-    assert set(desk.step(at=2).polls) == {"a-1"}
+    assert set(harness.step(at=2).polls) == {"a-1"}
 
 
 def test_a_dead_run_of_unknown_sources_is_polled_up_once_and_never_again():
-    desk = Desk("a")
-    sources = desk.sources.pop("a-1")
-    desk.story.ended("a", at=1, exception=CONFLICT)
-    desk.step(at=2)
-    desk.sources["a-1"] = sources
+    harness = Harness("a")
+    sources = harness.sources.pop("a-1")
+    harness.story.ended("a", at=1, exception=CONFLICT)
+    harness.step(at=2)
+    harness.sources["a-1"] = sources
 
-    assert desk.step(at=3) is None
+    assert harness.step(at=3) is None
 
 
 def test_a_run_without_anybody_to_ask_is_in_no_report():
-    desk = Desk("a", "b")
-    desk.sources["a-1"] = {}
+    harness = Harness("a", "b")
+    harness.sources["a-1"] = {}
 
-    assert set(desk.step(at=1).polls) == {"b-1"}
-    assert desk.reader.latest.unreadable == {}
+    assert set(harness.step(at=1).polls) == {"b-1"}
+    assert harness.reader.latest.unreadable == {}
 
 
 @pytest.mark.parametrize("how", ["failed", "vanished", "hung"])
 def test_a_run_that_should_go_on_is_asked_after_its_end(how):
-    desk = Desk("a")
-    source = desk.sources["a-1"][0]
-    desk.step(at=1)
+    harness = Harness("a")
+    source = harness.sources["a-1"][0]
+    harness.step(at=1)
     if how == "failed":
-        desk.story.ended("a", at=2, exception=CONFLICT)
+        harness.story.ended("a", at=2, exception=CONFLICT)
     elif how == "vanished":
-        desk.story.probe(at=2)
+        harness.story.probe(at=2)
     else:
-        desk.story.probe(processing("a", batch=3), at=2)
-    desk.step(at=100)
+        harness.story.probe(processing("a", batch=3), at=2)
+    harness.step(at=100)
 
     assert source.asked == [1, 100]
     assert not source.closed
@@ -151,17 +153,17 @@ def test_a_run_that_should_go_on_is_asked_after_its_end(how):
 
 @pytest.mark.parametrize("how", ["stopped", "completed", "replaced", "driver stopped"])
 def test_a_run_that_is_over_is_let_go_of(how):
-    desk = Desk("a")
-    source = desk.sources["a-1"][0]
-    desk.step(at=1)
+    harness = Harness("a")
+    source = harness.sources["a-1"][0]
+    harness.step(at=1)
     if how == "replaced":
-        desk.begin("a", 2)
+        harness.begin("a", 2)
     elif how == "driver stopped":
-        desk.story.probe(at=2, context=Context.STOPPED_BY_APPLICATION)
+        harness.story.probe(at=2, context=Context.STOPPED_BY_APPLICATION)
     else:
         trigger = "OneTimeTrigger" if how == "completed" else "ProcessingTimeTrigger(0)"
-        desk.story.probe(run("a", trigger=trigger, active=False), at=2)
-    report = desk.step(at=100)
+        harness.story.probe(run("a", trigger=trigger, active=False), at=2)
+    report = harness.step(at=100)
 
     assert source.asked == [1]
     assert source.closed == 1
@@ -169,19 +171,19 @@ def test_a_run_that_is_over_is_let_go_of(how):
 
 
 def test_the_report_forgets_who_was_let_go_of_at_once():
-    desk = Desk("a")
-    desk.step(at=1)
-    desk.story.ended("a", at=2)
+    harness = Harness("a")
+    harness.step(at=1)
+    harness.story.ended("a", at=2)
 
-    assert desk.step(at=3).polls == {}
+    assert harness.step(at=3).polls == {}
 
 
 def test_a_source_that_refuses_spoils_no_other_and_its_last_poll_stands():
-    desk = Desk("a", "b")
-    broken = desk.sources["a-1"][0]
-    first = desk.step(at=1).polls["a-1"]
+    harness = Harness("a", "b")
+    broken = harness.sources["a-1"][0]
+    first = harness.step(at=1).polls["a-1"]
     broken.error = SourceError("not allowed")
-    report = desk.step(at=16)
+    report = harness.step(at=16)
 
     assert report.polls["a-1"] == first
     assert report.polls["b-1"][0].at == 16
@@ -189,54 +191,54 @@ def test_a_source_that_refuses_spoils_no_other_and_its_last_poll_stands():
 
 
 def test_a_refusal_is_asked_again_after_two_intervals_and_then_forgotten():
-    desk = Desk("a")
-    source = desk.sources["a-1"][0]
+    harness = Harness("a")
+    source = harness.sources["a-1"][0]
     source.error = SourceError("not allowed")
-    desk.step(at=1)
+    harness.step(at=1)
     source.error = None
     for at in range(2, 40):
-        desk.step(at=at)
+        harness.step(at=at)
 
     assert source.asked == [1, 31]
-    assert desk.reader.latest.unreadable == {}
-    assert set(desk.reader.latest.polls) == {"a-1"}
+    assert harness.reader.latest.unreadable == {}
+    assert set(harness.reader.latest.polls) == {"a-1"}
 
 
 def test_a_silent_broker_costs_its_timeout_once_however_many_queries_read_from_it():
-    desk = Desk(*"abcde")
-    other = desk.begin("z", address="elsewhere:9092")
+    harness = Harness(*"abcde")
+    other = harness.begin("z", address="elsewhere:9092")
     for name in "abcde":
-        silent = desk.sources[f"{name}-1"][0]
+        silent = harness.sources[f"{name}-1"][0]
         silent.error, silent.takes = SourceSilentError("no answer"), 4.0
-    report = desk.step(at=1)
+    report = harness.step(at=1)
 
-    assert [len(desk.sources[f"{name}-1"][0].asked) for name in "abcde"] == [1, 0, 0, 0, 0]
+    assert [len(harness.sources[f"{name}-1"][0].asked) for name in "abcde"] == [1, 0, 0, 0, 0]
     assert report.unreadable == {f"{name}-1": "no answer" for name in "abcde"}
     assert other.asked == [5]
     assert set(report.polls) == {"z-1"}
 
 
 def test_a_silent_broker_is_asked_again_after_a_while_and_by_all_when_it_answers():
-    desk = Desk("a", "b")
-    first = desk.sources["a-1"][0]
+    harness = Harness("a", "b")
+    first = harness.sources["a-1"][0]
     first.error = SourceSilentError("no answer")
-    desk.step(at=1)
+    harness.step(at=1)
     first.error = None
     for at in range(2, 33):
-        desk.step(at=at)
+        harness.step(at=at)
 
     assert first.asked == [1, 31]
-    assert desk.sources["b-1"][0].asked == [31]
-    assert desk.reader.latest.unreadable == {}
+    assert harness.sources["b-1"][0].asked == [31]
+    assert harness.reader.latest.unreadable == {}
 
 
 def test_a_refusal_is_logged_once_until_it_is_over(caplog):
-    desk = Desk("a")
-    source = desk.sources["a-1"][0]
+    harness = Harness("a")
+    source = harness.sources["a-1"][0]
     with caplog.at_level(logging.WARNING):
         for error in (SourceError("one"), SourceError("two"), None, SourceError("three")):
             source.error = error
-            desk.step(at=desk.clock.now + 2 * INTERVAL)
+            harness.step(at=harness.clock.now + 2 * INTERVAL)
 
     assert [record.getMessage() for record in caplog.records] == [
         "querypulse: cannot ask the sources of a: one",
@@ -245,34 +247,34 @@ def test_a_refusal_is_logged_once_until_it_is_over(caplog):
 
 
 def test_sources_that_cannot_be_found_out_are_named_with_the_reason_and_tried_again():
-    desk = Desk("a", "b")
-    sources, desk.sources["a-1"] = desk.sources["a-1"], SourceError("no such field")
+    harness = Harness("a", "b")
+    sources, harness.sources["a-1"] = harness.sources["a-1"], SourceError("no such field")
 
-    assert desk.step(at=1).unreadable == {"a-1": "no such field"}
-    desk.sources["a-1"] = sources
-    report = desk.step(at=1 + 2 * INTERVAL)
+    assert harness.step(at=1).unreadable == {"a-1": "no such field"}
+    harness.sources["a-1"] = sources
+    report = harness.step(at=1 + 2 * INTERVAL)
     assert report.unreadable == {}
     assert set(report.polls) == {"a-1", "b-1"}
 
 
 def test_closing_lets_go_of_everybody():
-    desk = Desk("a", "b")
-    desk.step(at=1)
-    desk.reader.close()
+    harness = Harness("a", "b")
+    harness.step(at=1)
+    harness.reader.close()
 
-    assert [desk.sources[f"{name}-1"][0].closed for name in "ab"] == [1, 1]
+    assert [harness.sources[f"{name}-1"][0].closed for name in "ab"] == [1, 1]
 
 
 def test_a_run_that_is_let_go_of_is_held_no_longer_by_what_finds_its_sources():
-    desk = Desk("a", "b", "c")
-    desk.sources["a-1"] = None
-    desk.step(at=1)
-    desk.story.ended("a", at=2)
-    desk.step(at=3)
-    assert desk.released == ["a-1"]
-    desk.reader.close()
+    harness = Harness("a", "b", "c")
+    harness.sources["a-1"] = None
+    harness.step(at=1)
+    harness.story.ended("a", at=2)
+    harness.step(at=3)
+    assert harness.released == ["a-1"]
+    harness.reader.close()
 
-    assert desk.released == ["a-1", "b-1", "c-1"]
+    assert harness.released == ["a-1", "b-1", "c-1"]
 
 
 # -- more than may be polled ----------------------------------------------------------------------
@@ -280,16 +282,16 @@ def test_a_run_that_is_let_go_of_is_held_no_longer_by_what_finds_its_sources():
 
 def crowd(extra=50):
     """More queries than are polled in one interval."""
-    return Desk(*[f"q{number}" for number in range(MAX_RUNS + extra)])
+    return Harness(*[f"q{number}" for number in range(MAX_RUNS + extra)])
 
 
-def asked(desk, index):
-    return desk.sources[f"q{index}-1"][0].asked
+def asked(harness, index):
+    return harness.sources[f"q{index}-1"][0].asked
 
 
 def test_an_interval_polls_so_many_runs_and_names_those_that_wait():
-    desk = crowd()
-    report = desk.step(at=1)
+    harness = crowd()
+    report = harness.step(at=1)
 
     assert len(report.polls) == MAX_RUNS
     waiting = {f"q{number}-1" for number in range(MAX_RUNS, MAX_RUNS + 50)}
@@ -297,28 +299,28 @@ def test_an_interval_polls_so_many_runs_and_names_those_that_wait():
 
 
 def test_more_runs_than_an_interval_allows_are_polled_in_turns_and_none_starves():
-    desk = crowd()
+    harness = crowd()
     for at in range(1, 122):
-        desk.step(at=at)
+        harness.step(at=at)
         lately = [
             moment
             for number in range(MAX_RUNS + 50)
-            for moment in asked(desk, number)
+            for moment in asked(harness, number)
             if at - moment < INTERVAL
         ]
         assert len(lately) <= MAX_RUNS
 
     for number in range(MAX_RUNS + 50):
-        moments = [1 - INTERVAL, *asked(desk, number), 121 + INTERVAL]
+        moments = [1 - INTERVAL, *asked(harness, number), 121 + INTERVAL]
         gaps = [late - soon for soon, late in itertools.pairwise(moments)]
         assert max(gaps) <= 2 * INTERVAL + 1
 
 
 def test_a_run_whose_turn_has_come_is_named_no_longer():
-    desk = crowd(extra=1)
+    harness = crowd(extra=1)
     last = f"q{MAX_RUNS}-1"
-    assert desk.step(at=1).unreadable == {last: NOT_ITS_TURN}
-    report = desk.step(at=16)
+    assert harness.step(at=1).unreadable == {last: NOT_ITS_TURN}
+    report = harness.step(at=16)
 
     assert last in report.polls
     assert last not in report.unreadable
@@ -326,21 +328,21 @@ def test_a_run_whose_turn_has_come_is_named_no_longer():
 
 
 def test_a_run_that_waits_keeps_its_last_poll_and_the_reason_of_a_refusal():
-    desk = crowd(extra=1)
-    desk.step(at=1)
-    desk.sources["q0-1"][0].error = SourceError("not allowed")
-    desk.step(at=16)
-    report = desk.step(at=46)
+    harness = crowd(extra=1)
+    harness.step(at=1)
+    harness.sources["q0-1"][0].error = SourceError("not allowed")
+    harness.step(at=16)
+    report = harness.step(at=46)
 
     assert report.unreadable["q0-1"] == "not allowed"
-    assert set(report.polls) == set(desk.sources)
+    assert set(report.polls) == set(harness.sources)
 
 
 def test_that_runs_are_polled_in_turns_is_logged_once(caplog):
-    desk = crowd()
+    harness = crowd()
     with caplog.at_level(logging.WARNING):
         for at in range(1, 100):
-            desk.step(at=at)
+            harness.step(at=at)
 
     assert [record.getMessage() for record in caplog.records] == [
         "querypulse: the sources of some queries are not asked: more than 100 queries"
@@ -348,51 +350,51 @@ def test_that_runs_are_polled_in_turns_is_logged_once(caplog):
 
 
 def test_runs_without_a_source_to_poll_take_no_turn(caplog):
-    desk = crowd()
+    harness = crowd()
     for number in range(50):
-        desk.sources[f"q{number}-1"] = {}
+        harness.sources[f"q{number}-1"] = {}
     with caplog.at_level(logging.WARNING):
-        report = desk.step(at=1)
+        report = harness.step(at=1)
 
     assert len(report.polls) == MAX_RUNS
     assert (report.unreadable, caplog.records) == ({}, [])
 
 
 def test_of_the_dead_the_newest_are_polled_and_the_others_are_named(caplog):
-    desk = Desk()
+    harness = Harness()
     for number in range(MAX_DEAD_RUNS + 2):
-        desk.begin(f"dead{number}")
-        desk.story.ended(f"dead{number}", at=number, exception=CONFLICT)
-    desk.begin("alive")
+        harness.begin(f"dead{number}")
+        harness.story.ended(f"dead{number}", at=number, exception=CONFLICT)
+    harness.begin("alive")
     with caplog.at_level(logging.WARNING):
         for at in range(1000, 1040):
-            report = desk.step(at=at)
+            report = harness.step(at=at)
 
     left_out = {"dead0-1": LEFT_OUT, "dead1-1": LEFT_OUT}
     assert LEFT_OUT == "not asked: more than 100 dead queries"
     assert left_out.items() <= report.unreadable.items()
-    assert set(report.polls) == set(desk.sources) - set(left_out)
+    assert set(report.polls) == set(harness.sources) - set(left_out)
     assert len([record for record in caplog.records if "dead" in record.getMessage()]) == 1
 
 
 def test_a_query_that_dies_pushes_out_the_one_that_died_first():
-    desk = Desk()
+    harness = Harness()
     for number in range(MAX_DEAD_RUNS + 1):
-        desk.begin(f"q{number}")
-    desk.step(at=1)
+        harness.begin(f"q{number}")
+    harness.step(at=1)
     for number in range(MAX_DEAD_RUNS + 1):
-        desk.story.ended(f"q{number}", at=2 + number, exception=CONFLICT)
-    report = desk.step(at=1000)
+        harness.story.ended(f"q{number}", at=2 + number, exception=CONFLICT)
+    report = harness.step(at=1000)
 
     assert report.unreadable["q0-1"] == LEFT_OUT
-    assert (desk.sources["q0-1"][0].closed, desk.released) == (1, ["q0-1"])
+    assert (harness.sources["q0-1"][0].closed, harness.released) == (1, ["q0-1"])
 
 
 def test_what_is_not_polled_is_shown_at_its_query():
-    desk = crowd(extra=1)
-    desk.story.state.apply_sources(desk.step(at=1))
+    harness = crowd(extra=1)
+    harness.story.state.apply_sources(harness.step(at=1))
 
-    assert desk.story.query(f"q{MAX_RUNS}").source_trouble == NOT_ITS_TURN
+    assert harness.story.query(f"q{MAX_RUNS}").source_trouble == NOT_ITS_TURN
 
 
 # -- what is made of it -------------------------------------------------------------------------

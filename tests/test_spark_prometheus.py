@@ -34,24 +34,24 @@ MEASURED = {
 
 
 def test_all_that_must_fire_arrives_with_our_labels(observed):
-    assert observed.desk.heard("firing") >= MUST_FIRE
-    for told in observed.desk.told:
+    assert observed.harness.heard("firing") >= MUST_FIRE
+    for told in observed.harness.told:
         assert told["labels"].keys() == {"alertname", "app", "query", "severity"}
         assert told["annotations"]["runbook_url"].endswith(f"/{told['labels']['alertname']}.md")
 
 
 def test_nothing_else_fires(observed):
-    assert observed.desk.heard("firing") - MUST_FIRE <= MAY_FIRE
+    assert observed.harness.heard("firing") - MUST_FIRE <= MAY_FIRE
 
 
 def test_everybody_is_told_of_what_concerns_them(observed):
     receivers = {"critical": "pager", "warning": "chat", "none": "watchdog"}
-    for told in observed.desk.told:
+    for told in observed.harness.told:
         assert told["receiver"] == receivers[told["labels"]["severity"]]
 
 
 def test_what_is_well_again_is_told_to_be_over(observed):
-    assert observed.desk.heard("resolved") >= BACK
+    assert observed.harness.heard("resolved") >= BACK
     held = {(one["labels"]["alertname"], one["labels"]["query"]) for one in firing(observed)}
     assert not held & BACK
 
@@ -64,11 +64,11 @@ def test_what_is_not_well_again_is_not_told_to_be_over(observed):
         ("StreamingQueryFailed", "crash_loop"),
         ("StreamingOffsetsRewound", "offsets_rewound"),
     }
-    assert observed.desk.heard("resolved") - BACK <= well_by_itself
+    assert observed.harness.heard("resolved") - BACK <= well_by_itself
 
 
 def test_a_killed_driver_is_reported_by_its_name_and_what_had_resolved_stays_resolved(observed):
-    told = [one for one in observed.desk.told if one["labels"]["app"] == DOOMED]
+    told = [one for one in observed.harness.told if one["labels"]["app"] == DOOMED]
 
     assert [(one["labels"]["alertname"], one["status"]) for one in told] == [
         ("QuerypulseEventsMissing", "firing"),
@@ -80,7 +80,7 @@ def test_a_killed_driver_is_reported_by_its_name_and_what_had_resolved_stays_res
 
 
 def test_the_dead_query_is_told_with_its_error(observed):
-    told = next(one for one in observed.desk.told if one["labels"]["query"] == DEAD)
+    told = next(one for one in observed.harness.told if one["labels"]["query"] == DEAD)
 
     assert told["annotations"]["reason"] == "Boom"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from support.deliveries import PATIENCE_SECONDS
-from support.desk import WALL, Desk
 from support.queries import until
 from support.spooling import entry
 from support.story import CONFLICT
+from support.worker_harness import WALL, WorkerHarness
 
 from querypulse.alerting.outbox.spool import Spool
 from querypulse.listener.guard import Guard
@@ -292,13 +292,13 @@ def test_what_another_living_process_holds_is_taken_over_when_it_is_free(spool, 
 def run_process(spool, *, at, restart_budget=3, watched=True):
     """A process that begins ``at`` seconds after the first one, commits, and fails; its alerts."""
     spool.load(PATIENCE_SECONDS)
-    desk = Desk(Remembering(spool) if watched else None, restart_budget=restart_budget)
-    desk.wall = WALL + at
-    desk.started().step(1.0).commit(batch=at).step(1.0)
-    desk.ended(exception=CONFLICT).step().step()
+    harness = WorkerHarness(Remembering(spool) if watched else None, restart_budget=restart_budget)
+    harness.wall = WALL + at
+    harness.started().step(1.0).commit(batch=at).step(1.0)
+    harness.ended(exception=CONFLICT).step().step()
     assert spool.flush(PATIENCE_SECONDS)
     spool.close(PATIENCE_SECONDS)
-    return dict(desk.told)
+    return dict(harness.told)
 
 
 def test_a_job_that_fails_in_each_process_flaps_and_a_failure_more_is_no_news(spool):
@@ -327,17 +327,17 @@ def test_failures_that_are_read_late_count_and_are_kept(spool, monkeypatch):
     slow.load(PATIENCE_SECONDS)
     one = spool()
     assert one.load(PATIENCE_SECONDS) is None
-    desk = Desk(Remembering(one))
-    desk.wall = WALL + 240
-    desk.started().step(1.0).commit(batch=240).step(1.0).ended(exception=CONFLICT).step().step()
-    assert dict(desk.told) == {"StreamingQueryFailed": "a"}
+    harness = WorkerHarness(Remembering(one))
+    harness.wall = WALL + 240
+    harness.started().step(1.0).commit(batch=240).step(1.0).ended(exception=CONFLICT).step().step()
+    assert dict(harness.told) == {"StreamingQueryFailed": "a"}
     slow.close(PATIENCE_SECONDS)
     until(lambda: one.load(0.0) is not None, "the lock is free")
-    desk.step().step()
+    harness.step().step()
     assert one.flush(PATIENCE_SECONDS)
     one.close(PATIENCE_SECONDS)
 
-    assert dict(desk.told) == {"StreamingQueryFailed": "a", "StreamingQueryFlapping": "a"}
+    assert dict(harness.told) == {"StreamingQueryFailed": "a", "StreamingQueryFlapping": "a"}
     assert [len(one.deaths) for one in left(spool())] == [3]
 
 
@@ -363,10 +363,10 @@ def times(notebook):
 
 def test_a_failure_is_offered_once_however_the_clocks_drift():
     notebook = Notebook()
-    desk = Desk(Remembering(notebook)).started().step().ended(exception=CONFLICT).step()
+    harness = WorkerHarness(Remembering(notebook)).started().step().ended(exception=CONFLICT).step()
     for drift in (0.1, -0.3, 4.0):
-        desk.wall = WALL + drift
-        desk.step()
+        harness.wall = WALL + drift
+        harness.step()
 
     assert times(notebook) == [[], [1000.5]]
 
@@ -374,9 +374,9 @@ def test_a_failure_is_offered_once_however_the_clocks_drift():
 def test_a_failure_follows_a_clock_that_is_set():
     """Else the next process would take it for older, or for one to come."""
     notebook = Notebook()
-    desk = Desk(Remembering(notebook)).started().step().ended(exception=CONFLICT).step()
-    desk.wall = WALL - 3600.0
-    desk.step()
+    harness = WorkerHarness(Remembering(notebook)).started().step().ended(exception=CONFLICT).step()
+    harness.wall = WALL - 3600.0
+    harness.step()
 
     assert times(notebook) == [[], [1000.5], [-2599.5]]
 
@@ -384,7 +384,7 @@ def test_a_failure_follows_a_clock_that_is_set():
 def test_an_error_class_that_is_to_be_hidden_is_not_written_down():
     notebook = Notebook()
     remembering = Remembering(notebook, lambda text: text.replace("Concurrent", "***"))
-    Desk(remembering).started().step().ended(exception=CONFLICT).step()
+    WorkerHarness(remembering).started().step().ended(exception=CONFLICT).step()
 
     ((one,),) = notebook.offers[1:]
     assert [died.error_class for died in one.deaths] == ["***AppendException"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.storage import MemoryCheckpoint
 from support.story import run
-from test_log_reader import Desk, continuous
+from test_log_reader import Harness, continuous
 
 from querypulse.listener.starting_point import StartingPoint, Written, starting_point, times_in
 
@@ -86,10 +86,10 @@ def with_checkpoint(*, offsets, commits):
 
 def test_it_is_read_once_for_each_run_and_then_in_every_report():
     checkpoint = with_checkpoint(offsets={41: None}, commits={40: None})
-    desk = Desk(**{"/cp": checkpoint})
+    harness = Harness(**{"/cp": checkpoint})
 
-    reports = [desk.read(run(number=1), at=1), desk.read(run(number=1), at=2)]
-    later = desk.read(run(number=2), at=3)
+    reports = [harness.read(run(number=1), at=1), harness.read(run(number=1), at=2)]
+    later = harness.read(run(number=2), at=3)
 
     expected = StartingPoint(Written(40), Written(41))
     assert [one.starts for one in reports] == [{"a-1": expected}] * 2
@@ -98,31 +98,31 @@ def test_it_is_read_once_for_each_run_and_then_in_every_report():
 
 
 def test_a_run_that_failed_before_anybody_could_read_is_read_all_the_same():
-    desk = Desk(**{"/cp": with_checkpoint(offsets={41: None}, commits={})})
+    harness = Harness(**{"/cp": with_checkpoint(offsets={41: None}, commits={})})
 
-    assert desk.read(run(active=False), at=1).starts["a-1"].unfinished == Written(41)
+    assert harness.read(run(active=False), at=1).starts["a-1"].unfinished == Written(41)
 
 
 def test_a_storage_that_refuses_is_asked_once_and_reported_as_nothing_known(caplog):
-    desk = Desk()
+    harness = Harness()
 
-    reports = [desk.read(run(), at=at) for at in (1, 2)]
+    reports = [harness.read(run(), at=at) for at in (1, 2)]
 
     assert [one.starts for one in reports] == [{"a-1": StartingPoint()}] * 2
     assert [one.unreadable for one in reports] == [{}, {}]
-    assert desk.storage.opened == ["/cp"]
+    assert harness.storage.opened == ["/cp"]
     assert caplog.records == []
 
 
 def test_a_new_run_hastens_the_reading_and_a_known_one_does_not():
-    desk = Desk(**{"/cp": with_checkpoint(offsets={}, commits={})})
-    desk.read(run(), at=1)
-    reader, pokes = desk.reader, []
+    harness = Harness(**{"/cp": with_checkpoint(offsets={}, commits={})})
+    harness.read(run(), at=1)
+    reader, pokes = harness.reader, []
     reader.poke = lambda: pokes.append(1)
 
-    reader.poke_for(desk.probe)
+    reader.poke_for(harness.probe)
     known = list(pokes)
-    reader.poke_for(type(desk.probe)(began_at=2, at=2, runs=(run(number=2),)))
+    reader.poke_for(type(harness.probe)(began_at=2, at=2, runs=(run(number=2),)))
 
     assert (known, pokes) == ([], [1])
 
@@ -133,6 +133,6 @@ def test_a_new_run_hastens_the_reading_and_a_known_one_does_not():
     ids=["continuous", "realTime", "async progress tracking"],
 )
 def test_a_run_that_does_not_plan_its_batches_first_is_not_asked(seen):
-    desk = Desk(**{"/cp": MemoryCheckpoint([0], [0])})
+    harness = Harness(**{"/cp": MemoryCheckpoint([0], [0])})
 
-    assert desk.read(seen, at=1).starts == {}
+    assert harness.read(seen, at=1).starts == {}

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from support.desk import Desk
+from support.lifecycle_harness import LifecycleHarness
 from support.story import run
-from support.ward import Ward
+from support.worker_harness import WorkerHarness
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.active_alert import ActiveAlert
@@ -25,9 +25,9 @@ def silent_driver(**state):
 
 
 def suppressed_by(new, *others, silenced=()):
-    desk = Desk().poll(run(), run("b")).step()
-    evaluated = desk.worker.evaluated
-    health = DriverHealth(evaluated.evaluation, evaluated.snapshot, desk.clock())
+    harness = WorkerHarness().poll(run(), run("b")).step()
+    evaluated = harness.worker.evaluated
+    health = DriverHealth(evaluated.evaluation, evaluated.snapshot, harness.clock())
     by = suppressor(new, others, health, WAIT, lambda alert: alert.name in silenced)
     return None if by is None else (by.alert.name, by.query)
 
@@ -85,13 +85,13 @@ def test_what_is_silenced_suppresses_nothing():
 
 
 def test_what_is_suppressed_is_listed_with_what_suppresses_it():
-    ward = Ward().condition("*", "StreamingQueryStalled").condition("a", "commits")
+    harness = LifecycleHarness().condition("*", "StreamingQueryStalled").condition("a", "commits")
     for _ in range(3):
-        ward.tick()
-    ward.condition("a", "StreamingOffsetsStalled")
+        harness.tick()
+    harness.condition("a", "StreamingOffsetsStalled")
     for _ in range(3):
-        ward.tick()
-    (pair,) = ward.lifecycle.suppressed
+        harness.tick()
+    (pair,) = harness.lifecycle.suppressed
 
     assert (pair.alert.name, pair.alert.labels["query"]) == ("StreamingOffsetsStalled", "a")
     assert (pair.by.name, pair.by.labels["query"]) == ("StreamingQueryStalled", "*")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from support.desk import Desk
 from support.id_story import IdStory, polled
 from support.story import CONFLICT, progress
+from support.worker_harness import WorkerHarness
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import evaluate
@@ -101,39 +101,39 @@ def test_a_process_does_not_end_for_unnamed_queries_of_another():
 # -- who is notified ------------------------------------------------------------------------------
 
 
-def unnamed(desk, number, *, exception):
+def unnamed(harness, number, *, exception):
     ids = (f"{number:08}-id", f"r-{number}")
-    desk.hear(Started(*ids, None))
-    desk.hear(Terminated(*ids, exception, None))
-    return desk.step()
+    harness.hear(Started(*ids, None))
+    harness.hear(Terminated(*ids, exception, None))
+    return harness.step()
 
 
-def incidents(desk):
+def incidents(harness):
     """Every incident that was offered, by its key and revision."""
-    return {(one.key, one.revision) for offer in desk.offers for one in offer}
+    return {(one.key, one.revision) for offer in harness.offers for one in offer}
 
 
 def test_sixty_restarts_in_an_hour_are_one_open_incident():
-    desk = Desk()
+    harness = WorkerHarness()
     for number in range(60):
-        unnamed(desk, number, exception=CONFLICT).step(after=59.0)
+        unnamed(harness, number, exception=CONFLICT).step(after=59.0)
 
-    assert incidents(desk) == {("querypulse/etl/unnamed/StreamingQueryFailed", 0)}
+    assert incidents(harness) == {("querypulse/etl/unnamed/StreamingQueryFailed", 0)}
 
 
 def test_the_incident_is_over_once_every_unnamed_query_has_recovered():
-    desk = unnamed(unnamed(Desk(), 1, exception=CONFLICT), 2, exception=CONFLICT)
+    harness = unnamed(unnamed(WorkerHarness(), 1, exception=CONFLICT), 2, exception=CONFLICT)
     for number, batch in ((1, 5), (2, 6)):
-        assert desk.offers[-1][0].ends_at is None
-        desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
-        desk.hear(_progress(number, batch)).step()
+        assert harness.offers[-1][0].ends_at is None
+        harness.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+        harness.hear(_progress(number, batch)).step()
     for number in (1, 2):
-        desk.step().hear(_progress(number, 7)).step()
+        harness.step().hear(_progress(number, 7)).step()
     for _ in range(30):
-        desk.step()
+        harness.step()
 
-    assert [one.ends_at is not None for offer in desk.offers for one in offer][-1]
-    assert desk.offers[-1] == ()
+    assert [one.ends_at is not None for offer in harness.offers for one in offer][-1]
+    assert harness.offers[-1] == ()
 
 
 def _progress(number, batch):
@@ -153,46 +153,46 @@ def test_dead_ones_are_bounded_in_number_the_oldest_go_first():
 
 
 def test_what_an_earlier_driver_left_open_is_closed_once_under_the_shared_label():
-    desk = Desk()
+    harness = WorkerHarness()
     for number in (1, 2):
-        desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+        harness.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
     for batch in range(40):
         for number in (1, 2):
-            desk.hear(_progress(number, batch))
-        desk.step()
+            harness.hear(_progress(number, batch))
+        harness.step()
 
-    closed = [one.key for one in desk.stale_resolves[-1]]
+    closed = [one.key for one in harness.stale_resolves[-1]]
     assert closed.count("querypulse/etl/unnamed/StreamingQueryFailed") == 1
     assert {key.split("/")[2] for key in closed} == {"unnamed", "*"}
 
 
 def test_what_an_earlier_driver_left_open_stays_open_while_one_of_them_only_starts():
-    desk = Desk()
+    harness = WorkerHarness()
     for number in (1, 2):
-        desk.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+        harness.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
     for batch in range(40):
-        desk.hear(_progress(1, batch)).step()
+        harness.hear(_progress(1, batch)).step()
     before = {
-        one.key.split("/")[2] for stale_resolves in desk.stale_resolves for one in stale_resolves
+        one.key.split("/")[2] for stale_resolves in harness.stale_resolves for one in stale_resolves
     }
     for batch in range(40):
-        desk.hear(_progress(2, batch)).step()
+        harness.hear(_progress(2, batch)).step()
 
     assert before == {"*"}
     assert "querypulse/etl/unnamed/StreamingQueryFailed" in [
-        one.key for one in sum(desk.stale_resolves, ())
+        one.key for one in sum(harness.stale_resolves, ())
     ]
 
 
 def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
-    desk = unnamed(Desk(lag_allowed_offsets=1.0), 1, exception=CONFLICT)
+    harness = unnamed(WorkerHarness(lag_allowed_offsets=1.0), 1, exception=CONFLICT)
 
     def course(name, severity, **state):
         labels = {"app": "etl", "query": "unnamed", "alertname": name, "severity": severity}
         return ActiveAlert(Alert(labels, {}, 0.0), **state)
 
-    evaluated = desk.worker.evaluated
-    health = DriverHealth(evaluated.evaluation, evaluated.snapshot, desk.clock())
+    evaluated = harness.worker.evaluated
+    health = DriverHealth(evaluated.evaluation, evaluated.snapshot, harness.clock())
     critical = course("StreamingQueryFailed", "critical", begun=True)
     warning = course("StreamingBatchSlow", "warning")
     assert suppressor(warning, [critical], health, 10.0, lambda _: False) is None

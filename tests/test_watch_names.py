@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from support.lookout import Lookout, pod
+from support.watch_harness import WatchHarness, pod
 
 from querypulse.sidecar.watch.poll import Endpoint, Said
 
@@ -12,123 +12,125 @@ NAME = Endpoint("http://drivers:9719", group="http://drivers:9719")
 
 
 def test_a_pod_that_is_killed_and_not_replaced_is_told_by_its_app():
-    lookout = Lookout(ONE).poll(ONE).listed(NAME)
-    assert lookout.polls(Said.REFUSED, 17, ONE).told == ["etl"]
+    watch_harness = WatchHarness(ONE).poll(ONE).listed(NAME)
+    assert watch_harness.polls(Said.REFUSED, 17, ONE).told == ["etl"]
 
 
 def test_a_pod_that_is_replaced_in_time_is_not_told():
-    lookout = Lookout(ONE).poll(ONE).polls(Said.REFUSED, 10, ONE).listed(TWO).poll(TWO)
-    lookout.polls(Said.REFUSED, 60, ONE)
-    assert lookout.polls(Said.HEALTHY, 60, TWO).ever_told == set()
+    watch_harness = WatchHarness(ONE).poll(ONE).polls(Said.REFUSED, 10, ONE).listed(TWO).poll(TWO)
+    watch_harness.polls(Said.REFUSED, 60, ONE)
+    assert watch_harness.polls(Said.HEALTHY, 60, TWO).ever_told == set()
 
 
 def test_the_replacement_at_another_address_ends_the_alert():
-    lookout = Lookout(ONE).poll(ONE).polls(Said.REFUSED, 17, ONE).listed(TWO)
-    assert lookout.told == ["etl"]
-    assert lookout.poll(TWO).ended == ["etl"]
+    watch_harness = WatchHarness(ONE).poll(ONE).polls(Said.REFUSED, 17, ONE).listed(TWO)
+    assert watch_harness.told == ["etl"]
+    assert watch_harness.poll(TWO).ended == ["etl"]
 
 
 def test_an_address_that_left_dns_is_still_polled_at_while_its_driver_is_missed():
-    lookout = Lookout(ONE, TWO).poll(ONE).poll(TWO, app="other").listed(TWO)
-    assert lookout.tracker.endpoints == {ONE, TWO}
-    assert lookout.polls(Said.REFUSED, 17, ONE).told == ["etl"]
+    watch_harness = WatchHarness(ONE, TWO).poll(ONE).poll(TWO, app="other").listed(TWO)
+    assert watch_harness.tracker.endpoints == {ONE, TWO}
+    assert watch_harness.polls(Said.REFUSED, 17, ONE).told == ["etl"]
 
 
 def test_an_address_that_left_dns_is_let_go_when_its_driver_is_elsewhere():
-    lookout = Lookout(ONE).poll(ONE).listed(TWO).poll(TWO)
-    assert lookout.tracker.endpoints == {TWO}
+    watch_harness = WatchHarness(ONE).poll(ONE).listed(TWO).poll(TWO)
+    assert watch_harness.tracker.endpoints == {TWO}
 
 
 def test_an_address_that_left_dns_after_a_farewell_is_let_go():
-    lookout = Lookout(ONE).poll(ONE).stopped(ONE).listed(TWO)
-    assert lookout.tracker.endpoints == {TWO}
-    assert lookout.poll(TWO, app="other").ever_told == set()
+    watch_harness = WatchHarness(ONE).poll(ONE).stopped(ONE).listed(TWO)
+    assert watch_harness.tracker.endpoints == {TWO}
+    assert watch_harness.poll(TWO, app="other").ever_told == set()
 
 
 def test_an_address_that_never_answered_and_left_dns_is_nobody():
-    lookout = Lookout(ONE, TWO).poll(ONE).polls(Said.REFUSED, 100, TWO).listed(ONE)
-    assert lookout.tracker.endpoints == {ONE}
-    assert lookout.ever_told == set()
+    watch_harness = WatchHarness(ONE, TWO).poll(ONE).polls(Said.REFUSED, 100, TWO).listed(ONE)
+    assert watch_harness.tracker.endpoints == {ONE}
+    assert watch_harness.ever_told == set()
 
 
 def test_one_of_two_pods_of_an_app_may_go():
-    lookout = Lookout(ONE, TWO).poll(ONE).poll(TWO)
+    watch_harness = WatchHarness(ONE, TWO).poll(ONE).poll(TWO)
     for _ in range(60):
-        lookout.poll(ONE, Said.REFUSED).poll(TWO)
-    assert lookout.ever_told == set()
+        watch_harness.poll(ONE, Said.REFUSED).poll(TWO)
+    assert watch_harness.ever_told == set()
 
 
 def test_when_the_last_pod_of_an_app_goes_it_is_told():
-    lookout = Lookout(ONE, TWO).poll(ONE).poll(TWO)
+    watch_harness = WatchHarness(ONE, TWO).poll(ONE).poll(TWO)
     for _ in range(17):
-        lookout.poll(ONE, Said.REFUSED).poll(TWO, Said.REFUSED)
-    assert lookout.told == ["etl"]
+        watch_harness.poll(ONE, Said.REFUSED).poll(TWO, Said.REFUSED)
+    assert watch_harness.told == ["etl"]
 
 
 def test_a_rolling_update_that_closes_the_old_pod_in_good_order_is_silent():
-    lookout = Lookout(ONE).poll(ONE).listed(ONE, TWO).poll(TWO).stopped(ONE).listed(TWO)
+    watch_harness = WatchHarness(ONE).poll(ONE).listed(ONE, TWO).poll(TWO).stopped(ONE).listed(TWO)
     for _ in range(60):
-        lookout.poll(ONE, Said.REFUSED).poll(TWO)
-    assert lookout.ever_told == set()
+        watch_harness.poll(ONE, Said.REFUSED).poll(TWO)
+    assert watch_harness.ever_told == set()
 
 
 def test_the_new_pod_is_missed_though_the_old_one_closed_in_good_order():
-    lookout = Lookout(ONE, TWO).poll(ONE).poll(TWO).stopped(ONE)
+    watch_harness = WatchHarness(ONE, TWO).poll(ONE).poll(TWO).stopped(ONE)
     for _ in range(17):
-        lookout.poll(ONE, Said.REFUSED).poll(TWO, Said.REFUSED)
-    assert lookout.told == ["etl"]
+        watch_harness.poll(ONE, Said.REFUSED).poll(TWO, Said.REFUSED)
+    assert watch_harness.told == ["etl"]
 
 
 def test_the_farewell_of_the_last_pod_is_one_of_the_app():
-    lookout = Lookout(ONE, TWO).poll(ONE).poll(TWO).polls(Said.REFUSED, 5, ONE).stopped(TWO)
-    assert lookout.polls(Said.REFUSED, 60, ONE).ever_told == set()
+    watch_harness = (
+        WatchHarness(ONE, TWO).poll(ONE).poll(TWO).polls(Said.REFUSED, 5, ONE).stopped(TWO)
+    )
+    assert watch_harness.polls(Said.REFUSED, 60, ONE).ever_told == set()
 
 
 def test_each_app_under_a_name_is_a_driver_of_its_own():
-    lookout = Lookout(ONE, TWO).poll(ONE, app="one").poll(TWO, app="two")
+    watch_harness = WatchHarness(ONE, TWO).poll(ONE, app="one").poll(TWO, app="two")
     for _ in range(17):
-        lookout.poll(ONE, Said.REFUSED).poll(TWO, app="two")
-    assert lookout.told == ["one"]
+        watch_harness.poll(ONE, Said.REFUSED).poll(TWO, app="two")
+    assert watch_harness.told == ["one"]
 
 
 def test_an_address_taken_over_by_another_driver_leaves_the_first_one_missed():
-    lookout = Lookout(ONE).poll(ONE, app="first").polls(Said.REFUSED, 5, ONE)
-    lookout.polls(Said.HEALTHY, 17, ONE, app="second")
-    assert lookout.told == ["first"]
-    assert lookout.poll(ONE, app="first").ended == ["first"]
+    watch_harness = WatchHarness(ONE).poll(ONE, app="first").polls(Said.REFUSED, 5, ONE)
+    watch_harness.polls(Said.HEALTHY, 17, ONE, app="second")
+    assert watch_harness.told == ["first"]
+    assert watch_harness.poll(ONE, app="first").ended == ["first"]
 
 
 def test_a_name_that_cannot_be_polled_up_is_told_as_never_answered():
-    lookout = Lookout(NAME)
+    watch_harness = WatchHarness(NAME)
     for _ in range(62):
-        lookout.proved().poll(NAME, Said.UNREACHABLE)
-    assert lookout.told == ["drivers:9719"]
+        watch_harness.proved().poll(NAME, Said.UNREACHABLE)
+    assert watch_harness.told == ["drivers:9719"]
 
 
 def test_a_name_that_gets_its_first_address_late_ends_that():
-    lookout = Lookout(NAME)
+    watch_harness = WatchHarness(NAME)
     for _ in range(62):
-        lookout.proved().poll(NAME, Said.UNREACHABLE)
-    lookout.listed(ONE)
-    assert lookout.poll(ONE).ended == ["drivers:9719"]
-    assert lookout.told == []
+        watch_harness.proved().poll(NAME, Said.UNREACHABLE)
+    watch_harness.listed(ONE)
+    assert watch_harness.poll(ONE).ended == ["drivers:9719"]
+    assert watch_harness.told == []
 
 
 def test_a_pod_that_answers_before_it_knows_its_app_is_nobody_yet():
-    lookout = Lookout(ONE).polls(Said.HEALTHY, 30, ONE, app="").poll(ONE)
-    assert lookout.ever_told == set()
-    assert lookout.polls(Said.REFUSED, 17, ONE).told == ["etl"]
+    watch_harness = WatchHarness(ONE).polls(Said.HEALTHY, 30, ONE, app="").poll(ONE)
+    assert watch_harness.ever_told == set()
+    assert watch_harness.polls(Said.REFUSED, 17, ONE).told == ["etl"]
 
 
 def test_the_last_address_of_a_name_stays_watched_when_dns_fails():
     """``Targets`` keeps the last list then; an empty name would be a list of its own."""
-    lookout = Lookout(ONE).poll(ONE).listed(NAME)
-    assert lookout.tracker.endpoints == {ONE, NAME}
+    watch_harness = WatchHarness(ONE).poll(ONE).listed(NAME)
+    assert watch_harness.tracker.endpoints == {ONE, NAME}
 
 
 def test_who_came_by_dns_and_is_not_seen_for_a_day_is_forgotten():
-    lookout = Lookout(ONE, TWO).poll(ONE).poll(TWO, app="other").listed(TWO)
-    lookout.polls(Said.REFUSED, 17, ONE)
-    assert lookout.update(24 * 3600.0 + 1).ended == ["etl"]
-    assert lookout.tracker.endpoints == {TWO}
-    assert lookout.update().told == []
+    watch_harness = WatchHarness(ONE, TWO).poll(ONE).poll(TWO, app="other").listed(TWO)
+    watch_harness.polls(Said.REFUSED, 17, ONE)
+    assert watch_harness.update(24 * 3600.0 + 1).ended == ["etl"]
+    assert watch_harness.tracker.endpoints == {TWO}
+    assert watch_harness.update().told == []

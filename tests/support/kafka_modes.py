@@ -27,10 +27,10 @@ class FarBroker(Kafka):
 class Modes:
     """Starts a query that writes each value of ``topic`` to a topic of the broker ``to``."""
 
-    def __init__(self, cage: Any, to: Kafka) -> None:
-        self._cage = cage
+    def __init__(self, harness: Any, to: Kafka) -> None:
+        self._harness = harness
         self._to = to
-        self._session = cage.spark.newSession()
+        self._session = harness.spark.newSession()
         # By default, a batch lasts for 5 s at least.
         self._session.conf.set("spark.sql.streaming.realTimeMode.minBatchDuration", "1000")
 
@@ -55,6 +55,8 @@ class Modes:
         )
 
     def _start(self, name: str, topic: str, **options: Any) -> Any:
-        stream = self._cage.kafka.stream(self._session, topic).selectExpr(f"{VALUE} AS value")
+        stream = self._harness.kafka.stream(self._session, topic).selectExpr(f"{VALUE} AS value")
         servers = {"kafka.bootstrap.servers": self._to.bootstrap_servers}
-        return self._cage.start(stream, name, "kafka", topic=self._to.topic(), **servers, **options)
+        return self._harness.start(
+            stream, name, "kafka", topic=self._to.topic(), **servers, **options
+        )

@@ -1,13 +1,13 @@
 """The lifecycle table: how queries fare, and who is told what of it.
 
-A row is: what happened; the story (``support.ward``); the second it ends; what a receiver was
+A row is: what happened; the story (``support.lifecycle_harness``); the second it ends; what a receiver was
 told. Terms: an alert ends after 30 s of health, three queries within 10 s are one incident, a
 reminder comes every 4 h. Judged once a second.
 """
 
 from __future__ import annotations
 
-from support.ward import CALM_STATES
+from support.lifecycle_harness import CALM_STATES
 
 
 def all_of(at: float, what: str, queries: str = "abcdefgh") -> list[tuple[float, str, str]]:

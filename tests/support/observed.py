@@ -76,7 +76,7 @@ time.sleep(3600)
 )
 
 
-class Desk(HttpDouble):
+class Harness(HttpDouble):
     """All people behind Alertmanager; ``told`` has what arrived, each alert by itself."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class Stage:
     """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.desk = stack.enter_context(Desk())
+        self.harness = stack.enter_context(Harness())
         self._folder = folder
         self._stack = stack
         # One after the other: a machine that starts two Sparks at once keeps both waiting.
@@ -109,7 +109,7 @@ class Stage:
         self.driver, self.url = self._driver(APP, PLAY)
         # Prometheus' first notification must find somebody.
         self.alertmanager = self._served(
-            RealAlertmanager(folder, self.desk, shown_to(self.desk.url))
+            RealAlertmanager(folder, self.harness, shown_to(self.harness.url))
         )
         rules = folder / "rules.yaml"
         rules.write_text(quickened(RULES.read_text()))
@@ -125,17 +125,17 @@ class Stage:
 
     def _play(self, doomed: Driver) -> None:
         self.driver.wait_for_line("well", 120)
-        until(lambda: DEAF in self.desk.heard("firing"), f"told: {DEAF}", 60)
+        until(lambda: DEAF in self.harness.heard("firing"), f"told: {DEAF}", 60)
         (self._folder / DOOMED / "fail").touch()
-        until(lambda: HEALED in self.desk.heard("firing"), f"told: {HEALED}", 60)
+        until(lambda: HEALED in self.harness.heard("firing"), f"told: {HEALED}", 60)
         (self._folder / DOOMED / "heal").touch()
-        until(lambda: HEALED in self.desk.heard("resolved"), f"the end is told: {HEALED}", 60)
+        until(lambda: HEALED in self.harness.heard("resolved"), f"the end is told: {HEALED}", 60)
         doomed.signal_all(signal.SIGKILL)
-        self.driver.wait_for_line("sick", 120)
-        until(lambda: self.desk.heard("firing") >= MUST_FIRE, f"all told: {MUST_FIRE}", 60)
+        self.driver.wait_for_line("failing", 120)
+        until(lambda: self.harness.heard("firing") >= MUST_FIRE, f"all told: {MUST_FIRE}", 60)
         (self._folder / APP / "come_back").touch()
         self.driver.wait_for_line("back", 120)
-        until(lambda: self.desk.heard("resolved") >= BACK, f"the end is told: {BACK}", 60)
+        until(lambda: self.harness.heard("resolved") >= BACK, f"the end is told: {BACK}", 60)
 
     def _driver(self, app: str, script: str) -> tuple[Driver, str]:
         """A driver and its address, which it says first."""

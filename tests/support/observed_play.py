@@ -11,9 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.queries import until
-from support.zoo import Cage
-from support.zoo_sick import (
+from support.failing_workloads import (
     BRISK,
     SETTINGS,
     Blow,
@@ -25,6 +23,8 @@ from support.zoo_sick import (
     stopped_and_not_back,
     watermark_stuck,
 )
+from support.queries import until
+from support.spark_harness import Harness
 
 APP = "observed"
 HEALTHY, IDLE, SLOW, HUNG, DEAD = "well", "idle", "slow", "hung", "dead"
@@ -53,9 +53,9 @@ PATIENTS = (offsets_frozen, offsets_rewound, lagging, stopped_and_not_back, wate
 def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], folder: str) -> None:
     """Never ends: who started the driver ends it."""
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
-    cage = Cage(spark, Path(folder))
+    harness = Harness(spark, Path(folder))
     # Those with Python sources need long to start: they are there before anybody watches.
-    patients = [bring(cage) for bring in PATIENTS]
+    patients = [bring(harness) for bring in PATIENTS]
     sidecar = attach(
         spark,
         app_name=APP,
@@ -68,40 +68,40 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         **{**SETTINGS, "expected_queries": ["never_started", HEALTHY]},
     )
     say(sidecar.url)
-    cage.start(cage.rate(), HEALTHY, trigger=BRISK)
-    start_idle(cage)
-    blows = {SLOW: busy(cage), HUNG: Blow(cage), DEAD: Blow(cage, die)}
+    harness.start(harness.rate(), HEALTHY, trigger=BRISK)
+    start_idle(harness)
+    blows = {SLOW: busy(harness), HUNG: Blow(harness), DEAD: Blow(harness, die)}
     for name in (SLOW, DEAD):
-        cage.start(cage.rate(), name, blows[name], trigger=BRISK)
-    cage.start(remembering(cage), HUNG, working(blows[HUNG]), trigger=BRISK)
+        harness.start(harness.rate(), name, blows[name], trigger=BRISK)
+    harness.start(remembering(harness), HUNG, working(blows[HUNG]), trigger=BRISK)
     until(lambda: committed(sidecar) == len(PATIENTS) + 5, "all commit", 60)
     say("well")
     for blow in blows.values():
         blow.struck.set()
-    for patient in (*patients, crash_loop(cage)):
-        patient.strike()
+    for failing in (*patients, crash_loop(harness)):
+        failing.strike()
     until(lambda: told(sidecar) >= SICK, f"all are told, not only {told(sidecar)}", 90)
-    say("sick")
+    say("failing")
     until((Path(folder) / "come_back").exists, "the test has seen enough", 90)
     for blow in blows.values():
         blow.struck.clear()
         blow.free.set()
-    cage.start(cage.rate(), DEAD, blows[DEAD], trigger=BRISK)
+    harness.start(harness.rate(), DEAD, blows[DEAD], trigger=BRISK)
     until(lambda: not told(sidecar) & BACK, f"they are well again: {told(sidecar)}", 60)
     say("back")
     time.sleep(3600)
 
 
-def start_idle(cage: Cage) -> None:
+def start_idle(harness: Harness) -> None:
     """Commits once, and finds nothing more."""
-    stream = cage.files(IDLE)
-    cage.drop(IDLE, 0, 0)
-    cage.start(stream, IDLE, trigger=BRISK)
+    stream = harness.files(IDLE)
+    harness.drop(IDLE, 0, 0)
+    harness.start(stream, IDLE, trigger=BRISK)
 
 
-def remembering(cage: Cage) -> Any:
+def remembering(harness: Harness) -> Any:
     """A stream with a watermark and with state, so that there is something to show of both."""
-    return cage.rate().withWatermark("timestamp", "2 seconds").dropDuplicates(["timestamp"])
+    return harness.rate().withWatermark("timestamp", "2 seconds").dropDuplicates(["timestamp"])
 
 
 def working(blow: Blow) -> Callable[[Any, int], None]:
@@ -114,14 +114,14 @@ def working(blow: Blow) -> Callable[[Any, int], None]:
     return work
 
 
-def busy(cage: Cage) -> Blow:
+def busy(harness: Harness) -> Blow:
     """Struck, its batch goes on and on, and its tasks finish."""
 
     def work(batch: Any) -> None:
         while not blow.free.wait(0.2):
             batch.count()
 
-    blow = Blow(cage, work)
+    blow = Blow(harness, work)
     return blow
 
 

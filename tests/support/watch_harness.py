@@ -36,7 +36,7 @@ def pod(number: int) -> Endpoint:
     return Endpoint("http://drivers:9719", f"10.0.0.{number}", "http://drivers:9719")
 
 
-class Lookout:
+class WatchHarness:
     """``told`` is what is open after the newest look; every look is followed by a judgement."""
 
     def __init__(
@@ -52,7 +52,7 @@ class Lookout:
 
     def poll(
         self, endpoint=A, said=Said.HEALTHY, *, app="etl", after=1.0, took=0.0, **fields
-    ) -> Lookout:
+    ) -> WatchHarness:
         """The look begins ``after`` seconds and takes ``took``; a heart beats unless told."""
         self.now += after
         began = self.now
@@ -65,27 +65,27 @@ class Lookout:
         self.tracker.polled(endpoint, seen)
         return self.update()
 
-    def polls(self, said, seconds, endpoint=A, every=1.0, **fields) -> Lookout:
+    def polls(self, said, seconds, endpoint=A, every=1.0, **fields) -> WatchHarness:
         """Looks of one kind, one ``every`` second, for so long."""
         for _ in range(round(seconds / every)):
             self.poll(endpoint, said, after=every, **fields)
         return self
 
-    def stopped(self, endpoint=A, after=0.0, notice=Notice.STOPPED) -> Lookout:
+    def stopped(self, endpoint=A, after=0.0, notice=Notice.STOPPED) -> WatchHarness:
         self.now += after
         self.tracker.closes(endpoint, self.now, notice)
         return self.update()
 
-    def proved(self, after=0.0) -> Lookout:
+    def proved(self, after=0.0) -> WatchHarness:
         self.now += after
         self.tracker.proved(self.now)
         return self.update()
 
-    def listed(self, *endpoints) -> Lookout:
+    def listed(self, *endpoints) -> WatchHarness:
         self.tracker.listed(endpoints)
         return self.update()
 
-    def update(self, after=0.0) -> Lookout:
+    def update(self, after=0.0) -> WatchHarness:
         self.now += after
         self.all.append(self.evaluate.update(self.now, WALL + self.now, lambda _: self.muted))
         return self

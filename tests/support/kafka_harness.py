@@ -1,4 +1,4 @@
-"""A cage at a broker: what an animal's topics need while the test watches."""
+"""The harness of workloads at a broker: what their topics need while the test watches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from support.connectors import PATIENCE_SECONDS, Kafka
 from support.queries import until
-from support.zoo import Cage
+from support.spark_harness import Harness
 
 OPEN_SECONDS = 600
 
 
-class KafkaCage(Cage):
-    """Animals of one broker; what feeds their topics ends with the cage."""
+class KafkaHarness(Harness):
+    """Workloads of one broker; what feeds their topics ends with the harness."""
 
     def __init__(self, spark: Any, folder: Path, kafka: Kafka) -> None:
         super().__init__(spark, folder)
@@ -60,7 +60,7 @@ class KafkaCage(Cage):
         self.help(wait)
 
     def open_transaction(self, topic: str) -> None:
-        """Write a row in a transaction that ends with the cage."""
+        """Write a row in a transaction that ends with the harness."""
         identity = {
             "bootstrap.servers": self.kafka.bootstrap_servers,
             "transactional.id": uuid.uuid4().hex,
@@ -104,7 +104,7 @@ class KafkaCage(Cage):
     def _reader(self) -> Consumer:
         settings = {
             "bootstrap.servers": self.kafka.bootstrap_servers,
-            "group.id": "zoo",
+            "group.id": "workloads",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -59,7 +59,7 @@ CALM_STATES = {
 FACTS = RunFacts("id", "run", "name", parse_trigger("ProcessingTimeTrigger(0)"), "noop", "/cp")
 
 
-class Ward:
+class LifecycleHarness:
     """One driver's queries; ``told`` is what a receiver heard, as ``"12 + StreamingQueryFailed a"``.
 
     ``+``: it was told of an incident; ``^``: told again; ``-``: told that it is over.
@@ -83,7 +83,7 @@ class Ward:
         self._queries: dict[str, Query] = {}
         self._known: dict[str, int] = {}
 
-    def condition(self, query: str, what: str) -> Ward:
+    def condition(self, query: str, what: str) -> LifecycleHarness:
         """How a query fares from now on."""
         self._conditions[query] = what
         if what in {"forgotten", "expected", "StreamingQueryMissing"} or query == WHOLE_DRIVER:
@@ -115,7 +115,9 @@ class Ward:
         self.closed += [f"{self.now:g} {key}" for key in keys if key not in known]
         return self.incidents
 
-    def play(self, story: list[tuple[float, str, str]], until: int, every: float = 1.0) -> Ward:
+    def play(
+        self, story: list[tuple[float, str, str]], until: int, every: float = 1.0
+    ) -> LifecycleHarness:
         """Judge every second up to ``until``."""
         story = sorted(story, key=lambda entry: entry[0])
         while self.now <= until:

@@ -1,4 +1,4 @@
-"""Where animals live: queries on one real Spark, each of which does what its name says."""
+"""Workloads: queries on one real Spark, each of which does what its name says."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from support.sources import Backlog, staged
 TRIGGER = "2 seconds"
 
 
-class Cage:
-    """A Spark, a folder for each animal, and helpers that act while the test watches."""
+class Harness:
+    """A Spark, a folder for each workload, and helpers that act while the test watches."""
 
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark = spark
@@ -27,19 +27,19 @@ class Cage:
         self._at_close: list[Callable[[], object]] = []
 
     def folder(self, name: str) -> Path:
-        """An animal's own folder."""
+        """A workload's own folder."""
         folder = self._folder / name
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
     def help(self, action: Callable[[], None]) -> None:
         """Run ``action`` beside the test; it must end when ``closing`` is set."""
-        helper = threading.Thread(target=action, name="zoo", daemon=True)
+        helper = threading.Thread(target=action, name="workload", daemon=True)
         self._helpers.append(helper)
         helper.start()
 
     def at_close(self, action: Callable[[], object]) -> None:
-        """What has to be done before the animal's query can be stopped."""
+        """What has to be done before the workload's query can be stopped."""
         self._at_close.append(action)
 
     def close(self) -> None:
@@ -49,7 +49,7 @@ class Cage:
             action()
         for helper in self._helpers:
             helper.join(30)
-            assert not helper.is_alive(), "a helper of the zoo does not end"
+            assert not helper.is_alive(), "a helper of a workload does not end"
 
     def rate(self, spark: Any = None) -> Any:
         """A few rows every second, read by one task."""
@@ -61,7 +61,7 @@ class Cage:
         return staged(self.spark, Backlog, switch).union(self.rate().select("value"))
 
     def files(self, name: str) -> Any:
-        """What lies in the animal's folder ``in``: ``at`` in seconds, one file for a batch."""
+        """The input files in the workload's folder ``in``: ``at`` in seconds, one file for a batch."""
         folder = self.folder(name) / "in"
         folder.mkdir(exist_ok=True)
         stream = self.spark.readStream.schema("at long").option("maxFilesPerTrigger", 1)
@@ -75,7 +75,7 @@ class Cage:
         path.rename(folder / "in" / path.name)
 
     def start(self, stream: Any, name: str | None, sink: Any = "noop", **options: Any) -> Any:
-        """Start a query with a checkpoint in the animal's folder."""
+        """Start a query with a checkpoint in the workload's folder."""
         trigger = options.pop("trigger", {"processingTime": TRIGGER})
         writer = stream.writeStream.outputMode(options.pop("mode", "append"))
         writer = writer.trigger(**trigger).options(**options)
@@ -85,11 +85,11 @@ class Cage:
         return writer.option("checkpointLocation", str(self.checkpoint(name or "unnamed"))).start()
 
     def checkpoint(self, name: str) -> Path:
-        """Where an animal's query keeps its logs."""
+        """Where a workload's query keeps its logs."""
         return self.folder(name) / "checkpoint"
 
     def committed(self, name: str) -> int:
-        """The newest batch in an animal's commit log; -1 while there is none."""
+        """The newest batch in a workload's commit log; -1 while there is none."""
         log = self.checkpoint(name) / "commits"
         ids = (
             [int(path.name) for path in log.iterdir() if path.name.isdecimal()]
@@ -101,7 +101,7 @@ class Cage:
 
 @dataclass
 class Life:
-    """What the sidecar has shown of one animal."""
+    """What the sidecar has shown of one workload."""
 
     states: list[str] = field(default_factory=list)
     runs: set[str] = field(default_factory=set)
@@ -132,14 +132,14 @@ class Life:
 
 
 class Diary(defaultdict[str, Life]):
-    """The lives of all animals by their labels, written beside the test."""
+    """The histories of all workloads by their labels, written beside the test."""
 
-    def __init__(self, cage: Cage, sidecar: Any) -> None:
+    def __init__(self, harness: Harness, sidecar: Any) -> None:
         super().__init__(Life)
-        self._cage = cage
+        self._harness = harness
         self._sidecar = sidecar
         self._began_at = time.monotonic()
-        cage.help(self._write)
+        harness.help(self._write)
 
     @property
     def seconds(self) -> float:
@@ -148,10 +148,10 @@ class Diary(defaultdict[str, Life]):
 
     def in_state(self, state: str) -> set[str]:
         """The labels of those that are in it now."""
-        # A copy: the writer may meet a new animal meanwhile.
+        # A copy: the writer may meet a new workload meanwhile.
         return {label for label, life in list(self.items()) if life.state == state}
 
     def _write(self) -> None:
-        while not self._cage.closing.wait(0.2):
+        while not self._harness.closing.wait(0.2):
             for shown in self._sidecar.snapshot().queries:
                 self[shown.name].note(shown)

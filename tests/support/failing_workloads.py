@@ -1,4 +1,4 @@
-"""The sick zoo: each animal falls ill in its own way, at a moment it reports."""
+"""Workloads that fail: each fails in its own way, at a moment that it reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from uuid import uuid4
 from pyspark.java_gateway import ensure_callback_server_started
 from support.queries import Boom, until
 from support.sources import Frozen, Hanging, Rewound, staged
-from support.zoo import Cage
+from support.spark_harness import Harness
 
 FLOOR, START_GRACE, GONE_GRACE, TREND = 8, 12, 4, 15
 SETTINGS = {
@@ -47,7 +47,7 @@ class Told(NamedTuple):
     reason: str = ""
 
 
-class Patient(NamedTuple):
+class Failing(NamedTuple):
     """A query that is well until ``strike``, or is not there until then."""
 
     query: Any
@@ -58,12 +58,12 @@ class Patient(NamedTuple):
 class Blow:
     """A ``foreachBatch`` function that hangs, or does ``then``, once it is struck."""
 
-    def __init__(self, cage: Cage, then: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, harness: Harness, then: Callable[[Any], None] | None = None) -> None:
         self.struck = threading.Event()
         self.free = threading.Event()
         self.began_at = 0.0
         self._then = then or self.hang_in_here
-        cage.at_close(self.free.set)
+        harness.at_close(self.free.set)
 
     def __call__(self, batch, number):
         if self.struck.is_set():
@@ -77,9 +77,9 @@ class Blow:
 class Switch:
     """Turns a staged source sick; off again at the end, so that nothing hangs."""
 
-    def __init__(self, cage: Cage, name: str) -> None:
-        self.path = cage.folder(name) / "switch"
-        cage.at_close(lambda: self.path.unlink(missing_ok=True))
+    def __init__(self, harness: Harness, name: str) -> None:
+        self.path = harness.folder(name) / "switch"
+        harness.at_close(lambda: self.path.unlink(missing_ok=True))
 
     def began_at(self) -> float:
         return float(self.path.with_suffix(".began").read_text())
@@ -100,40 +100,42 @@ class Moment:
 # -- what ends ----------------------------------------------------------------------------------
 
 
-def dies_in_first_batch(cage):
-    blow = Blow(cage, die)
+def dies_in_first_batch(harness):
+    blow = Blow(harness, die)
     blow.struck.set()
     told = Told(
         "StreamingQueryFailed", "dies_in_first_batch", lambda: blow.began_at, reason="Boom: "
     )
-    return Patient(None, lambda: cage.start(cage.rate(), "dies_in_first_batch", blow), (told,))
+    return Failing(
+        None, lambda: harness.start(harness.rate(), "dies_in_first_batch", blow), (told,)
+    )
 
 
-def dies_initialising(cage):
+def dies_initialising(harness):
     """Its checkpoint was written by a Spark to come."""
     name = "dies_initialising"
-    checkpoint = cage.checkpoint(name)
+    checkpoint = harness.checkpoint(name)
     (checkpoint / "offsets").mkdir(parents=True)
     (checkpoint / "offsets" / "0").write_text("v99\n{}\n-\n")
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid4())}))
-    start = Moment(lambda: cage.start(cage.rate(), name))
+    start = Moment(lambda: harness.start(harness.rate(), name))
     told = Told(
         "StreamingQueryFailed", name, lambda: start.at, START_SECONDS, "IllegalStateException: "
     )
-    return Patient(None, start, (told,))
+    return Failing(None, start, (told,))
 
 
-def stopped_and_not_back(cage):
-    query = cage.start(cage.rate(), "stopped_and_not_back")
+def stopped_and_not_back(harness):
+    query = harness.start(harness.rate(), "stopped_and_not_back")
     stop = Moment(query.stop)
-    return Patient(
+    return Failing(
         query,
         stop,
         (Told("StreamingQueryStopped", "stopped_and_not_back", lambda: stop.at, GONE_GRACE),),
     )
 
 
-def overflowed(cage):
+def overflowed(harness):
     """Fails while it is being stopped, and Spark overflows its stack on the message.
 
     ``StreamExecution.isInterruptionException`` matches it with a regular expression that recurs
@@ -144,14 +146,14 @@ def overflowed(cage):
         blow.free.wait()
         batch.sparkSession._jvm.java.lang.Class.forName("x" * 8000)
 
-    blow = Blow(cage, fail_in_java)
-    query = cage.start(cage.rate(), "overflowed", blow)
+    blow = Blow(harness, fail_in_java)
+    query = harness.start(harness.rate(), "overflowed", blow)
 
     def stop_and_fail():
         blow.struck.set()
         until(lambda: blow.began_at, "overflowed is in its batch")
         stop.at = time.monotonic()
-        cage.help(query.stop)
+        harness.help(query.stop)
         until(lambda: not query.isActive, "overflowed is being stopped")
         blow.free.set()
 
@@ -159,10 +161,10 @@ def overflowed(cage):
     told = Told(
         "StreamingQueryStopped", "overflowed", lambda: stop.at, GONE_GRACE, "stopped without an "
     )
-    return Patient(query, stop, (told,))
+    return Failing(query, stop, (told,))
 
 
-def crash_loop(cage):
+def crash_loop(harness):
     """Every run commits a batch and dies in the next: another batch each time."""
     runs = []
 
@@ -171,36 +173,36 @@ def crash_loop(cage):
         if len(runs[-1]) > 1:
             die(batch)
 
-    return restarting(cage, "crash_loop", die_in_second_batch, runs, "")
+    return restarting(harness, "crash_loop", die_in_second_batch, runs, "")
 
 
-def poison_batch(cage):
+def poison_batch(harness):
     """Its second batch never succeeds."""
 
     def die_in_batch_one(batch, number):
         if number:
             die(batch)
 
-    return restarting(cage, "poison_batch", die_in_batch_one, [], "poison_batch")
+    return restarting(harness, "poison_batch", die_in_batch_one, [], "poison_batch")
 
 
-def restarting(cage, name, function, runs, reason):
+def restarting(harness, name, function, runs, reason):
     """User code that starts it again and again, and then gives up."""
     died_at = []
 
     def keep_up():
         for _ in range(TRIES):
             runs.append([])
-            query = cage.start(cage.rate(), name, function, trigger=BRISK)
-            while query.isActive and not cage.closing.wait(0.02):
+            query = harness.start(harness.rate(), name, function, trigger=BRISK)
+            while query.isActive and not harness.closing.wait(0.02):
                 pass
             died_at.append(time.monotonic())
-            if cage.closing.wait(1.5):
+            if harness.closing.wait(1.5):
                 return
 
-    return Patient(
+    return Failing(
         None,
-        lambda: cage.help(keep_up),
+        lambda: harness.help(keep_up),
         (
             Told("StreamingQueryFailed", name, lambda: died_at[0], reason="Boom: "),
             Told("StreamingQueryFlapping", name, lambda: died_at[2], reason=reason),
@@ -215,52 +217,54 @@ def die(batch):
 # -- what stands still --------------------------------------------------------------------------
 
 
-def hangs_in_foreach_batch(cage):
-    name, blow = "hangs_in_foreach_batch", Blow(cage)
-    query = cage.start(cage.rate(), name, blow)
+def hangs_in_foreach_batch(harness):
+    name, blow = "hangs_in_foreach_batch", Blow(harness)
+    query = harness.start(harness.rate(), name, blow)
     told = Told("StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch ")
-    return Patient(query, blow.struck.set, (told,))
+    return Failing(query, blow.struck.set, (told,))
 
 
-def hangs_in_first_batch(cage):
-    name, blow = "hangs_in_first_batch", Blow(cage)
+def hangs_in_first_batch(harness):
+    name, blow = "hangs_in_first_batch", Blow(harness)
     blow.struck.set()
     told = Told("StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch 0 ")
-    return Patient(None, lambda: cage.start(cage.rate(), name, blow), (told,))
+    return Failing(None, lambda: harness.start(harness.rate(), name, blow), (told,))
 
 
-def hangs_in_source(cage):
-    return from_staged(cage, "hangs_in_source", Hanging, "StreamingQueryStalled", "source_hung: ")
+def hangs_in_source(harness):
+    return from_staged(
+        harness, "hangs_in_source", Hanging, "StreamingQueryStalled", "source_hung: "
+    )
 
 
-def continuous_stops(cage):
+def continuous_stops(harness):
     """Its only task hangs, so no epoch ends."""
-    sick = "java_method('java.lang.System', 'getProperty', 'zoo.continuous') = 'sick'"
-    hang = f"CASE WHEN {sick} THEN java_method('java.lang.Thread', 'sleep', 600000L) END AS hang"
-    stream = cage.rate().selectExpr("value", hang)
-    query = cage.start(stream, "continuous_stops", trigger={"continuous": "1 second"})
-    strike = Moment(lambda: set_property(cage, "zoo.continuous", "sick"))
+    failing = "java_method('java.lang.System', 'getProperty', 'workload.continuous') = 'failing'"
+    hang = f"CASE WHEN {failing} THEN java_method('java.lang.Thread', 'sleep', 600000L) END AS hang"
+    stream = harness.rate().selectExpr("value", hang)
+    query = harness.start(stream, "continuous_stops", trigger={"continuous": "1 second"})
+    strike = Moment(lambda: set_property(harness, "workload.continuous", "failing"))
     # The epoch in flight may still end.
     told = Told("StreamingQueryStalled", "continuous_stops", lambda: strike.at + 1.0, None)
-    return Patient(query, strike, (told,))
+    return Failing(query, strike, (told,))
 
 
-def async_log_stops(cage):
+def async_log_stops(harness):
     """Its storage hangs: Spark goes on until the queue of its writer is full, some writes later."""
     name = "async_log_stops"
-    query = cage.start(
-        cage.rate(),
+    query = harness.start(
+        harness.rate(),
         name,
         trigger=BRISK,
         asyncProgressTrackingEnabled=True,
         asyncProgressTrackingCheckpointIntervalMs=2500,
     )
-    storage = Storage(cage.spark, query)
-    cage.at_close(storage.free.set)
+    storage = Storage(harness.spark, query)
+    harness.at_close(storage.free.set)
     told = Told(
         "StreamingQueryStalled", name, lambda: newest_batch_at(query), None, "commit_log_behind: "
     )
-    return Patient(query, storage.hang, (told,))
+    return Failing(query, storage.hang, (told,))
 
 
 class Storage:
@@ -284,55 +288,55 @@ class Storage:
 # -- what goes on, but not forward --------------------------------------------------------------
 
 
-def offsets_frozen(cage):
-    return from_staged(cage, "offsets_frozen", Frozen, "StreamingOffsetsStalled")
+def offsets_frozen(harness):
+    return from_staged(harness, "offsets_frozen", Frozen, "StreamingOffsetsStalled")
 
 
-def offsets_rewound(cage):
-    return from_staged(cage, "offsets_rewound", Rewound, "StreamingOffsetsRewound")
+def offsets_rewound(harness):
+    return from_staged(harness, "offsets_rewound", Rewound, "StreamingOffsetsRewound")
 
 
-def from_staged(cage, name, reader, alertname, reason=""):
-    switch = Switch(cage, name)
-    stream = staged(cage.spark, reader, switch.path)
+def from_staged(harness, name, reader, alertname, reason=""):
+    switch = Switch(harness, name)
+    stream = staged(harness.spark, reader, switch.path)
     told = Told(alertname, name, switch.began_at, None, reason)
-    return Patient(start_alone(cage, stream, name), switch.path.touch, (told,))
+    return Failing(start_alone(harness, stream, name), switch.path.touch, (told,))
 
 
-def lagging(cage):
-    name, switch = "lagging", Switch(cage, "lagging")
-    query = start_alone(cage, cage.backlog(switch.path), name)
+def lagging(harness):
+    name, switch = "lagging", Switch(harness, "lagging")
+    query = start_alone(harness, harness.backlog(switch.path), name)
     told = Told("StreamingQueryLagging", name, switch.began_at, TREND)
-    return Patient(query, switch.path.touch, (told,))
+    return Failing(query, switch.path.touch, (told,))
 
 
-def start_alone(cage, stream, name):
+def start_alone(harness, stream, name):
     """Spark gives its Python processes 10 s to start: one after the other.
 
     And again, where the machine had too much else to do.
     """
     for _ in range(STARTS):
-        query = cage.start(stream, name, trigger=BRISK)
-        until(partial(commits_or_ends, cage, query), f"{name} commits", 60)
+        query = harness.start(stream, name, trigger=BRISK)
+        until(partial(commits_or_ends, harness, query), f"{name} commits", 60)
         if query.isActive:
             return query
     raise query.exception()
 
 
-def commits_or_ends(cage, query):
-    return cage.committed(query.name) >= 0 or not query.isActive
+def commits_or_ends(harness, query):
+    return harness.committed(query.name) >= 0 or not query.isActive
 
 
-def watermark_stuck(cage):
+def watermark_stuck(harness):
     """The clock of whoever writes the rows stands still; the rows keep coming."""
-    clock = "java_method('java.lang.System', 'getProperty', 'zoo.clock')"
-    set_property(cage, "zoo.clock", str(time.time() + 1000))
+    clock = "java_method('java.lang.System', 'getProperty', 'workload.clock')"
+    set_property(harness, "workload.clock", str(time.time() + 1000))
     at = f"least(timestamp, timestamp_seconds(CAST({clock} AS DOUBLE))) AS at"
-    events = cage.rate().selectExpr(at)
-    query = cage.start(events.withWatermark("at", "1 second"), "watermark_stuck", trigger=BRISK)
-    return Patient(
+    events = harness.rate().selectExpr(at)
+    query = harness.start(events.withWatermark("at", "1 second"), "watermark_stuck", trigger=BRISK)
+    return Failing(
         query,
-        lambda: set_property(cage, "zoo.clock", str(time.time())),
+        lambda: set_property(harness, "workload.clock", str(time.time())),
         (Told("StreamingWatermarkStuck", "watermark_stuck", lambda: stuck_since(query), TREND),),
     )
 
@@ -355,14 +359,14 @@ def monotonic_of(progress):
     return time.monotonic() - (time.time() - began_at)
 
 
-def set_property(cage, name, value):
-    system = cage.spark._jvm.java.lang.System
+def set_property(harness, name, value):
+    system = harness.spark._jvm.java.lang.System
     system.setProperty(name, value)
-    cage.at_close(lambda: system.clearProperty(name))
+    harness.at_close(lambda: system.clearProperty(name))
 
 
-def well(cage):
-    return Patient(cage.start(cage.rate(), "well"), lambda: None, ())
+def well(harness):
+    return Failing(harness.start(harness.rate(), "well"), lambda: None, ())
 
 
 WELL_AT_FIRST = (

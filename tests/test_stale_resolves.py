@@ -29,7 +29,7 @@ def by_query(query):
     return next(one for one in MANY if said(one)[0] == query)
 
 
-class Desk:
+class Harness:
     """An outbox that is offered closings, and what was sent of it."""
 
     def __init__(self, capabilities=BLIND, stale_resolves=MANY):
@@ -71,135 +71,135 @@ class Desk:
 
 
 def test_one_leaves_every_two_seconds_and_each_once():
-    desk = Desk()
-    sent = [desk.send_all()]
-    sent += [desk.pass_time(CLOSING_SECONDS).offer().send_all() for _ in range(20)]
+    harness = Harness()
+    sent = [harness.send_all()]
+    sent += [harness.pass_time(CLOSING_SECONDS).offer().send_all() for _ in range(20)]
 
     assert sent == [[(f"q{number}", "resolved")] for number in range(5)] + [[]] * 16
 
 
 def test_all_that_is_news_goes_before_them():
-    desk = Desk().offer(incident("dead"), incident("slow", severity="warning"))
+    harness = Harness().offer(incident("dead"), incident("slow", severity="warning"))
 
-    assert desk.send_all() == [("dead", "firing"), ("slow", "firing"), ("q0", "resolved")]
+    assert harness.send_all() == [("dead", "firing"), ("slow", "firing"), ("q0", "resolved")]
 
 
 def test_while_news_waits_for_a_retry_none_leaves():
-    desk = Desk().offer(incident("dead"))
-    desk.send(outage())
+    harness = Harness().offer(incident("dead"))
+    harness.send(outage())
 
-    assert desk.pass_time(0.5).send_all() == []
+    assert harness.pass_time(0.5).send_all() == []
 
 
 def test_what_fires_here_before_its_closing_left_is_told_after_that_resolve():
     """An earlier process may have left it open: a trigger alone would then notify nobody."""
-    desk = Desk().offer(incident("q3", starts_at=WALL + 9))
+    harness = Harness().offer(incident("q3", starts_at=WALL + 9))
 
-    assert desk.send_all()[:2] == [("q3", "resolved"), ("q3", "firing")]
+    assert harness.send_all()[:2] == [("q3", "resolved"), ("q3", "firing")]
 
 
 def test_what_fired_here_before_it_was_found_healthy_is_not_closed():
-    desk = Desk(stale_resolves=()).offer(incident("q3"), stale_resolves=())
-    desk.send_all()
-    desk.offer(stale_resolves=())
-    desk.send_all()
-    desk.offer(stale_resolves=[MANY[3]])
+    harness = Harness(stale_resolves=()).offer(incident("q3"), stale_resolves=())
+    harness.send_all()
+    harness.offer(stale_resolves=())
+    harness.send_all()
+    harness.offer(stale_resolves=[MANY[3]])
 
-    assert desk.pass_time(60).send_all() == []
+    assert harness.pass_time(60).send_all() == []
 
 
 def test_what_is_offered_no_more_is_withdrawn():
-    desk = Desk()
-    desk.send_all()
+    harness = Harness()
+    harness.send_all()
 
-    assert desk.offer(stale_resolves=()).pass_time(60).send_all() == []
+    assert harness.offer(stale_resolves=()).pass_time(60).send_all() == []
 
 
 def test_one_that_the_receiver_does_not_take_is_not_sent_again_and_no_loss():
-    desk = Desk(stale_resolves=MANY[:1])
-    desk.send(poison())
+    harness = Harness(stale_resolves=MANY[:1])
+    harness.send(poison())
 
-    assert desk.pass_time(600).offer(stale_resolves=MANY[:1]).send_all() == []
-    assert desk.outbox.losses["rejected"] == 0
+    assert harness.pass_time(600).offer(stale_resolves=MANY[:1]).send_all() == []
+    assert harness.outbox.losses["rejected"] == 0
 
 
 def test_nobody_waits_for_them():
-    assert Desk().outbox.pending(WALL) == 0
+    assert Harness().outbox.pending(WALL) == 0
 
 
 def test_a_receiver_that_can_be_asked_gets_only_what_is_open_there():
-    desk = Desk(ASKED)
-    assert desk.ask([("q2", 1.0)]) == ["q0", "q1", "q2", "q3", "q4"]
-    assert desk.send_all() == []
-    assert desk.pass_time(HELD_SECONDS).ask([("q2", 1.0)]) == ["q2"]
+    harness = Harness(ASKED)
+    assert harness.ask([("q2", 1.0)]) == ["q0", "q1", "q2", "q3", "q4"]
+    assert harness.send_all() == []
+    assert harness.pass_time(HELD_SECONDS).ask([("q2", 1.0)]) == ["q2"]
 
-    assert desk.send_all() == [("q2", "resolved")]
-    assert desk.pass_time(600).offer().outbox.question(desk.now, desk.wall) == ()
+    assert harness.send_all() == [("q2", "resolved")]
+    assert harness.pass_time(600).offer().outbox.question(harness.now, harness.wall) == ()
 
 
 def test_what_somebody_posts_again_is_another_drivers_and_is_never_resolved():
-    desk = Desk(ASKED)
-    desk.ask([("q2", 1.0)])
-    desk.pass_time(HELD_SECONDS).ask([("q2", 61.0)])
+    harness = Harness(ASKED)
+    harness.ask([("q2", 1.0)])
+    harness.pass_time(HELD_SECONDS).ask([("q2", 61.0)])
 
-    assert desk.offer().send_all() == []
-    assert desk.pass_time(600).offer().outbox.question(desk.now, desk.wall) == ()
-    assert desk.send_all() == []
+    assert harness.offer().send_all() == []
+    assert harness.pass_time(600).offer().outbox.question(harness.now, harness.wall) == ()
+    assert harness.send_all() == []
 
 
 def test_the_second_question_waits_until_another_driver_has_posted_again():
-    desk = Desk(ASKED)
-    desk.ask([("q2", 1.0)])
+    harness = Harness(ASKED)
+    harness.ask([("q2", 1.0)])
 
-    assert desk.pass_time(HELD_SECONDS - 1).outbox.question(desk.now, desk.wall) == ()
-    assert desk.outbox.ask_at(desk.wall) == HELD_SECONDS
+    assert harness.pass_time(HELD_SECONDS - 1).outbox.question(harness.now, harness.wall) == ()
+    assert harness.outbox.ask_at(harness.wall) == HELD_SECONDS
 
 
 def test_what_is_found_healthy_later_is_asked_for_at_once_and_proves_nothing_sooner():
-    desk = Desk(ASKED, stale_resolves=MANY[:1])
-    desk.ask([("q0", 1.0)])
-    desk.pass_time(30).offer(stale_resolves=MANY[:2])
-    assert desk.ask([("q0", 1.0), ("q1", 2.0)]) == ["q0", "q1"]
-    assert desk.send_all() == []
+    harness = Harness(ASKED, stale_resolves=MANY[:1])
+    harness.ask([("q0", 1.0)])
+    harness.pass_time(30).offer(stale_resolves=MANY[:2])
+    assert harness.ask([("q0", 1.0), ("q1", 2.0)]) == ["q0", "q1"]
+    assert harness.send_all() == []
 
-    desk.pass_time(60).ask([("q0", 1.0), ("q1", 2.0)])
-    assert desk.send_all() == [("q0", "resolved")]
+    harness.pass_time(60).ask([("q0", 1.0), ("q1", 2.0)])
+    assert harness.send_all() == [("q0", "resolved")]
 
 
 def test_what_ended_between_the_questions_is_not_resolved():
-    desk = Desk(ASKED)
-    desk.ask([("q2", 1.0)])
-    desk.pass_time(HELD_SECONDS).ask()
+    harness = Harness(ASKED)
+    harness.ask([("q2", 1.0)])
+    harness.pass_time(HELD_SECONDS).ask()
 
-    assert desk.send_all() == []
+    assert harness.send_all() == []
 
 
 def test_once_the_entries_of_an_earlier_process_are_there_nothing_else_is_resolved():
     """A slow disk may show them late."""
-    desk = Desk()
-    desk.outbox.restore((), WALL)
+    harness = Harness()
+    harness.outbox.restore((), WALL)
 
-    assert desk.pass_time(60).send_all() == []
+    assert harness.pass_time(60).send_all() == []
 
 
 def test_what_can_wake_somebody_is_resolved_first():
     mild = over(incident("mild", severity="warning"), WALL)
-    desk = Desk(stale_resolves=[mild, *MANY[:1]])
+    harness = Harness(stale_resolves=[mild, *MANY[:1]])
 
-    assert desk.send_all() == [("q0", "resolved")]
+    assert harness.send_all() == [("q0", "resolved")]
 
 
 def test_a_question_without_an_answer_is_asked_again_and_nothing_is_resolved_meanwhile():
-    desk = Desk(ASKED)
-    desk.outbox.stale_resolves.answered(MANY, None, 0.0)
-    assert desk.pass_time(ASK_AGAIN_SECONDS - 1).outbox.question(desk.now, desk.wall) == ()
-    assert desk.send_all() == []
+    harness = Harness(ASKED)
+    harness.outbox.stale_resolves.answered(MANY, None, 0.0)
+    assert harness.pass_time(ASK_AGAIN_SECONDS - 1).outbox.question(harness.now, harness.wall) == ()
+    assert harness.send_all() == []
 
-    assert len(desk.pass_time(1).ask()) == 5
+    assert len(harness.pass_time(1).ask()) == 5
 
 
 def test_nothing_is_asked_while_there_is_news():
-    assert Desk(ASKED).offer(incident("dead")).outbox.question(0.0, WALL) == ()
+    assert Harness(ASKED).offer(incident("dead")).outbox.question(0.0, WALL) == ()
 
 
 MILD = incident("q0", severity="warning")
@@ -209,46 +209,46 @@ KEPT = ReceiverCapabilities(reconciles=True, can_be_asked=True, resend_resolved_
 @pytest.mark.parametrize("again", [MANY[:1], None], ids=["offered anew", "as before"])
 def test_a_critical_alert_left_open_is_asked_for_after_a_warning_of_the_same_name_has_ended(again):
     """Alertmanager takes them for two alerts: the end of one does not end the other."""
-    desk = Desk(KEPT, stale_resolves=MANY[:1])
-    desk.offer(MILD, stale_resolves=again).send_all()
-    assert desk.pass_time(60).offer(stale_resolves=again).send_all() == [("q0", "resolved")]
+    harness = Harness(KEPT, stale_resolves=MANY[:1])
+    harness.offer(MILD, stale_resolves=again).send_all()
+    assert harness.pass_time(60).offer(stale_resolves=again).send_all() == [("q0", "resolved")]
 
-    desk.pass_time(301).offer(stale_resolves=again).offer(stale_resolves=again)
-    assert desk.ask([("q0", 1.0)]) == ["q0"]
-    assert desk.pass_time(HELD_SECONDS).ask([("q0", 1.0)]) == ["q0"]
-    assert desk.send_all() == [("q0", "resolved")]
+    harness.pass_time(301).offer(stale_resolves=again).offer(stale_resolves=again)
+    assert harness.ask([("q0", 1.0)]) == ["q0"]
+    assert harness.pass_time(HELD_SECONDS).ask([("q0", 1.0)]) == ["q0"]
+    assert harness.send_all() == [("q0", "resolved")]
 
 
 def test_nothing_is_asked_under_a_key_while_this_process_holds_it():
-    desk = Desk(KEPT, stale_resolves=MANY[:1])
-    desk.offer(MILD, stale_resolves=MANY[:1]).send_all()
-    assert desk.pass_time(600).offer(MILD, stale_resolves=MANY[:1]).send_all() == []
-    assert desk.ask() == []
+    harness = Harness(KEPT, stale_resolves=MANY[:1])
+    harness.offer(MILD, stale_resolves=MANY[:1]).send_all()
+    assert harness.pass_time(600).offer(MILD, stale_resolves=MANY[:1]).send_all() == []
+    assert harness.ask() == []
 
-    desk.offer(stale_resolves=MANY[:1]).send_all()
-    assert desk.pass_time(200).offer(stale_resolves=MANY[:1]).ask() == []
+    harness.offer(stale_resolves=MANY[:1]).send_all()
+    assert harness.pass_time(200).offer(stale_resolves=MANY[:1]).ask() == []
 
 
 def test_what_is_withdrawn_while_this_process_holds_its_key_is_not_asked_for_later():
-    desk = Desk(KEPT, stale_resolves=MANY[:1])
-    desk.offer(MILD, stale_resolves=MANY[:1]).send_all()
-    desk.pass_time(60).offer(stale_resolves=()).send_all()
+    harness = Harness(KEPT, stale_resolves=MANY[:1])
+    harness.offer(MILD, stale_resolves=MANY[:1]).send_all()
+    harness.pass_time(60).offer(stale_resolves=()).send_all()
 
-    assert desk.pass_time(301).offer(stale_resolves=None).offer(stale_resolves=None).ask() == []
+    assert harness.pass_time(301).offer(stale_resolves=None).offer(stale_resolves=None).ask() == []
 
 
 def test_an_answer_that_comes_after_this_process_opened_the_alert_proves_nothing():
-    desk = Desk(KEPT, stale_resolves=MANY[:1])
-    asked = desk.outbox.question(desk.now, desk.wall)
-    desk.offer(MILD, stale_resolves=MANY[:1]).send_all()
-    desk.outbox.stale_resolves.answered(asked, [LeftOpen(MANY[0], 1.0)], desk.now)
-    desk.pass_time(60).offer(stale_resolves=MANY[:1]).send_all()
-    desk.pass_time(301).offer(stale_resolves=MANY[:1]).offer(stale_resolves=MANY[:1])
+    harness = Harness(KEPT, stale_resolves=MANY[:1])
+    asked = harness.outbox.question(harness.now, harness.wall)
+    harness.offer(MILD, stale_resolves=MANY[:1]).send_all()
+    harness.outbox.stale_resolves.answered(asked, [LeftOpen(MANY[0], 1.0)], harness.now)
+    harness.pass_time(60).offer(stale_resolves=MANY[:1]).send_all()
+    harness.pass_time(301).offer(stale_resolves=MANY[:1]).offer(stale_resolves=MANY[:1])
 
-    assert desk.ask([("q0", 2.0)]) == ["q0"]
-    assert desk.send_all() == []
-    assert desk.pass_time(HELD_SECONDS).ask([("q0", 2.0)]) == ["q0"]
-    assert desk.send_all() == [("q0", "resolved")]
+    assert harness.ask([("q0", 2.0)]) == ["q0"]
+    assert harness.send_all() == []
+    assert harness.pass_time(HELD_SECONDS).ask([("q0", 2.0)]) == ["q0"]
+    assert harness.send_all() == [("q0", "resolved")]
 
 
 # -- over HTTP --------------------------------------------------------------------------------

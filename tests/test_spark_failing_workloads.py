@@ -7,36 +7,38 @@ import time
 
 import pytest
 from support.driver import SHARES_THE_QUEUE, Driver
+from support.failing_workloads import BORN_SICK, FLOOR, SETTINGS, START_GRACE, WELL_AT_FIRST, Told
 from support.queries import until
-from support.zoo import Cage, Diary
-from support.zoo_sick import BORN_SICK, FLOOR, SETTINGS, START_GRACE, WELL_AT_FIRST, Told
+from support.spark_harness import Diary, Harness
 
-# A busy machine takes minutes to bring all animals in.
+# A busy machine takes minutes to start all workloads.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 SLACK_SECONDS = 2
 
 
 @pytest.fixture
-def cage(spark, watch, tmp_path):
+def harness(spark, watch, tmp_path):
     """Depends on ``watch`` in order to be closed before its queries are stopped."""
-    cage = Cage(spark, tmp_path)
-    yield cage
-    cage.close()
+    harness = Harness(spark, tmp_path)
+    yield harness
+    harness.close()
 
 
-def test_a_zoo_of_sick_queries_is_told_under_the_right_names_and_in_time(cage, watch, pages):
-    patients = [bring(cage) for bring in WELL_AT_FIRST]
-    names = {patient.query.name for patient in patients}
-    until(lambda: all(cage.committed(name) > 1 for name in names), "all commit", 120)
+def test_failing_queries_raise_the_right_alerts_in_time(
+    harness, watch, pages
+):
+    patients = [bring(harness) for bring in WELL_AT_FIRST]
+    names = {failing.query.name for failing in patients}
+    until(lambda: all(harness.committed(name) > 1 for name in names), "all commit", 120)
     sidecar, watched_at = watch(**SETTINGS), time.monotonic()
-    diary = Diary(cage, sidecar)
+    diary = Diary(harness, sidecar)
     until(lambda: names <= diary.in_state("running"), "all are seen to run")
-    patients += [bring(cage) for bring in BORN_SICK]
-    for patient in patients:
-        patient.strike()
+    patients += [bring(harness) for bring in BORN_SICK]
+    for failing in patients:
+        failing.strike()
 
-    due = [told for patient in patients for told in patient.told]
+    due = [told for failing in patients for told in failing.told]
     due.append(Told("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE))
     told = first_pages(pages, {(one.alertname, one.query) for one in due})
 

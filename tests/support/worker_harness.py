@@ -24,7 +24,7 @@ WALL = 1_700_000_000.0
 """Unix seconds when the clock shows 0."""
 
 
-class Desk:
+class WorkerHarness:
     """Tells the worker's story; ``published`` and ``offers`` are what came of each judging."""
 
     def __init__(self, remembering: Remembering | None = None, **limits: float) -> None:
@@ -74,21 +74,21 @@ class Desk:
         self.offers.append(incidents)
         self.stale_resolves.append(stale_resolves)
 
-    def hear(self, event: Event) -> Desk:
+    def hear(self, event: Event) -> WorkerHarness:
         lifecycle = isinstance(event, (Started, Terminated))
         self.inbox.put(Arrived(event, self.clock()), lifecycle=lifecycle)
         return self
 
-    def started(self, query: str = "a") -> Desk:
+    def started(self, query: str = "a") -> WorkerHarness:
         return self.hear(Started(f"id-{query}", f"{query}-1", query))
 
-    def commit(self, query: str = "a", *, batch: int = 0) -> Desk:
+    def commit(self, query: str = "a", *, batch: int = 0) -> WorkerHarness:
         return self.hear(progress(query, batch=batch))
 
-    def ended(self, query: str = "a", exception: str | None = None) -> Desk:
+    def ended(self, query: str = "a", exception: str | None = None) -> WorkerHarness:
         return self.hear(Terminated(f"id-{query}", f"{query}-1", exception, None))
 
-    def poll(self, *runs: ProbedRun, began_at: float | None = None) -> Desk:
+    def poll(self, *runs: ProbedRun, began_at: float | None = None) -> WorkerHarness:
         """The probe has a new report; it began just now unless said otherwise."""
         began = self.clock() if began_at is None else began_at
         self.report = ProbeReport(began_at=began, at=began, runs=runs)
@@ -99,7 +99,7 @@ class Desk:
         self.inbox.put(marker, lifecycle=True)
         return marker
 
-    def step(self, after: float = TICK_SECONDS) -> Desk:
+    def step(self, after: float = TICK_SECONDS) -> WorkerHarness:
         """One round of the worker, ``after`` seconds later."""
         self.clock.now += after
         self.inbox.wake()

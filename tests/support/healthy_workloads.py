@@ -1,0 +1,253 @@
+"""Healthy workloads that look unhealthy to a simple monitor."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from support.spark_harness import Harness, Life
+
+FLOOR, GRACE, TREND, ALLOWED = 8, 12, 15, 1000
+SETTINGS = {
+    "stall_floor_seconds": FLOOR,
+    "start_grace_seconds": GRACE,
+    "gone_grace_seconds": 5,
+    "trend_window_seconds": TREND,
+    "lag_allowed_offsets": ALLOWED,
+    "restart_budget": 3,
+    "restart_window_seconds": 120,
+}
+
+
+class Workload(NamedTuple):
+    """``start`` brings the query; ``lived`` tells whether it did what its name says.
+
+    A ``leisurely`` one has, rightly, a window too long for a test to see the end of.
+    """
+
+    start: Callable[[Harness], Any]
+    lived: Callable[[Life, Any], bool]
+    state: str = "running"
+    leisurely: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.start.__name__
+
+
+def idle_files(harness):
+    """Nothing ever comes."""
+    return harness.start(harness.files("idle_files"), "idle_files")
+
+
+def hourly(harness):
+    return harness.start(harness.rate(), "hourly", trigger={"processingTime": "1 hour"})
+
+
+def every_ten_seconds(harness):
+    """Its trigger is rarer than the floor."""
+    trigger = {"processingTime": "10 seconds"}
+    return harness.start(harness.rate(), "every_ten_seconds", trigger=trigger)
+
+
+def once(harness):
+    return harness.start(harness.rate(), "once", trigger={"once": True})
+
+
+def available_now(harness):
+    stream = harness.files("available_now")
+    for number in range(2):
+        harness.drop("available_now", number, number)
+    return harness.start(stream, "available_now", trigger={"availableNow": True})
+
+
+def slow_batches(harness):
+    """After a first one of 5 s, each batch takes longer than the floor; tasks keep finishing."""
+    return harness.start(
+        harness.rate(),
+        "slow_batches",
+        lambda batch, number: work(harness, batch, 10 if number else 5),
+    )
+
+
+def huge_first_batch(harness):
+    """Longer than floor and start grace, while tasks keep finishing."""
+    return harness.start(
+        harness.rate(),
+        "huge_first_batch",
+        lambda batch, number: None if number else work(harness, batch, 20),
+    )
+
+
+def work(harness, batch, seconds):
+    """Small Spark jobs for so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not harness.closing.wait(0.5):
+        batch.count()
+
+
+def no_data_batches(harness):
+    """Each file moves the watermark, which makes one more batch without any row."""
+    events = harness.files("no_data_batches").withWatermark("timestamp", "1 second")
+    counted = events.groupBy("timestamp").count()
+
+    def feed():
+        for number in range(1000):
+            harness.drop("no_data_batches", number, 100 * number)
+            if harness.closing.wait(6):
+                return
+
+    harness.help(feed)
+    return harness.start(counted, "no_data_batches")
+
+
+def join_of_one_side(harness):
+    """The watermark waits, rightly, for the side that has no rows."""
+    left = harness.rate().withWatermark("timestamp", "1 second").alias("one")
+    right = harness.files("join_of_one_side").withWatermark("timestamp", "1 second").alias("two")
+    return harness.start(left.join(right, "timestamp"), "join_of_one_side")
+
+
+def catching_up(harness):
+    """Lag far above what is allowed all the time, and falling."""
+    return harness.start(harness.backlog(harness.folder("catching_up") / "switch"), "catching_up")
+
+
+def restarted(harness):
+    """User code stops it and starts it again, more often than the budget of failures."""
+    query = harness.start(harness.rate(), "restarted")
+
+    def restart():
+        current = query
+        while not harness.closing.wait(8):
+            current.stop()
+            if not harness.closing.wait(1):
+                current = harness.start(harness.rate(), "restarted")
+
+    harness.help(restart)
+    return query
+
+
+def unnamed(harness):
+    return harness.start(harness.rate(), None)
+
+
+def of_another_session(harness):
+    return harness.start(harness.rate(harness.spark.newSession()), "of_another_session")
+
+
+def continuous(harness):
+    """No event of it ever comes."""
+    return harness.start(harness.rate(), "continuous", trigger={"continuous": "1 second"})
+
+
+def async_tracking(harness):
+    """Its events run ahead of its log, by 4 s."""
+    return harness.start(harness.rate(), "async_tracking", **asynchronous(4000))
+
+
+def async_tracking_rare(harness):
+    """Its log is written more rarely than the floor allows a query to be silent."""
+    return harness.start(harness.rate(), "async_tracking_rare", **asynchronous(1500 * FLOOR))
+
+
+def async_tracking_idle(harness):
+    """Its last batches never reach its log: the write is due with the next batch."""
+    stream = harness.files("async_tracking_idle")
+    for number in range(3):
+        harness.drop("async_tracking_idle", number, number)
+    return harness.start(stream, "async_tracking_idle", **asynchronous(3_600_000))
+
+
+def asynchronous(milliseconds):
+    return {
+        "asyncProgressTrackingEnabled": True,
+        "asyncProgressTrackingCheckpointIntervalMs": milliseconds,
+    }
+
+
+def older(harness):
+    return harness.start(harness.rate(), "older")
+
+
+def planned_stop(harness):
+    return harness.start(harness.rate(), "planned_stop")
+
+
+# -- what each must be seen to do --------------------------------------------------------------
+
+
+def commits_on(life, query):
+    return len(life.commits) > 5
+
+
+def never_commits(life, query):
+    return not life.commits
+
+
+def commits_rarely(life, query):
+    return life.longest_silence > FLOOR and len(life.commits) > 1
+
+
+def commits_once(life, query):
+    # An hour may begin while it is watched.
+    return life.commits in ({0}, {0, 1}) and life.longest_silence > 2 * FLOOR
+
+
+def finishes_its_batches(life, query):
+    return len(life.runs) == 1 and life.commits == set(range(len(life.commits)))
+
+
+def works_for_longer_than_the_floor(life, query):
+    return life.longest_flight > FLOOR and len(life.commits) > 2
+
+
+def starts_for_longer_than_the_grace(life, query):
+    return life.states[0] == "starting" and life.longest_flight > GRACE and len(life.commits) > 1
+
+
+def has_batches_without_rows(life, query):
+    return any(p.numInputRows == 0 and "addBatch" in p.durationMs for p in query.recentProgress)
+
+
+def keeps_its_watermark(life, query):
+    marks = {p.eventTime["watermark"] for p in query.recentProgress if p.numInputRows}
+    return marks == {"1970-01-01T00:00:00.000Z"} and commits_on(life, query)
+
+
+def lags_less_and_less(life, query):
+    lags = life.lags
+    return len(lags) > 5 and min(lags) > ALLOWED and lags == sorted(lags, reverse=True)
+
+
+def runs_again_and_again(life, query):
+    return len(life.runs) > SETTINGS["restart_budget"]
+
+
+BEFORE = (
+    # Spark's Python process takes long to start: not while everybody does.
+    Workload(catching_up, lags_less_and_less),
+    Workload(join_of_one_side, keeps_its_watermark),
+    Workload(no_data_batches, has_batches_without_rows),
+    Workload(older, commits_on),
+)
+"""Older than the sidecar."""
+
+AFTER = (
+    Workload(huge_first_batch, starts_for_longer_than_the_grace, leisurely=True),
+    Workload(slow_batches, works_for_longer_than_the_floor, leisurely=True),
+    Workload(idle_files, never_commits, "idle"),
+    Workload(hourly, commits_once, leisurely=True),
+    Workload(every_ten_seconds, commits_rarely, leisurely=True),
+    Workload(once, finishes_its_batches, "completed"),
+    Workload(available_now, finishes_its_batches, "completed"),
+    Workload(restarted, runs_again_and_again),
+    Workload(unnamed, commits_on),
+    Workload(of_another_session, commits_on),
+    Workload(continuous, commits_on),
+    Workload(async_tracking, commits_on),
+    Workload(async_tracking_rare, commits_on),
+    Workload(async_tracking_idle, lambda life, query: 2 in life.commits, "idle"),
+    Workload(planned_stop, commits_on, "stopped"),
+)

@@ -1,0 +1,47 @@
+"""On real Kafka: queries whose topics look sick and are well are told to nobody."""
+
+from __future__ import annotations
+
+import pytest
+from support.healthy_workloads import FLOOR, TREND
+from support.kafka_harness import KafkaHarness
+from support.kafka_workloads import AFTER, BEFORE, SETTINGS, rows
+from support.queries import until
+from support.spark_harness import Diary
+
+# A busy machine takes minutes to start all workloads.
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.delta, pytest.mark.timeout(900)]
+
+WORKLOADS = (*BEFORE, *AFTER)
+WATCH_SECONDS = 45
+assert 2 * max(FLOOR, TREND) < WATCH_SECONDS
+
+
+@pytest.fixture
+def harness(spark, kafka, watch, tmp_path):
+    """Depends on ``watch`` in order to be closed before its queries are stopped."""
+    harness = KafkaHarness(spark, tmp_path, kafka)
+    yield harness
+    harness.close()
+
+
+def test_healthy_queries_at_a_broker_raise_no_alert(harness, watch, pages):
+    queries = {workload.name: workload.start(harness) for workload in BEFORE}
+    until(lambda: all(harness.committed(name) >= 0 for name in queries), "all commit", 300)
+    sidecar = watch(**SETTINGS)
+    diary = Diary(harness, sidecar)
+    queries |= {workload.name: workload.start(harness) for workload in AFTER}
+
+    brisk = [workload.name for workload in WORKLOADS if not workload.leisurely]
+    until(lambda: diary.seconds > WATCH_SECONDS, "the time is over", 90)
+    until(lambda: diary.seconds > 2 * max(diary[name].window for name in brisk), "twice", 300)
+
+    assert pages.pages == []
+    assert sidecar.alerts() == ()
+    lives = {workload: diary[workload.name] for workload in WORKLOADS}
+    states = {workload.name: life.state for workload, life in lives.items()}
+    assert {a.name: states[a.name] for a in WORKLOADS if states[a.name] not in a.states} == {}
+    assert [a.name for a, life in lives.items() if not a.lived(life, queries[a.name])] == []
+    read = rows(queries["to_delta"])
+    table = harness.spark.read.format("delta").load(str(harness.folder("to_delta") / "table"))
+    assert table.count() >= read > 5
