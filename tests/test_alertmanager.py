@@ -25,25 +25,25 @@ def double():
         yield double
 
 
-def send(told, *doubles, **options):
+def send(reported, *doubles, **options):
     receiver = Alertmanager([double.url for double in doubles], **options)
     try:
-        receiver.send(told, NOW)
+        receiver.send(reported, NOW)
     finally:
         receiver.close()
 
 
-def refusal(told, *doubles):
+def refusal(reported, *doubles):
     with pytest.raises(HttpError) as caught:
-        send(told, *doubles)
+        send(reported, *doubles)
     return caught.value
 
 
-def ends_in(told):
+def ends_in(reported):
     """For each alert, how long after now it is said to end, in seconds."""
     from datetime import datetime
 
-    ends = [one["endsAt"].replace("Z", "+00:00") for one in api_alerts(told, NOW)]
+    ends = [one["endsAt"].replace("Z", "+00:00") for one in api_alerts(reported, NOW)]
     return [datetime.fromisoformat(end).timestamp() - NOW for end in ends]
 
 
@@ -87,12 +87,12 @@ def test_what_has_ended_says_when():
 
 def test_nothing_ends_before_it_began():
     """Alertmanager would refuse it."""
-    (told,) = api_alerts(incident(starts_at=NOW, ends_at=NOW - 1), NOW)
+    (reported,) = api_alerts(incident(starts_at=NOW, ends_at=NOW - 1), NOW)
 
-    assert told["endsAt"] == told["startsAt"]
+    assert reported["endsAt"] == reported["startsAt"]
 
 
-def test_it_is_told_again_and_again_and_of_the_end_for_a_while():
+def test_it_is_reported_again_and_again_and_of_the_end_for_a_while():
     """For it forgets what it does not hear."""
     capabilities = Alertmanager.capabilities
 
@@ -109,7 +109,7 @@ def test_a_base_url_may_have_a_path():
         assert double.requests[0].path == "/am/api/v2/alerts"
 
 
-def test_every_member_is_told(double):
+def test_every_member_is_reported(double):
     with AlertmanagerDouble() as other:
         send(ONE, double, other)
 

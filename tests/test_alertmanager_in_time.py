@@ -33,15 +33,15 @@ def test_a_failure_is_notified_in_time_whatever_was_resolved_at_the_start(tmp_pa
                 began = time.monotonic()
                 failures.append(incident(name, starts_at=time.time()))
                 delivery.offer(tuple(failures), left_open)
-                until(lambda name=name: told(harness, name), f"{name} is notified", 30)
+                until(lambda name=name: reported(harness, name), f"{name} is notified", 30)
                 taken.append(time.monotonic() - began)
         finally:
             delivery.close(10)
             real.stop()
 
     assert max(taken) < PROMISED_SECONDS
-    assert not any(told(harness, name) for name in QUERIES[2:])
+    assert not any(reported(harness, name) for name in QUERIES[2:])
 
 
-def told(harness, query):
-    return any(one["labels"]["query"] == query for one in harness.told)
+def reported(harness, query):
+    return any(one["labels"]["query"] == query for one in harness.reported)

@@ -5,7 +5,7 @@ has ended.
 import time
 
 import pytest
-from support.alertmanager import RealAlertmanager, Told
+from support.alertmanager import RealAlertmanager, Reported
 from support.receiver_incidents import alert, incident
 
 from querypulse.alerting.alert import Incident
@@ -20,8 +20,8 @@ LAPSED_SOON_SECONDS = 4 * 60 - 4
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    with Told() as told:
-        alertmanager = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), told)
+    with Reported() as reported:
+        alertmanager = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), reported)
         try:
             alertmanager.wait_until_ready()
             yield alertmanager
@@ -41,19 +41,19 @@ def fresh(*queries, ends_at=None, **words):
     return incident(*queries, starts_at=time.time() - 60, ends_at=ends_at, **words)
 
 
-def test_it_shows_what_fires_and_tells_of_its_end(real, receiver):
-    told = fresh("shown", stack='a\n"b" <c> é')
-    receiver.send(told, time.time())
-    firing = real.told.wait_until_said("shown", "firing")
+def test_it_shows_what_fires_and_reports_of_its_end(real, receiver):
+    reported = fresh("shown", stack='a\n"b" <c> é')
+    receiver.send(reported, time.time())
+    firing = real.reported.wait_until_said("shown", "firing")
     shown = real.alerts()["shown"]
 
-    assert shown["labels"] == told.alerts[0].labels
-    assert shown["annotations"] == told.alerts[0].annotations
+    assert shown["labels"] == reported.alerts[0].labels
+    assert shown["annotations"] == reported.alerts[0].annotations
     assert shown["generatorURL"] == "http://127.0.0.1:9719/"
     assert firing["alerts"][0]["annotations"]["stack"] == 'a\n"b" <c> é'
 
-    receiver.send(incident("shown", starts_at=told.starts_at, ends_at=time.time()), time.time())
-    real.told.wait_until_said("shown", "resolved")
+    receiver.send(incident("shown", starts_at=reported.starts_at, ends_at=time.time()), time.time())
+    real.reported.wait_until_said("shown", "resolved")
     assert "shown" not in real.alerts()
 
 
@@ -62,58 +62,58 @@ def test_a_dead_query_is_not_said_to_be_well_when_the_driver_says_no_more(real, 
     long_ago = time.time() - LAPSED_SOON_SECONDS
     receiver.send(fresh("lags", name="StreamingQueryLagging", severity="warning"), long_ago)
     receiver.send(fresh("dead"), long_ago)
-    real.told.wait_until_said("dead", "firing")
-    real.told.wait_until_said("lags", "firing")
-    real.told.wait_until_said("lags", "resolved")
+    real.reported.wait_until_said("dead", "firing")
+    real.reported.wait_until_said("lags", "firing")
+    real.reported.wait_until_said("lags", "resolved")
 
-    assert ("dead", "resolved") not in real.told.said()
+    assert ("dead", "resolved") not in real.reported.said()
     assert "dead" in real.alerts()
 
 
-def test_a_warning_told_again_does_not_lapse(real, receiver):
+def test_a_warning_reported_again_does_not_lapse(real, receiver):
     long_ago = time.time() - LAPSED_SOON_SECONDS
     lagging = fresh("still_lags", name="StreamingQueryLagging", severity="warning")
     receiver.send(lagging, long_ago)
     receiver.send(lagging, time.time())
     lapsing = fresh("lags_no_more", name="StreamingQueryLagging", severity="warning")
     receiver.send(lapsing, long_ago)
-    real.told.wait_until_said("lags_no_more", "resolved")
+    real.reported.wait_until_said("lags_no_more", "resolved")
 
-    assert ("still_lags", "resolved") not in real.told.said()
+    assert ("still_lags", "resolved") not in real.reported.said()
     assert "still_lags" in real.alerts()
 
 
 def test_alerts_of_one_incident_end_each_for_itself(real, receiver):
     both = fresh("first", "second")
     receiver.send(both, time.time())
-    real.told.wait_until_said("second", "firing")
+    real.reported.wait_until_said("second", "firing")
     began = both.starts_at
     partly = Incident(
         (alert("first", starts_at=began, ends_at=time.time()), alert("second", starts_at=began))
     )
     receiver.send(partly, time.time())
-    real.told.wait_until_said("first", "resolved")
+    real.reported.wait_until_said("first", "resolved")
 
-    assert ("second", "resolved") not in real.told.said()
+    assert ("second", "resolved") not in real.reported.said()
     assert "second" in real.alerts()
 
 
-def test_a_resolve_of_what_it_does_not_know_tells_nobody(real, receiver):
+def test_a_resolve_of_what_it_does_not_know_reports_nobody(real, receiver):
     """So a driver may resolve what an earlier one left open, if it did."""
     receiver.send(fresh("never_told", ends_at=time.time()), time.time())
     receiver.send(fresh("told_later"), time.time())
-    real.told.wait_until_said("told_later", "firing")
+    real.reported.wait_until_said("told_later", "firing")
 
-    assert "never_told" not in {query for query, _ in real.told.said()}
+    assert "never_told" not in {query for query, _ in real.reported.said()}
 
 
 def test_a_resolve_after_a_restart_ends_what_the_dead_driver_left_open(real, receiver):
     """It knows neither when the alert began nor its words; the labels are enough."""
     receiver.send(fresh("left_open"), time.time())
-    real.told.wait_until_said("left_open", "firing")
+    real.reported.wait_until_said("left_open", "firing")
     now = time.time()
     receiver.send(incident("left_open", starts_at=now, ends_at=now, reason="?"), now)
-    real.told.wait_until_said("left_open", "resolved")
+    real.reported.wait_until_said("left_open", "resolved")
 
 
 def test_it_says_when_an_alert_was_posted_last_and_who_lives_posts_it_again(real, receiver):
@@ -139,10 +139,10 @@ def posted(found):
 
 def test_our_webhook_says_what_its_own_would(real, receiver):
     """Common labels, fingerprints, statuses and types are Alertmanager's."""
-    told = fresh("compared")
-    receiver.send(told, time.time())
-    theirs = real.told.wait_until_said("compared", "firing")
-    ours = message(told, "hook")
+    reported = fresh("compared")
+    receiver.send(reported, time.time())
+    theirs = real.reported.wait_until_said("compared", "firing")
+    ours = message(reported, "hook")
 
     assert set(ours) <= set(theirs)
     assert {name: type(value) for name, value in ours.items()} == {

@@ -88,7 +88,7 @@ def test_met_for_the_first_time_each_log_is_listed_once():
     assert checkpoint.questions() == {"list": 2, "has": 0}
 
 
-def test_a_log_that_stands_still_is_never_listed_again():
+def test_a_log_that_stuck_still_is_never_listed_again():
     checkpoint = MemoryCheckpoint(offsets=range(5), commits=range(4))
     logs = followed(checkpoint)
 
@@ -212,7 +212,7 @@ def test_the_reason_is_the_java_exceptions_own_line(text, reason):
 
 
 def test_a_reason_holds_no_secret_and_is_short():
-    told = f": java.io.IOException: GET https://a.blob/cp?sig=hunter2&se={'1' * 1000}\n\tat x"
+    reported = f": java.io.IOException: GET https://a.blob/cp?sig=hunter2&se={'1' * 1000}\n\tat x"
 
-    assert "hunter2" not in short_reason(told)
-    assert len(short_reason(told)) <= REASON_CHARACTERS
+    assert "hunter2" not in short_reason(reported)
+    assert len(short_reason(reported)) <= REASON_CHARACTERS

@@ -40,7 +40,7 @@ def shown(output):
     return {name: tuple(part.strip() for part in rest.rsplit("  ", 1)) for name, rest in rows}
 
 
-def test_it_tells_its_version(capsys):
+def test_it_reports_its_version(capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["--version"])
 
@@ -63,7 +63,7 @@ def test_check_shows_every_setting_once_with_its_default(check):
 
 
 @pytest.mark.parametrize(
-    ("settings", "verdict"),
+    ("settings", "health"),
     [
         ({}, "These settings can be used, but no receiver is configured, so nobody is notified"),
         (
@@ -72,11 +72,11 @@ def test_check_shows_every_setting_once_with_its_default(check):
         ),
     ],
 )
-def test_check_ends_with_a_verdict(check, settings, verdict):
+def test_check_ends_with_a_health(check, settings, health):
     code, output, _ = check(**settings)
 
     assert code == 0
-    assert output.splitlines()[-1].startswith(verdict)
+    assert output.splitlines()[-1].startswith(health)
 
 
 def test_check_shows_every_link(check):

@@ -23,7 +23,7 @@ def scripts(monkeypatch):
     return asked
 
 
-def test_a_demo_is_played_as_the_contract_says_unless_told_otherwise(scripts):
+def test_a_demo_is_played_as_the_contract_says_unless_reported_otherwise(scripts):
     code = cli.main(["demo"])
 
     assert code == 7
@@ -32,7 +32,7 @@ def test_a_demo_is_played_as_the_contract_says_unless_told_otherwise(scripts):
     assert (scripts[0].pipeline, scripts[0].supervised, scripts[0].folder) == ("files", False, None)
 
 
-def test_every_part_of_a_demo_can_be_told(scripts):
+def test_every_part_of_a_demo_can_be_reported(scripts):
     cli.main(
         [
             "demo",

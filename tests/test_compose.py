@@ -160,13 +160,15 @@ def test_promtool_accepts_the_configuration_of_prometheus(tmp_path):
     assert re.search(r"SUCCESS: [1-9]\d* rules found", done.stdout)
 
 
-def test_prometheus_asks_and_tells_whom_it_should():
+def test_prometheus_asks_and_reports_whom_it_should():
     config = read(FOLDER / "prometheus.yaml")
-    told = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
+    reported = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
     scraped = config["scrape_configs"][0]["static_configs"][0]
 
-    assert {port_of(f"http://{target}") for target in [*told, *scraped["targets"]]} <= listening()
-    assert told == ["alertmanager:9093"]
+    assert {
+        port_of(f"http://{target}") for target in [*reported, *scraped["targets"]]
+    } <= listening()
+    assert reported == ["alertmanager:9093"]
     assert scraped["targets"] == ["driver:9719"]
     assert (
         f"127.0.0.1:{scraped['labels']['instance'].rpartition(':')[2]}:9719"
@@ -174,7 +176,7 @@ def test_prometheus_asks_and_tells_whom_it_should():
     )
 
 
-def test_alertmanager_routes_as_shipped_and_tells_nobody():
+def test_alertmanager_routes_as_shipped_and_reports_nobody():
     shipped = read(DASHBOARDS / "alertmanager" / "alertmanager.yaml")
     own = read(on_host("alertmanager", "/etc/alertmanager/alertmanager.yaml"))
 

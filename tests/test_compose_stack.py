@@ -56,7 +56,7 @@ def test_prometheus_scrapes_the_driver_and_has_the_rules(stack):
     assert get(f"{PROMETHEUS}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
 
 
-def test_grafana_shows_both_dashboards_to_whoever_polls(stack):
+def test_grafana_shows_both_dashboards_to_who_polls(stack):
     uids = {one["uid"] for one in get(f"{GRAFANA}/api/search", type="dash-db")}
 
     assert uids == {"querypulse-fleet", "querypulse-query"}
@@ -87,8 +87,10 @@ def test_nobody_is_let_in_with_the_usual_password(stack):
 
 
 def test_the_death_of_a_query_arrives_at_alertmanager(stack):
-    def told():
+    def reported():
         alerts = get(f"{ALERTMANAGER}/api/v2/alerts")
         return {(one["labels"]["alertname"], one["labels"]["query"]) for one in alerts}
 
-    until(lambda: ("StreamingQueryFailed", "alert_resolution") in told(), 2 * SEEN_WITHIN_SECONDS)
+    until(
+        lambda: ("StreamingQueryFailed", "alert_resolution") in reported(), 2 * SEEN_WITHIN_SECONDS
+    )

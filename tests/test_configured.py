@@ -66,7 +66,7 @@ def test_short_forms_come_before_the_full_form():
     ]
 
 
-def test_a_short_form_is_told_everything_and_falls_back_on_nobody():
+def test_a_short_form_is_reported_everything_and_falls_back_on_nobody():
     (one,) = configured(Settings(webhook_url=URL))
 
     assert one.given.severities == ("critical", "warning")
@@ -167,7 +167,7 @@ def test_one_that_is_only_a_fallback_needs_no_severities():
     assert len(found(receivers=[hook("a", fallback="b"), hook("b", severities=[])])) == 2
 
 
-def test_one_that_would_be_told_nothing_is_refused():
+def test_one_that_would_be_reported_nothing_is_refused():
     message = refused(receivers=[hook("a"), hook("b", severities=[])])
 
     assert message.startswith("receiver 'b': ")
@@ -212,7 +212,7 @@ def test_of_two_names_the_longer_one_is_put_in_other_words():
         ),
     ],
 )
-def test_pagerduty_wakes_nobody_for_a_warning_unless_told_so(settings, severities):
+def test_pagerduty_wakes_nobody_for_a_warning_unless_reported_so(settings, severities):
     (one,) = configured(msgspec.convert(settings, Settings))
 
     assert one.given.severities == severities

@@ -218,7 +218,7 @@ OBSTACLES = [
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 @pytest.mark.parametrize("obstacle", OBSTACLES)
-def test_what_stands_in_the_way_stays_as_it_is(export, tmp_path, obstacle, force):
+def test_what_stuck_in_the_way_stays_as_it_is(export, tmp_path, obstacle, force):
     word = in_the_way(tmp_path / "stack", obstacle)
     before = content(tmp_path)
 
@@ -245,7 +245,9 @@ def test_a_folder_that_may_not_be_written_to_is_said_before_anything_is_written(
     assert content(tmp_path) == {}
 
 
-def test_a_disk_that_fills_up_leaves_no_half_file_and_is_told_with_1(export, tmp_path, monkeypatch):
+def test_a_disk_that_fills_up_leaves_no_half_file_and_is_reported_with_1(
+    export, tmp_path, monkeypatch
+):
     replaced = export_dashboards.write_whole
     written = []
 

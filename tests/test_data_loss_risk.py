@@ -67,7 +67,7 @@ def test_it_says_what_is_lost():
     assert found.summary == f"a has lost data: {found.reason}"
 
 
-def test_the_worst_partition_is_told_and_the_others_counted():
+def test_the_worst_partition_is_reported_and_the_others_counted():
     both = {"t/0": 100, "t/1": 60}
     committed = {"t/0": 101_000, "t/1": 100_600}
     ends = {
@@ -85,7 +85,7 @@ def test_the_worst_partition_is_told_and_the_others_counted():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "told"),
+    ("seconds", "reported"),
     [
         (0, "0 s"),
         (119, "119 s"),
@@ -95,5 +95,5 @@ def test_the_worst_partition_is_told_and_the_others_counted():
         (604_800, "7.0 d"),
     ],
 )
-def test_a_span_is_told_in_the_unit_that_people_use(seconds, told):
-    assert span(seconds) == told
+def test_a_span_is_reported_in_the_unit_that_people_use(seconds, reported):
+    assert span(seconds) == reported

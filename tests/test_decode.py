@@ -39,7 +39,7 @@ def test_the_recordings_hold_every_kind_in_both_shapes():
     assert {kind for kind, _ in recorded(shape="event_log")} == set(EventKind)
 
 
-def test_live_event_and_event_log_tell_the_same_of_a_batch():
+def test_live_event_and_event_log_report_the_same_of_a_batch():
     def by_batch(shape):
         events = [decode(kind, text) for kind, text in recorded("progress", shape)]
         return {(e.run_id, e.batch_id): (e.committed, e.phase_seconds, e.sources) for e in events}

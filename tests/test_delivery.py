@@ -72,7 +72,7 @@ class Shelf:
 # -- telling ----------------------------------------------------------------------------------
 
 
-def test_incidents_are_told_when_they_come_and_when_they_go(deliver):
+def test_incidents_are_reported_when_they_come_and_when_they_go(deliver):
     """Level-triggered: only the set of open incidents is handed over, again and again."""
     recorder = Recorder()
     delivery = deliver(recorder)
@@ -172,7 +172,7 @@ def test_an_open_circuit_delays_all_and_drops_nothing(deliver):
     assert recorder.sent[5] == ("f", "firing")
 
 
-def test_only_what_the_route_takes_is_told(deliver):
+def test_only_what_the_route_takes_is_reported(deliver):
     recorder = Recorder()
     delivery = deliver(recorder, route=Route(severities=("critical",), queries=("a*",)))
     delivery.offer((incident("a1"), incident("b"), incident("a2", severity="warning")))
@@ -181,7 +181,7 @@ def test_only_what_the_route_takes_is_told(deliver):
     assert recorder.sent == [("a1", "firing")]
 
 
-def test_what_a_receiver_was_told_stays_its_own_until_it_ends(deliver):
+def test_what_a_receiver_was_reported_stays_its_own_until_it_ends(deliver):
     """It is only a warning by now; left alone it would stay open."""
     recorder = Recorder()
     delivery = deliver(recorder, route=Route(severities=("critical",)))
@@ -192,7 +192,7 @@ def test_what_a_receiver_was_told_stays_its_own_until_it_ends(deliver):
     assert recorder.sent == [("a", "firing"), ("a", "resolved")]
 
 
-def test_what_a_receiver_was_told_and_has_ended_is_its_own_no_more(deliver):
+def test_what_a_receiver_was_reported_and_has_ended_is_its_own_no_more(deliver):
     """Though it still repeats the end: the next occurrence goes by the route."""
     recorder = Recorder(
         capabilities=ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=300.0)
@@ -228,7 +228,7 @@ def test_closings_that_are_the_very_same_are_compared_once(deliver, monkeypatch)
     assert len(polled) == 7
 
 
-def test_closings_are_sent_by_a_process_that_has_nothing_else_to_tell(deliver):
+def test_closings_are_sent_by_a_process_that_has_nothing_else_to_report(deliver):
     """Its thread waits for something to change by then, and nothing but the closings does."""
     recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
     delivery = deliver(recorder)
@@ -250,7 +250,7 @@ def test_a_flush_does_not_wait_for_closings(deliver):
     assert len(recorder.sent) < 3
 
 
-def test_a_receiver_that_forgets_is_told_again_without_anything_new(deliver):
+def test_a_receiver_that_forgets_is_reported_again_without_anything_new(deliver):
     """By its own thread, on the wall clock."""
     wall = Clock(WALL)
     recorder = Recorder(capabilities=ReceiverCapabilities(resend_seconds=60.0))
@@ -334,7 +334,7 @@ def test_a_bug_in_a_receiver_is_contained(deliver, caplog):
 # -- the rows ---------------------------------------------------------------------------------
 
 
-def test_with_nothing_to_tell_the_spool_is_left_alone(deliver):
+def test_with_nothing_to_report_the_spool_is_left_alone(deliver):
     """Somebody offers four times a second, as long as the job lives."""
     shelf = Shelf()
     delivery = deliver(Recorder(), spool=shelf)
@@ -371,10 +371,10 @@ def test_every_step_is_offered_to_the_spool(deliver):
     assert delivery.flush(PATIENCE_SECONDS)
     delivery.offer(())
     assert delivery.flush(PATIENCE_SECONDS)
-    told = [[entry.state for entry in entries] for _, entries in shelf.offers]
+    reported = [[entry.state for entry in entries] for _, entries in shelf.offers]
 
     assert {name for name, _ in shelf.offers} == {"recorder"}
-    assert told == [
+    assert reported == [
         [DeliveryState.NOTHING],
         [DeliveryState.UNSURE],
         [DeliveryState.FIRING],
@@ -384,7 +384,7 @@ def test_every_step_is_offered_to_the_spool(deliver):
     ]
 
 
-def test_a_successor_tells_what_was_left_and_nothing_twice(deliver):
+def test_a_successor_reports_what_was_left_and_nothing_twice(deliver):
     shelf, down = Shelf(), Recorder(b=[outage()])
     earlier = deliver(down, spool=shelf)
     earlier.offer((incident("a"), incident("b")))
@@ -459,7 +459,7 @@ def test_flush_does_not_outlast_its_deadline(deliver):
     assert delivery.flush(0.05) is False
 
 
-def test_flush_with_nothing_to_tell_is_true_at_once(deliver):
+def test_flush_with_nothing_to_report_is_true_at_once(deliver):
     """Before the first page and after the last."""
     assert deliver(Recorder()).flush(PATIENCE_SECONDS)
 

@@ -61,7 +61,7 @@ def test_close_is_quick_while_a_server_hangs():
         assert "querypulse-deliver-webhook" not in {one.name for one in threading.enumerate()}
 
 
-def test_a_webhook_that_was_down_is_told_in_the_end():
+def test_a_webhook_that_was_down_is_reported_in_the_end():
     """First nothing but 503, then it is back: trigger and resolve, in order, once."""
     down = reply(503)
     with HttpDouble(otherwise=down) as double, delivering(webhook(double)) as delivery:

@@ -27,17 +27,17 @@ def test_of_eight_queries_one_dies_of_deltas_own_conflict_and_its_page_names_the
     )
 
     assert result.returncode == 0, result.stdout + result.stderr
-    assert pages.told == [DEATH]
-    told = pages.pages[0].annotations
-    assert told["error_class"].startswith("DELTA_CONCURRENT_APPEND")
-    assert told["exception"] == "ConcurrentAppendException"
-    assert told["table"] == TABLE
-    assert told["summary"].endswith(
+    assert pages.reported == [DEATH]
+    reported = pages.pages[0].annotations
+    assert reported["error_class"].startswith("DELTA_CONCURRENT_APPEND")
+    assert reported["exception"] == "ConcurrentAppendException"
+    assert reported["table"] == TABLE
+    assert reported["summary"].endswith(
         f"] alert_resolution failed: ConcurrentAppendException on table {TABLE}"
     )
-    assert "a concurrent MERGE added data" in told["reason"]
-    assert told["siblings"].startswith("7 of 8 queries healthy")
-    assert told["python_line"].endswith("in merge")
+    assert "a concurrent MERGE added data" in reported["reason"]
+    assert reported["siblings"].startswith("7 of 8 queries healthy")
+    assert reported["python_line"].endswith("in merge")
     known = facts(result)
     assert float(known["death to webhook"].removesuffix(" s")) < 10
     assert known["job"] == (
@@ -54,6 +54,6 @@ def test_supervised_the_same_death_ends_the_process_for_its_scheduler_to_restart
     )  # fmt: skip
 
     assert result.returncode == ENDED_BY_FAILURE, result.stdout + result.stderr
-    assert pages.told == [DEATH]
+    assert pages.reported == [DEATH]
     assert "await_any_failure() raises QueryFailure: ConcurrentAppendException" in result.stdout
     assert facts(result)["job"] == "ended by its own await_any_failure()"

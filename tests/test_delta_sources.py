@@ -106,7 +106,7 @@ def test_a_table_that_grows_faster_than_it_is_read_shows_its_lag_in_versions_and
 # -- what became of the table -----------------------------------------------------------------
 
 
-def test_a_replaced_table_is_told_though_its_query_idles_without_a_word(table, watch, pages):
+def test_a_replaced_table_is_reported_though_its_query_idles_without_a_word(table, watch, pages):
     old, new = table("replaced").write(5), table("new").write(2)
     sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
     query = start(old.stream(), "replaced")
@@ -118,7 +118,7 @@ def test_a_replaced_table_is_told_though_its_query_idles_without_a_word(table, w
 
     assert "ends at 2, but was read up to 5: it was replaced" in reason
     assert query.isActive
-    assert pages.told == [("firing", "StreamingOffsetsRewound", "replaced")]
+    assert pages.reported == [("firing", "StreamingOffsetsRewound", "replaced")]
 
 
 # -- why a query died -------------------------------------------------------------------------
@@ -184,7 +184,7 @@ DEATHS = [
 
 
 @pytest.mark.parametrize("death", DEATHS, ids=[kill.__name__ for kill, *_ in DEATHS])
-def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
+def test_who_dies_of_its_table_is_reported_why(table, watch, pages, death):
     kill, error_class, words = death
     watch()
     kill(table(kill.__name__).write(3))
@@ -222,4 +222,4 @@ def test_healthy_queries_on_tables_are_left_alone(spark, table, watch, pages, tm
     late.write()
     idle.sql("OPTIMIZE {}")
     time.sleep(1)
-    assert pages.told == []
+    assert pages.reported == []

@@ -10,7 +10,7 @@ import subprocess
 import pytest
 import requests
 from support.demo import COMMAND, demo, unwrapped
-from support.ill_receiver import PATIENCE_ASKED_FOR, IllReceiver
+from support.failing_receiver import PATIENCE_ASKED_FOR, FailingReceiver
 from support.queries import until
 
 pytestmark = pytest.mark.spark
@@ -59,12 +59,12 @@ ENDED_BY_FAILURE = 3
     ],
     ids=["failure", "hang", "stop", "healthy"],
 )
-def test_each_scenario_is_seen_and_told(arguments, said):
+def test_each_scenario_is_seen_and_reported(arguments, said):
     result = demo(*arguments)
 
     assert result.returncode == 0, result.stdout + result.stderr
-    told = unwrapped(result.stdout)
-    assert [text for text in said if text not in told] == [], result.stdout
+    reported = unwrapped(result.stdout)
+    assert [text for text in said if text not in reported] == [], result.stdout
     assert ("PAGE" in result.stdout) == ("healthy" not in arguments)
     assert "Traceback" not in result.stdout + result.stderr
     assert "Exception in thread" not in result.stderr
@@ -75,26 +75,26 @@ def test_supervised_a_death_ends_the_job_and_the_next_start_takes_the_page_back(
     first = demo("--supervised", "--after", "0", *stays)
 
     assert first.returncode == ENDED_BY_FAILURE, first.stdout + first.stderr
-    assert pages.told == [("firing", "StreamingQueryFailed", "alert_resolution")]
+    assert pages.reported == [("firing", "StreamingQueryFailed", "alert_resolution")]
     assert "await_any_failure() raises QueryFailure" in first.stdout
 
     again = ["--supervised", "--scenario", "healthy", "--after", "0", "--duration", "20"]
     second = demo(*again, *stays, QUERYPULSE_RESOLVE_AFTER_SECONDS="1")
 
     assert second.returncode == 0, second.stdout + second.stderr
-    assert pages.told[1:] == [("resolved", "StreamingQueryFailed", "alert_resolution")]
+    assert pages.reported[1:] == [("resolved", "StreamingQueryFailed", "alert_resolution")]
 
 
 def test_pages_go_to_a_webhook_of_ones_own(pages):
     result = demo("--after", "1", "--queries", "2", "--webhook-url", pages.url)
 
     assert result.returncode == 0, result.stdout + result.stderr
-    assert pages.told == [("firing", "StreamingQueryFailed", "alert_resolution")]
+    assert pages.reported == [("firing", "StreamingQueryFailed", "alert_resolution")]
     assert "death to webhook" in result.stdout
 
 
 def test_through_an_outage_of_its_receiver_exactly_one_page_arrives():
-    with IllReceiver(outage=20) as receiver:
+    with FailingReceiver(outage=20) as receiver:
         result = demo("--after", "1", "--queries", "2", "--webhook-url", receiver.url)
 
     assert result.returncode == 0, result.stdout + result.stderr

@@ -93,14 +93,14 @@ def test_a_jar_of_two_packages_is_taken_once(tmp_path, asked):
     assert [jar.name for jar in fetch([PACKAGES, OTHERS], tmp_path)] == ["a.jar", "b.jar", "c.jar"]
 
 
-def test_who_asks_is_told_what_is_fetched(tmp_path, asked, capsys):
+def test_who_asks_is_reported_what_is_fetched(tmp_path, asked, capsys):
     said = []
     fetch([PACKAGES], tmp_path, said.append)
 
     assert (said, capsys.readouterr().err) == (["fetching"], "")
 
 
-def test_nobody_who_listens_is_told_on_standard_error(tmp_path, asked, capsys):
+def test_nobody_who_listens_is_reported_on_standard_error(tmp_path, asked, capsys):
     fetch([PACKAGES], tmp_path)
 
     assert capsys.readouterr().err == "querypulse: fetching\n"
@@ -116,11 +116,11 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
 def test_a_registry_that_cannot_be_reached_is_said_with_what_was_wanted(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", NOBODY)
     said = []
-    with pytest.raises(ArtifactsError) as told:
+    with pytest.raises(ArtifactsError) as reported:
         fetch([PACKAGES], tmp_path, said.append)
 
     assert said == ["fetching org.example:thing:1.0 from Maven Central"]
-    message = str(told.value)
+    message = str(reported.value)
     assert message.startswith(
         f"cannot fetch org.example:thing:1.0 from Maven Central into {tmp_path}"
     )
@@ -140,7 +140,7 @@ def hear(text):
     return said, talk.trouble
 
 
-def test_a_download_is_told_by_the_name_of_its_file():
+def test_a_download_is_reported_by_the_name_of_its_file():
     said, _ = hear(
         "\tfound io.delta#delta-storage;4.4.0 in central\n"
         "downloading https://repo/io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar ...\n"
@@ -150,7 +150,7 @@ def test_a_download_is_told_by_the_name_of_its_file():
     assert said == ["fetching delta-storage-4.4.0.jar"]
 
 
-def test_a_download_is_told_when_it_begins():
+def test_a_download_is_reported_when_it_begins():
     said = []
     talk = IvyTalk(said.append)
     os.write(talk.stderr, b"downloading https://repo/a-1.jar ...\n")
@@ -192,7 +192,7 @@ def test_connectors_are_those_of_the_installed_spark(spark):
 
 @pytest.mark.parametrize("find", [connectors.kafka, connectors.delta, connectors.iceberg])
 @pytest.mark.parametrize("spark", ["4.3.0", "3.5.9", "5.0.0", "4"])
-def test_a_spark_without_a_connector_is_told_which_to_install(find, spark):
+def test_a_spark_without_a_connector_is_reported_which_to_install(find, spark):
     with pytest.raises(ArtifactsError, match=rf"connector is known for Spark {spark}.*pip install"):
         find(spark)
 
@@ -224,7 +224,7 @@ def java(tmp_path, monkeypatch):
     return write
 
 
-def test_a_broker_that_ends_by_itself_is_told_with_its_last_words(tmp_path, java):
+def test_a_broker_that_ends_by_itself_is_reported_with_its_last_words(tmp_path, java):
     java("echo port in use; exit 1")
     with pytest.raises(BrokerError, match="does not start: port in use"):
         Broker([], tmp_path).start()
@@ -240,16 +240,16 @@ def test_a_broker_that_does_not_listen_in_time_is_ended(tmp_path, java, monkeypa
     assert stuck.pid is None
 
 
-def test_of_a_broker_that_said_much_the_end_is_told(tmp_path, java):
+def test_of_a_broker_that_said_much_the_end_is_reported(tmp_path, java):
     java("seq 100000; exit 1")
-    with pytest.raises(BrokerError) as told:
+    with pytest.raises(BrokerError) as reported:
         Broker([], tmp_path).start()
 
-    assert str(told.value).endswith("100000")
-    assert len(str(told.value)) < 2 * broker.OUTPUT_CHARACTERS
+    assert str(reported.value).endswith("100000")
+    assert len(str(reported.value)) < 2 * broker.OUTPUT_CHARACTERS
 
 
-def test_a_storage_that_cannot_be_made_is_told(tmp_path, java):
+def test_a_storage_that_cannot_be_made_is_reported(tmp_path, java):
     java("")
     (tmp_path / "jdk/bin/java").write_text("#!/bin/sh\necho disk is full; exit 1\n")
     with pytest.raises(BrokerError, match="no storage for a Kafka broker: disk is full"):

@@ -31,7 +31,7 @@ def rows(batches=200, seed=1):
     return [row for batch in islice(telemetry(seed), batches) for row in batch]
 
 
-def test_the_same_seed_tells_the_same_telemetry():
+def test_the_same_seed_reports_the_same_telemetry():
     assert rows(20) == rows(20)
     assert rows(20, seed=1) != rows(20, seed=2)
 
@@ -52,8 +52,8 @@ def test_an_alert_is_resolved_only_after_it_was_created_and_only_once():
         if row["kind"] == "alert":
             actions.setdefault(row["alert_id"], []).append(row["action"])
 
-    assert all(told in (["CREATE"], ["CREATE", "RESOLVE"]) for told in actions.values())
-    assert 0 < sum(told == ["CREATE"] for told in actions.values()) <= 5
+    assert all(reported in (["CREATE"], ["CREATE", "RESOLVE"]) for reported in actions.values())
+    assert 0 < sum(reported == ["CREATE"] for reported in actions.values()) <= 5
 
 
 def test_every_action_has_a_status():
@@ -210,7 +210,7 @@ def test_each_line_begins_with_the_seconds_since_the_beginning(capsys):
     assert capsys.readouterr().out == "[   0.0 s] hello\n"
 
 
-def test_how_many_are_well_is_told_whenever_it_changes_and_only_then(capsys):
+def test_how_many_are_well_is_reported_whenever_it_changes_and_only_then(capsys):
     output = DemoOutput()
     well = [query("a", "running"), query("b", "idle")]
     for queries in ([], well, well, [*well[:1], query("b", "failed")], well):
@@ -232,7 +232,7 @@ def test_who_is_not_well_is_named(capsys, state):
     assert capsys.readouterr().out.endswith(f"0 of 1 queries healthy (a {state})\n")
 
 
-def test_of_many_in_one_state_the_number_is_told(capsys):
+def test_of_many_in_one_state_the_number_is_reported(capsys):
     queries = [query(name, "starting") for name in "abc"] + [query("d", "failed")]
     DemoOutput().queries(queries)
 
@@ -251,12 +251,12 @@ def page(**annotations):
 
 def test_a_page_shows_what_the_one_on_call_needs(capsys):
     DemoOutput().page(page(summary="[etl] a failed", reason="boom", query_id="1", window=""), 0.123)
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
 
     for text in ("0.12 s later", "StreamingQueryFailed", "critical", "[etl] a failed", "boom"):
-        assert text in told
-    assert "query_id" not in told
-    assert "window" not in told
+        assert text in reported
+    assert "query_id" not in reported
+    assert "window" not in reported
 
 
 def test_a_page_that_is_taken_back_is_one_line(capsys):
@@ -278,10 +278,10 @@ def test_a_reason_that_the_headline_gives_is_not_shown_twice(capsys):
 def test_a_long_reason_is_folded_not_cut(capsys):
     reason = " ".join(f"word{number}" for number in range(60))
     DemoOutput().page(page(reason=reason), 0)
-    told = capsys.readouterr().out
+    reported = capsys.readouterr().out
 
-    assert all(word in told for word in reason.split())
-    assert max(map(len, told.splitlines())) <= 82
+    assert all(word in reported for word in reason.split())
+    assert max(map(len, reported.splitlines())) <= 82
 
 
 def test_a_page_without_words_is_a_page(capsys):

@@ -112,7 +112,7 @@ def test_the_scenarios_are_those_of_the_contract():
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values())
-def test_a_scenario_is_told_by_an_alert_that_has_a_runbook(scenario):
+def test_a_scenario_is_reported_by_an_alert_that_has_a_runbook(scenario):
     assert (scenario.alertname is None) == (scenario.name == NONE)
     if scenario.alertname is not None:
         assert (RUNBOOKS / f"{scenario.alertname}.md").is_file()
@@ -192,12 +192,12 @@ def test_a_second_writer_that_finds_nobody_gives_up(pipeline, monkeypatch):
 def test_who_hangs_hangs_in_a_lock_nobody_gives_back(pipeline):
     SCENARIOS["hang"].strike(pipeline)
     time.sleep(0.05)
-    stands_at, _ = pipeline.table.read()
+    stuck_at, _ = pipeline.table.read()
     time.sleep(0.05)
 
-    assert pipeline.table.read()[0] == stands_at
+    assert pipeline.table.read()[0] == stuck_at
     pipeline.lock.give_back()
-    until(lambda: pipeline.table.read()[0] > stands_at, "it goes on")
+    until(lambda: pipeline.table.read()[0] > stuck_at, "it goes on")
 
 
 def test_who_stops_is_stopped(pipeline):
@@ -207,9 +207,9 @@ def test_who_stops_is_stopped(pipeline):
 
 
 def test_who_is_healthy_is_left_alone(pipeline):
-    stands_at, _ = pipeline.table.read()
+    stuck_at, _ = pipeline.table.read()
     SCENARIOS[NONE].strike(pipeline)
-    until(lambda: pipeline.table.read()[0] > stands_at, "it goes on")
+    until(lambda: pipeline.table.read()[0] > stuck_at, "it goes on")
 
     assert pipeline.queries[ALERTS].deaths == []
 

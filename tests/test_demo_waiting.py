@@ -41,7 +41,7 @@ def blocked(job):
 
 
 @pytest.mark.parametrize("waiting", [blocked, Supervised])
-def test_a_job_in_which_nothing_is_told_waits_until_it_is_let_go(waiting):
+def test_a_job_in_which_nothing_is_reported_waits_until_it_is_let_go(waiting):
     job = Job()
     here = waiting(job)
     polled = []
@@ -71,7 +71,7 @@ def test_a_failure_ends_the_wait_of_a_supervised_job():
     ("as_expected", "failed", "code"),
     [(True, False, 0), (True, True, 3), (False, False, 1), (False, True, 1)],
 )
-def test_the_exit_code_says_whether_it_was_told_and_whether_the_job_failed(
+def test_the_exit_code_says_whether_it_was_reported_and_whether_the_job_failed(
     as_expected, failed, code
 ):
     assert _exit_code(as_expected, failed=failed) == code

@@ -86,7 +86,7 @@ PAGER = Route(fallback="phone")
 PHONE = Route(severities=())
 
 
-def test_each_receiver_is_told_what_is_its_own(house):
+def test_each_receiver_is_reported_what_is_its_own(house):
     one = house(
         {
             "pager": Route(severities=("critical",)),
@@ -101,7 +101,7 @@ def test_each_receiver_is_told_what_is_its_own(house):
     assert sorted(one.state("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
 
 
-def test_a_fallback_is_told_when_the_first_has_not_taken_it_in_time(house):
+def test_a_fallback_is_reported_when_the_first_has_not_taken_it_in_time(house):
     one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
     one.offer(incident())
     one.offer(incident(), after=59.0)
@@ -111,7 +111,7 @@ def test_a_fallback_is_told_when_the_first_has_not_taken_it_in_time(house):
     assert one.state("phone") == [("a", "firing")]
 
 
-def test_a_fallback_is_not_told_of_what_was_taken(house):
+def test_a_fallback_is_not_reported_of_what_was_taken(house):
     one = house({"pager": PAGER, "phone": PHONE})
     one.offer(incident())
     one.offer(incident(), incident("b"), after=3600.0)
@@ -121,7 +121,7 @@ def test_a_fallback_is_not_told_of_what_was_taken(house):
     assert one.state("phone") == []
 
 
-def test_a_fallback_is_told_at_once_of_what_will_never_be_taken(house):
+def test_a_fallback_is_reported_at_once_of_what_will_never_be_taken(house):
     one = house({"pager": PAGER, "phone": PHONE}, pager=failing(poison()))
     one.offer(incident())
     one.offer(incident(), after=0.25).settle()
@@ -140,7 +140,7 @@ def test_a_fallback_has_everything_while_the_first_answers_410(house):
     assert sorted(one.state("phone")) == [("a", "firing"), ("b", "firing"), ("c", "firing")]
 
 
-def test_a_fallback_goes_on_being_told_until_the_end(house):
+def test_a_fallback_goes_on_being_reported_until_the_end(house):
     """Also when the first takes everything again meanwhile."""
     one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
     one.offer(incident())
@@ -282,7 +282,7 @@ def test_entries_of_a_receiver_that_is_no_more_are_forgotten(house):
     assert shelf.entries == {"pager": (), "chat": ()}
 
 
-def test_a_page_that_a_receiver_that_is_no_more_was_not_told_is_told_to_the_others(house):
+def test_a_page_that_a_receiver_that_is_no_more_was_not_reported_is_reported_to_the_others(house):
     earlier = house({"pager": Route()}, pager=failing(outage()))
     earlier.offer(incident())
     successor = house({"chat": Route()})

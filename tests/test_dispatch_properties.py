@@ -31,7 +31,7 @@ MODES = {
 
 
 class Line:
-    """A receiver; ``open`` is what it believes, ``heard`` every trigger it took."""
+    """A receiver; ``open`` is what it believes, ``received`` every trigger it took."""
 
     capabilities = ReceiverCapabilities(per_minute=100.0)
 
@@ -39,14 +39,14 @@ class Line:
         self.name = name
         self.mode = "up"
         self.open = set()
-        self.heard = []
+        self.received = []
 
     def send(self, one, wall):
         (query, state) = said(one)
         if self.mode in {"up", "mute"}:
             if state == "firing":
                 self.open.add(query)
-                self.heard.append((query, one.starts_at))
+                self.received.append((query, one.starts_at))
             else:
                 self.open.discard(query)
         if MODES[self.mode] is not None:
@@ -75,12 +75,14 @@ class House(RuleBasedStateMachine):
         self.dispatch = Dispatch(self.deliveries, wall=self.wall)
 
     @rule(query=st.sampled_from(QUERIES))
-    def fall_sick(self, query):
+    def fall_failing(self, query):
         if query not in self.fires:
             self.pass_time(1.0)
             self.fires[query] = incident(query, starts_at=self.wall.now)
             if query not in self.pager.open | self.phone.open:
-                self.must_hear[query, self.wall.now] = len(self.pager.heard + self.phone.heard)
+                self.must_hear[query, self.wall.now] = len(
+                    self.pager.received + self.phone.received
+                )
             self.offer()
 
     @rule(query=st.sampled_from(QUERIES))
@@ -132,10 +134,10 @@ class House(RuleBasedStateMachine):
         for _ in range(40):
             self.pass_time(400.0)
             self.offer()
-        for (query, starts_at), heard_before in self.must_hear.items():
-            heard = {*self.pager.heard, *self.phone.heard}
-            later = (self.pager.heard + self.phone.heard)[heard_before:]
-            assert (query, starts_at) in heard or query in dict(later), f"{query} was missed"
+        for (query, starts_at), received_before in self.must_hear.items():
+            received = {*self.pager.received, *self.phone.received}
+            later = (self.pager.received + self.phone.received)[received_before:]
+            assert (query, starts_at) in received or query in dict(later), f"{query} was missed"
         assert self.phone.open <= set(self.fires)
         if not self.was_deaf:
             assert self.pager.open == set(self.fires)

@@ -32,8 +32,8 @@ def asked(story, *polls, trouble=""):
 
 def committed_at(at, *, end=5, latest=5, sources=1):
     story = Story().started("a", at=1)
-    told = tuple(source({"t": {"0": end}}, {"t": {"0": latest}}) for _ in range(sources))
-    story.state.apply_event(progress("a", batch=1, sources=told), at)
+    reported = tuple(source({"t": {"0": end}}, {"t": {"0": latest}}) for _ in range(sources))
+    story.state.apply_event(progress("a", batch=1, sources=reported), at)
     return story
 
 
@@ -41,7 +41,7 @@ def lag(story, name=OFFSETS, now=NOW):
     return values(board(story, now=now), name, app="shop", query="a")
 
 
-def test_the_brokers_figure_stands_in_for_sparks_which_stays_beside_it():
+def test_the_brokers_figure_stuck_in_for_sparks_which_stays_beside_it():
     story = asked(committed_at(10, end=5, latest=8), seen(90, 5, 50))
 
     assert lag(story) == {("0",): 45}

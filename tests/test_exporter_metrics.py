@@ -157,7 +157,7 @@ def test_every_state_has_a_series_and_exactly_one_is_1():
         assert shown == {(name,): float(name == state) for name in STATES}
 
 
-def test_info_tells_the_run_and_failure_info_the_error():
+def test_info_reports_the_run_and_failure_info_the_error():
     shown = full_board()
     assert of_query(shown, "busy", "info") == {
         # query_id, run_id, sink, trigger

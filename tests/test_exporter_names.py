@@ -49,7 +49,7 @@ def test_any_name_survives_both_formats(name):
 
 
 def test_two_queries_of_one_name_do_not_share_series():
-    story = Story().started("a", at=0).started_anew("a", at=1)
+    story = Story().started("a", at=0).started_again("a", at=1)
     names = {s.labels["query"] for s in samples(board(story)) if "query" in s.labels}
     assert len(names) == 2
 

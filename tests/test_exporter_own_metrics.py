@@ -71,7 +71,7 @@ def test_alerts_of_one_name_are_counted_together():
     assert firing == {("StreamingQueryFailed", "critical"): 2}
 
 
-def test_each_open_alert_has_a_series_with_the_labels_it_is_told_with():
+def test_each_open_alert_has_a_series_with_the_labels_it_is_reported_with():
     story = Story().started("a", at=0).started("b", at=0).ended("a", at=10, exception=CONFLICT)
     shown = board(story)
 

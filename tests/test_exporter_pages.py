@@ -64,7 +64,7 @@ def test_livez_asks_whether_the_worker_beats():
         assert get(server, "/livez").status_code == 503
 
 
-def test_readyz_is_200_when_all_is_well_and_tells_why_not():
+def test_readyz_is_200_when_all_is_well_and_reports_why_not():
     with serving(HEALTHY) as server:
         answer = get(server, "/readyz")
         assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
@@ -126,13 +126,13 @@ def test_long_answers_are_compressed_when_accepted():
     assert "Content-Encoding" not in short.headers
 
 
-def test_the_server_header_tells_no_version():
+def test_the_server_header_reports_no_version():
     with serving(None) as server:
         assert get(server, "/livez").headers["Server"] == "querypulse"
         assert get(server, "/nonsense").headers["Server"] == "querypulse"
 
 
-def test_a_runbook_is_open_to_whoever_follows_a_link_in_a_message():
+def test_a_runbook_is_open_to_who_follows_a_link_in_a_message():
     with serving(
         HEALTHY, token="s3cret", runbook={"StreamingQueryFailed": "# StreamingQueryFailed"}.get
     ) as server:
@@ -155,7 +155,7 @@ def test_a_token_is_asked_for_on_every_path(path):
             assert get(server, path, Authorization=right.encode()).status_code == 200
 
 
-def test_an_unknown_path_or_method_tells_a_stranger_nothing():
+def test_an_unknown_path_or_method_reports_a_stranger_nothing():
     with serving(None, token="t") as server:
         assert get(server, "/nonsense").status_code == 401
         assert requests.post(server.url + "/metrics", timeout=10).status_code == 401

@@ -37,7 +37,7 @@ def as_json(shown):
     return msgspec.json.decode(msgspec.json.encode(status(shown)))
 
 
-def with_verdict(shown, label, state, reason=""):
+def with_health(shown, label, state, reason=""):
     health = {**shown.health, label: QueryHealth(QueryState(state), reason)}
     return msgspec.structs.replace(shown, health=health)
 
@@ -143,8 +143,8 @@ def test_the_last_thirty_batches_are_shown_as_they_were_and_outlive_a_restart():
 
 def test_who_is_ignored_and_who_is_on_the_roster_is_shown():
     shown = board(Story().started(at=0).started("b", at=0), expected=("b",))
-    told = {query.name: (query.expected, query.ignored) for query in status(shown).queries}
-    assert told == {"a": (False, False), "b": (True, False)}
+    reported = {query.name: (query.expected, query.ignored) for query in status(shown).queries}
+    assert reported == {"a": (False, False), "b": (True, False)}
     ignored = {**shown.health, "a": QueryHealth(QueryState.IDLE, ignored=True)}
     assert queries(msgspec.structs.replace(shown, health=ignored))["a"].ignored is True
 
@@ -176,7 +176,7 @@ def test_a_query_on_the_roster_is_shown_before_anybody_has_seen_it():
     assert queries(full_board(now=500.0))["absent"].state == "missing"
 
 
-def test_queries_without_a_verdict_are_shown_as_not_evaluated_yet():
+def test_queries_without_a_health_are_shown_as_not_evaluated_yet():
     shown = msgspec.structs.replace(full_board(), health={})
     assert {query.state for query in status(shown).queries} == {"starting"}
     assert {query.name for query in status(shown).queries} == {"busy", "dead", "absent"}
@@ -192,7 +192,7 @@ def test_an_unnamed_query_goes_by_its_short_id():
     assert list(queries(board(story))) == ["id-None"]
 
 
-def test_alerts_tell_when_they_began_in_iso_8601():
+def test_alerts_report_when_they_began_in_iso_8601():
     (alert,) = as_json(full_board())["alerts"]
     assert alert["labels"] == {
         "alertname": "StreamingQueryFailed", "app": "shop", "query": "dead", "severity": "critical",
@@ -226,7 +226,7 @@ def test_an_empty_board_has_a_status():
 @pytest.mark.parametrize("state", STATES)
 def test_each_state_makes_ready_or_unready(state):
     story = Story().started(at=0).commit(batch=1, at=10)
-    answer = readiness(with_verdict(board(story), "a", state, "because"))
+    answer = readiness(with_health(board(story), "a", state, "because"))
     unready = state in (
         "failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting",
     )  # fmt: skip

@@ -49,7 +49,7 @@ def real_deaths(spark):
         ("3.5.9", None, "RuntimeException", "plain jvm failure"),
     ],
 )
-def test_a_real_death_is_told_by_its_innermost_cause(spark, query, error_class, message):
+def test_a_real_death_is_reported_by_its_innermost_cause(spark, query, error_class, message):
     exception, spark_class = next((e, c) for name, e, c in real_deaths(spark) if name == query)
 
     failure = describe_failure(exception, spark_class)
@@ -123,7 +123,7 @@ def test_a_real_delta_conflict_names_condition_exception_and_table(table):
         ("", ""),
     ],
 )
-def test_only_a_table_that_is_named_is_told(message, table):
+def test_only_a_table_that_is_named_is_reported(message, table):
     assert describe_failure(f"a.b.C: {message}").table == table
 
 
@@ -140,7 +140,7 @@ def test_any_text_has_a_class(text):
     assert describe_failure(text).error_class
 
 
-def test_a_python_worker_that_failed_in_a_task_is_told_by_its_python_error():
+def test_a_python_worker_that_failed_in_a_task_is_reported_by_its_python_error():
     text = (
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 "
         "failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) (10.0.0.7 executor 2): "
@@ -152,7 +152,7 @@ def test_a_python_worker_that_failed_in_a_task_is_told_by_its_python_error():
     assert describe_failure(text).reason == "ZeroDivisionError: division by zero"
 
 
-def test_a_python_worker_is_told_by_its_python_error_though_spark_has_a_class_for_it():
+def test_a_python_worker_is_reported_by_its_python_error_though_spark_has_a_class_for_it():
     """Spark 4.3; that a Python worker failed says nothing."""
     text = (
         "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown "

@@ -60,7 +60,7 @@ def test_a_contained_error_is_logged_with_its_traceback_and_without_its_secrets(
 
 
 @pytest.mark.contains_errors
-def test_an_error_that_cannot_even_be_printed_is_still_told(logged):
+def test_an_error_that_cannot_even_be_printed_is_still_reported(logged):
     class Odd(Exception):
         def __str__(self):
             raise ValueError(HUNTER)

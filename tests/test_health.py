@@ -77,7 +77,7 @@ def test_an_ignored_query_is_calm_however_it_fares_and_needs_time_only():
 
 
 @pytest.mark.parametrize("state", sorted(set(QueryState) - set(CALM_STATES.values())))
-def test_a_warning_is_open_in_every_sick_state_and_a_critical_alert_in_the_grave_ones(state):
+def test_a_warning_is_open_in_every_failing_state_and_a_critical_alert_in_the_grave_ones(state):
     snapshot = started().state.snapshot(10)
     seen = DriverHealth(Evaluation(health={"a": QueryHealth(state)}), snapshot, 10.0)
     grave = state in {
@@ -93,11 +93,11 @@ def test_a_warning_is_open_in_every_sick_state_and_a_critical_alert_in_the_grave
 
 def commits(*at):
     def story(now):
-        told = started()
+        reported = started()
         for batch, moment in enumerate(at):
             if moment <= now:
-                told.commit(batch=batch, at=moment)
-        return told
+                reported.commit(batch=batch, at=moment)
+        return reported
 
     return story
 
@@ -136,7 +136,7 @@ def test_a_calm_goes_on_while_the_next_run_is_starting():
     ) == RecoveryWindow(2.0, 0)
 
 
-def test_another_query_of_the_same_name_begins_its_calm_anew():
+def test_another_query_of_the_same_name_begins_its_calm_again():
     assert health(commits(5)(20), 20).recovery(
         "a", "critical", RecoveryWindow(10, 7)
     ) == RecoveryWindow(20, 1)

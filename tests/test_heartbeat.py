@@ -113,7 +113,7 @@ def test_no_ping_leaves_when_the_worker_beats_no_more(heartbeat, double, clock):
     assert paths(double) == ["/start", ""]
 
 
-def test_a_failure_is_told_with_its_story_and_its_end_soon_after(heartbeat, double, clock):
+def test_a_failure_is_reported_with_its_story_and_its_end_soon_after(heartbeat, double, clock):
     beaten(heartbeat, clock, 60)
     beaten(heartbeat, clock, 13, ONE)
     beaten(heartbeat, clock, 13, ONE)
@@ -227,7 +227,7 @@ def test_an_orderly_end_is_noted(heartbeat, double):
     assert double.requests[1].body == b"stopped"
 
 
-def test_one_that_was_never_heard_says_nothing_at_the_end(double, clock):
+def test_one_that_was_never_received_says_nothing_at_the_end(double, clock):
     heartbeat = made(double, clock)
     heartbeat.close(5.0)
 

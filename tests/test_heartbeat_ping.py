@@ -63,7 +63,7 @@ def test_an_interval_below_the_least_is_kept():
     assert due_at(FAIL, HEALTHY, 1000.0, 1.0) == 1001
 
 
-def test_the_signal_stands_before_what_the_url_asks():
+def test_the_signal_stuck_before_what_the_url_asks():
     assert ping_url("https://h/p/uuid/?create=1", "/fail", "r-1") == (
         "https://h/p/uuid/fail?create=1&rid=r-1"
     )

@@ -76,7 +76,7 @@ def test_clients_cannot_be_checked_without_tls(pem):
         ("", "", None),
     ],
 )
-def test_files_that_do_not_fit_are_told_before_the_server_starts(pem, cert, key, authority):
+def test_files_that_do_not_fit_are_reported_before_the_server_starts(pem, cert, key, authority):
     paths = [getattr(pem, name or "", name) for name in (cert, key)]
     ca = None if authority is None else getattr(pem, authority, authority)
     message = refused(

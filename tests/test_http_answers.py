@@ -44,17 +44,17 @@ def meaning(status):
     return DeliveryOutcome.MISCONFIGURED
 
 
-def answer_of(receiver, told):
+def answer_of(receiver, reported):
     try:
-        receiver.send(told, NOW)
+        receiver.send(reported, NOW)
     except HttpError as error:
         return error.answer
     return DeliveryOutcome.DELIVERED
 
 
-@pytest.mark.parametrize("told", [ONE, ENDED_ONE], ids=["firing", "resolved"])
+@pytest.mark.parametrize("reported", [ONE, ENDED_ONE], ids=["firing", "resolved"])
 @pytest.mark.parametrize("kind", MAKE)
-def test_every_status_has_its_meaning(kind, told):
+def test_every_status_has_its_meaning(kind, reported):
     """Slack's 204 has no room for its "ok", so it is none."""
     expected = {status: meaning(status) for status in EVERY_STATUS}
     if kind == "slack":
@@ -64,7 +64,7 @@ def test_every_status_has_its_meaning(kind, told):
         found = {}
         for status in EVERY_STATUS:
             double.otherwise = reply(status, body=b"ok")
-            found[status] = answer_of(receiver, told)
+            found[status] = answer_of(receiver, reported)
         receiver.close()
 
     assert found == expected

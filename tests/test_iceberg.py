@@ -49,7 +49,7 @@ def append(stream, name, table, checkpoint):
     return writer.trigger(processingTime="500 milliseconds").toTable(table.name)
 
 
-def test_an_append_whose_commit_is_stuck_is_told_and_its_end_too(
+def test_an_append_whose_commit_is_stuck_is_reported_and_its_end_too(
     table, lock, watch, pages, tmp_path
 ):
     facts = table("facts")
@@ -60,10 +60,10 @@ def test_an_append_whose_commit_is_stuck_is_told_and_its_end_too(
     # The very next commit may have its lock already.
     for ahead in (1, 2, 3):
         lock(facts.commit_file(ahead))
-    told = pages.wait_for("StreamingQueryStalled", "facts", timeout=PATIENCE).annotations
+    reported = pages.wait_for("StreamingQueryStalled", "facts", timeout=PATIENCE).annotations
 
-    assert "batch_hung" in told["reason"]
-    assert "LockManager" in told["stream_thread"]
+    assert "batch_hung" in reported["reason"]
+    assert "LockManager" in reported["stream_thread"]
     assert query.isActive
     lock.free()
     pages.wait_for("StreamingQueryStalled", "facts", status="resolved", timeout=PATIENCE)
@@ -87,7 +87,7 @@ DEATHS = [
 
 
 @pytest.mark.parametrize("death", DEATHS, ids=[change.__name__ for change, *_ in DEATHS])
-def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
+def test_who_dies_of_its_table_is_reported_why(table, watch, pages, death):
     change, error_class, words = death
     read = table(change.__name__).write()
     watch()
@@ -100,7 +100,7 @@ def test_whoever_dies_of_its_table_is_told_why(table, watch, pages, death):
     assert words in error_of(page.annotations)
 
 
-def test_a_query_whose_snapshots_have_expired_is_told_why(spark, table, watch, pages, tmp_path):
+def test_a_query_whose_snapshots_have_expired_is_reported_why(spark, table, watch, pages, tmp_path):
     read, checkpoint = table("expired").write(), tmp_path / "cp"
     watch()
     query = start(read.stream(), "expired", checkpoint=checkpoint)
@@ -134,5 +134,5 @@ def test_healthy_queries_on_tables_are_left_alone(spark, table, watch, pages, tm
     until(lambda: out.rows() == 6, "the second one is", timeout=PATIENCE)
     query.processAllAvailable()
 
-    assert pages.told == []
+    assert pages.reported == []
     assert {one.name for one in sidecar.snapshot().queries} >= {"idle", "late", "behind"}

@@ -112,7 +112,7 @@ def test_a_poll_that_began_before_the_present_run_brings_no_other_back():
     [([("living", 3)], "living"), ([("other", 3)], "other"), ([], "other")],
     ids=["the poll sees the first", "the poll sees the second", "no poll comes"],
 )
-def test_the_next_poll_decides_which_run_is_newer_where_a_start_was_never_heard(polls, present):
+def test_the_next_poll_decides_which_run_is_newer_where_a_start_was_never_received(polls, present):
     story = IdStory().probe(polled("id", "living"), at=1).start("id", "other", at=2)
     for run, at in polls:
         story.probe(polled("id", run), at=at)
@@ -130,7 +130,7 @@ def test_the_late_failure_of_a_run_before_the_living_one_does_not_stand():
     assert (query.run_id, query.failure, query.totals.failed) == ("living", None, 1)
 
 
-def test_a_start_that_overtakes_the_end_of_a_run_whose_start_was_never_heard_begins_the_next():
+def test_a_start_that_overtakes_the_end_of_a_run_whose_start_was_never_received_begins_the_next():
     story = IdStory().probe(polled("id", "a"), at=1).start("id", "b", at=2)
     story.ends("id", "a", at=2.1)
 
@@ -229,7 +229,7 @@ def test_after_an_announced_stop_a_new_checkpoint_pages_nobody(order, memory):
     assert story.found(200) == []
 
 
-def test_the_late_failure_of_a_replaced_query_stands_until_its_successor_shows_life():
+def test_the_late_failure_of_a_replaced_query_stuck_until_its_successor_shows_life():
     story = IdStory().start("old", "r1", at=0, session="s1")
     story.start("new", "r2", at=1, session="s1").fails("old", "r1", at=2)
     assert story.found(3) == [("StreamingQueryFailed", "q")]
@@ -392,7 +392,7 @@ def test_an_expected_name_of_any_length_is_missing_under_its_label():
 
 
 @pytest.mark.parametrize("name", ["*", "unnamed"])
-def test_a_query_never_has_a_label_that_stands_for_several(name):
+def test_a_query_never_has_a_label_that_stuck_for_several(name):
     story = IdStory().start("11111111-a", "r", name, at=0)
 
     assert list(story.shown()) == [f"{name}-11111111"]

@@ -16,7 +16,7 @@ TEXT = json.dumps(NOTHING_FOUND)
 
 
 @pytest.mark.parametrize("message", ["Waiting for data to arrive", "Waiting for next trigger"])
-def test_what_the_last_trigger_of_a_waiting_run_found_is_told(message):
+def test_what_the_last_trigger_of_a_waiting_run_found_is_reported(message):
     found = IdleProgress().poll(run(batch=3, message=message), TEXT)
 
     assert (found.batch_id, found.committed) == (NOTHING_FOUND["batchId"], False)
@@ -34,11 +34,11 @@ def test_what_the_last_trigger_of_a_waiting_run_found_is_told(message):
         run(batch=3, message="Stopped"),
     ],
 )
-def test_of_a_run_that_does_not_wait_nothing_is_told(seen):
+def test_of_a_run_that_does_not_wait_nothing_is_reported(seen):
     assert IdleProgress().poll(seen, TEXT) is None
 
 
-def test_it_stands_until_something_new_is_told():
+def test_it_stuck_until_something_new_is_reported():
     idle = IdleProgress()
     first = idle.poll(run(batch=3), TEXT)
 
@@ -55,7 +55,7 @@ def test_a_short_poll_for_data_forgets_nothing():
     assert idle.poll(run(batch=3), "") is first
 
 
-def test_what_is_told_while_the_run_is_busy_is_known_when_it_waits():
+def test_what_is_reported_while_the_run_is_busy_is_known_when_it_waits():
     idle = IdleProgress()
 
     assert idle.poll(run(batch=3, busy=True), TEXT) is None

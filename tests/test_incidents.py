@@ -70,7 +70,7 @@ def test_a_driver_of_one_query_names_it():
     assert (finding.alertname, finding.query) == ("StreamingQueryStalled", "a")
 
 
-def test_queries_that_are_sick_for_reasons_of_their_own_are_told_one_by_one():
+def test_queries_that_are_failing_for_reasons_of_their_own_are_reported_one_by_one():
     story = two_queries().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT)
 
     findings = story.evaluate(102).findings
@@ -89,7 +89,7 @@ def test_a_stall_says_what_the_checkpoint_says():
     )
 
 
-def test_a_log_that_stands_is_told_with_both_batches():
+def test_a_log_that_stuck_is_reported_with_both_batches():
     (finding,) = asynchronous(until=180, log_until=100).evaluate(180).findings
 
     assert finding.reason == (
@@ -97,7 +97,7 @@ def test_a_log_that_stands_is_told_with_both_batches():
     )
 
 
-def test_lag_is_told_with_its_rise():
+def test_lag_is_reported_with_its_rise():
     (finding,) = lagging(*(2000 + 100 * n for n in range(7))).evaluate(372).findings
 
     assert finding.reason == (
@@ -138,7 +138,7 @@ def test_tasks_of_a_batch_that_is_over_are_no_evidence():
     assert "tasks" not in finding.evidence
 
 
-def test_lag_at_the_broker_is_told_with_the_age_of_the_poll():
+def test_lag_at_the_broker_is_reported_with_the_age_of_the_poll():
     story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
     story.ask(at=20, committed=5, latest=45).ended(at=25, exception=CONFLICT)
     (finding,) = story.evaluate(27).findings
@@ -147,7 +147,7 @@ def test_lag_at_the_broker_is_told_with_the_age_of_the_poll():
     assert "sources_unread" not in finding.evidence
 
 
-def test_a_broker_that_does_not_answer_is_told_with_its_reason():
+def test_a_broker_that_does_not_answer_is_reported_with_its_reason():
     story = Story().started(at=0).commit(batch=0, at=10)
     story.state.apply_sources(SourceReport(20.0, unreadable={"a-1": "no answer"}))
     (finding,) = story.ended(at=25, exception=CONFLICT).evaluate(27).findings

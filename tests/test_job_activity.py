@@ -129,7 +129,7 @@ def test_counters_that_begin_from_zero_are_no_move():
 
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd")])
-def test_where_a_runs_own_jobs_are_not_told_jobs_of_nobody_prove_nothing(odd):
+def test_where_a_runs_own_jobs_are_not_reported_jobs_of_nobody_prove_nothing(odd):
     batch = Batch(counted=False)
     tracker = batch.spark.sparkContext._jsc.answers["statusTracker"]
     tracker.answers["getJobIdsForGroup"] = odd

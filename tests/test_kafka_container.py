@@ -23,7 +23,7 @@ def test_a_broker_in_a_container_has_the_settings_of_one_in_a_process(tmp_path):
     }
 
 
-def test_a_broker_in_a_container_tells_clients_where_the_test_finds_it():
+def test_a_broker_in_a_container_reports_clients_where_the_test_finds_it():
     given = environment(1001, 1002, {})
 
     assert given["KAFKA_ADVERTISED_LISTENERS"] == "PLAINTEXT://127.0.0.1:1001"

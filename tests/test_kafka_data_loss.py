@@ -129,11 +129,11 @@ def dangers(pages, query, severity="critical"):
 
 def reasons(sidecar, query):
     """Why data is in danger now."""
-    told = [one for one in sidecar.alerts() if one.name == "StreamingDataLossRisk"]
-    return [one.annotations["reason"] for one in told if one.labels["query"] == query]
+    reported = [one for one in sidecar.alerts() if one.name == "StreamingDataLossRisk"]
+    return [one.annotations["reason"] for one in reported if one.labels["query"] == query]
 
 
-def test_a_danger_is_told_before_the_first_record_is_lost(hasty, play, pages):
+def test_a_danger_is_reported_before_the_first_record_is_lost(hasty, play, pages):
     topic = hasty.topic(retention_ms=str(int(KEEPS_SECONDS * 1000)), segment_ms="1000")
     stage = play(topic)
     with fed(hasty, topic):

@@ -99,7 +99,7 @@ def ends(kafka, partitions, isolation="read_uncommitted"):
         consumer.close()
 
 
-def test_where_a_query_stands_is_told_as_the_broker_has_it(held, kafka):
+def test_where_a_query_stuck_is_reported_as_the_broker_has_it(held, kafka):
     one = held(partitions=2)
     poll = one.poll()
 
@@ -274,13 +274,13 @@ def test_a_deleted_topic_is_left_out_and_spoils_no_other(held, kafka):
     assert gone not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics
 
 
-def test_a_topic_made_anew_has_no_lag_as_long_as_it_ends_before(held, kafka):
+def test_a_topic_made_again_has_no_lag_as_long_as_it_ends_before(held, kafka):
     gone, stays = kafka.topic(), kafka.topic()
     one = held(gone, stays, first=["a"] * 5, failOnDataLoss="false")
     one.hang(stays)
     kafka.delete(gone)
     until(lambda: f"{gone}/0" not in one.poll().latest, "it is gone")
-    until(lambda: _made_anew(kafka, gone), "it is there again")
+    until(lambda: _made_again(kafka, gone), "it is there again")
     kafka.produce(gone, ["new"])
 
     poll = until(
@@ -289,7 +289,7 @@ def test_a_topic_made_anew_has_no_lag_as_long_as_it_ends_before(held, kafka):
     assert poll.lag_by_partition == {f"{stays}/0": 1, f"{gone}/0": 0}
 
 
-def _made_anew(kafka, topic):
+def _made_again(kafka, topic):
     try:
         kafka.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_SECONDS)
     except KafkaException:
@@ -297,7 +297,7 @@ def _made_anew(kafka, topic):
     return True
 
 
-def test_how_long_records_are_kept_is_told_by_topic(held, kafka):
+def test_how_long_records_are_kept_is_reported_by_topic(held, kafka):
     short, forever = kafka.topic(retention_ms="60000"), kafka.topic(retention_ms="-1")
     sized = kafka.topic(retention_ms="-1", retention_bytes="1000000")
     poll = held(short, forever, sized).poll()

@@ -45,23 +45,23 @@ def far(tmp_path):
     broker.close()
 
 
-def test_each_mode_is_well_or_idle_and_is_told_when_its_work_or_its_log_hangs(
+def test_each_mode_is_well_or_idle_and_is_reported_when_its_work_or_its_log_hangs(
     far, harness, watch, pages
 ):
     """``far`` comes first, in order to be there until the queries that write to it are stopped."""
     fed, silent, grown = harness.kafka.topic(), harness.kafka.topic(), harness.kafka.topic()
     harness.feed(fed, every=0.5)
     harness.feed(grown, 4, every=0.5)
-    well, sick = Modes(harness, harness.kafka), Modes(harness, far)
+    well, failing = Modes(harness, harness.kafka), Modes(harness, far)
     log_hung = well.asynchronous("async_log_hung", fed)
     well.asynchronous("async_silent", silent, milliseconds=HOUR)
     for mode in ("continuous", "real_time"):
         getattr(well, mode)(f"{mode}_fed", fed)
         getattr(well, mode)(f"{mode}_silent", silent)
-        getattr(sick, mode)(f"{mode}_hung", fed)
+        getattr(failing, mode)(f"{mode}_hung", fed)
     well.continuous("continuous_grown", grown)
     well.asynchronous("async_fed", fed)
-    sick.asynchronous("async_hung", fed)
+    failing.asynchronous("async_hung", fed)
     names = {query.name for query in harness.spark.streams.active}
     until(lambda: all(harness.committed(name) >= 0 for name in names), "all commit", 120)
     sidecar = watch(**SETTINGS)
@@ -102,7 +102,7 @@ def test_each_mode_is_well_or_idle_and_is_told_when_its_work_or_its_log_hangs(
     assert {"0", "1"} == set(ends_of(harness, "continuous_grown"))
 
 
-def test_a_death_in_each_mode_is_told_with_its_cause(harness, watch, pages):
+def test_a_death_in_each_mode_is_reported_with_its_cause(harness, watch, pages):
     topic = harness.kafka.topic()
     harness.put(topic)
     modes = Modes(harness, harness.kafka)

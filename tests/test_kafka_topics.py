@@ -16,38 +16,40 @@ SETTINGS = {"stall_floor_seconds": 4, "start_grace_seconds": 30, "source_interva
 def replace(kafka):
     """Deletes a topic, and makes one of the same name that holds one record."""
 
-    def anew(topic):
+    def again(topic):
         kafka.delete(topic)
         until(lambda: topic not in kafka.admin.list_topics(timeout=5).topics, "it is gone")
         kafka.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_SECONDS)
         kafka.produce(topic, ["new"])
 
-    return anew
+    return again
 
 
-def test_a_query_that_dies_of_its_topic_is_told_with_the_cause(spark, kafka, watch, pages, replace):
-    deleted, anew = kafka.topic(), kafka.topic()
+def test_a_query_that_dies_of_its_topic_is_reported_with_the_cause(
+    spark, kafka, watch, pages, replace
+):
+    deleted, again = kafka.topic(), kafka.topic()
     sidecar = watch(**SETTINGS)
-    for name, topic in (("deleted", deleted), ("anew", anew)):
+    for name, topic in (("deleted", deleted), ("anew", again)):
         kafka.produce(topic, ["old"] * 10)
         start(kafka.stream(spark, topic), name)
     for name in ("deleted", "anew"):
         commits(sidecar, name)
     kafka.delete(deleted)
-    replace(anew)
-    told = {
+    replace(again)
+    reported = {
         name: pages.wait_for("StreamingQueryFailed", name, timeout=60)
         for name in ("deleted", "anew")
     }
 
-    assert "KAFKA_DATA_LOSS" in told["anew"].annotations["reason"]
+    assert "KAFKA_DATA_LOSS" in reported["anew"].annotations["reason"]
     # Or the same, where Spark's own tasks ask for the topic and so make it anew.
     causes = ("UnknownTopicOrPartitionException", "KAFKA_DATA_LOSS")
-    assert any(cause in told["deleted"].annotations["reason"] for cause in causes)
+    assert any(cause in reported["deleted"].annotations["reason"] for cause in causes)
     assert {what for what, _ in (page.what for page in pages.pages)} == {"StreamingQueryFailed"}
 
 
-def test_where_losses_are_allowed_a_topic_made_anew_is_told_until_it_has_come_as_far(
+def test_where_losses_are_allowed_a_topic_made_again_is_reported_until_it_has_come_as_far(
     spark, kafka, watch, pages, replace
 ):
     """Spark says nothing, and nothing is read until somebody looks."""

@@ -56,7 +56,7 @@ def test_a_late_event_of_an_old_run_never_touches_the_new_one():
     assert story.query() == before
 
 
-def test_a_death_that_is_told_after_the_next_start_stands_until_the_new_run_shows_life():
+def test_a_death_that_is_reported_after_the_next_start_stuck_until_the_new_run_shows_life():
     story = Story().started(at=0).commit(batch=1, at=1).started(run=2, at=5)
     story.ended(at=8, exception=CONFLICT).ended(at=9, exception=CONFLICT)
 
@@ -67,20 +67,20 @@ def test_a_death_that_is_told_after_the_next_start_stands_until_the_new_run_show
     assert story.commit(run=2, batch=2, at=10).query().failure is None
 
 
-def test_a_death_that_is_told_after_the_new_run_has_committed_is_only_counted():
+def test_a_death_that_is_reported_after_the_new_run_has_committed_is_only_counted():
     story = Story().started(at=0).started(run=2, at=5).commit(run=2, batch=2, at=6)
     query = story.ended(at=8, exception=CONFLICT).query()
 
     assert (query.failure, query.unrecovered_deaths, len(query.deaths)) == (None, 0, 1)
 
 
-def test_what_the_probe_sees_running_is_the_present_run_in_whatever_order_starts_are_heard():
+def test_what_the_probe_sees_running_is_the_present_run_in_whatever_order_starts_are_received():
     story = Story().probe(processing(number=2, batch=3), at=1).started(run=1, at=2)
 
     assert story.probe(processing(number=2, batch=3), at=3).query().run_id == "a-2"
 
 
-def test_a_poll_that_began_before_a_start_was_heard_does_not_bring_the_old_run_back():
+def test_a_poll_that_began_before_a_start_was_received_does_not_bring_the_old_run_back():
     story = Story().started(at=0).started(run=2, at=5).probe(processing(batch=3), at=4)
 
     assert story.query().run_id == "a-2"
@@ -92,7 +92,7 @@ def test_the_end_of_a_run_nobody_has_met_does_not_end_the_living_one():
     assert story.query().alive
 
 
-def test_a_death_is_told_by_the_first_signal_and_changed_by_none():
+def test_a_death_is_reported_by_the_first_signal_and_changed_by_none():
     story = Story().started(at=0).probe(run(), at=1)
     story.probe(run(active=False, exception=CONFLICT), at=2)
     first = story.query().ended
@@ -246,7 +246,7 @@ def test_one_stalled_batch_raises_the_baseline_threefold_at_most():
         ("", ""),
     ],
 )
-def test_a_sink_is_shown_by_what_tells_it_apart(text, short):
+def test_a_sink_is_shown_by_what_reports_it_apart(text, short):
     assert short_sink(text) == short
 
 

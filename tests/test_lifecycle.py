@@ -7,7 +7,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 from support.lifecycle_harness import WALL, LifecycleHarness
-from support.lifecycle_table import HEALTHY, SILENT, SILENT_BESIDES, TELLING, all_of, cycles
+from support.lifecycle_table import HEALTHY, NOTIFYING, SILENT, SILENT_BESIDES, all_of, cycles
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.flap_guard import FlapGuard
@@ -21,23 +21,23 @@ def named(rows):
     return [pytest.param(*row[1:], id=row[0]) for row in rows]
 
 
-@pytest.mark.parametrize(("story", "until", "told"), named(SILENT))
-def test_nobody_is_told_for_nothing(story, until, told):
-    assert LifecycleHarness().play(story, until).told == told == []
+@pytest.mark.parametrize(("story", "until", "reported"), named(SILENT))
+def test_nobody_is_reported_for_nothing(story, until, reported):
+    assert LifecycleHarness().play(story, until).reported == reported == []
 
 
-@pytest.mark.parametrize(("story", "until", "told"), named(SILENT_BESIDES))
-def test_nobody_is_told_more_than_once_of_one_misery(story, until, told):
-    assert LifecycleHarness().play(story, until).told == told
+@pytest.mark.parametrize(("story", "until", "reported"), named(SILENT_BESIDES))
+def test_nobody_is_reported_more_than_once_of_one_misery(story, until, reported):
+    assert LifecycleHarness().play(story, until).reported == reported
 
 
-@pytest.mark.parametrize(("story", "until", "told"), named(TELLING))
-def test_somebody_is_told(story, until, told):
-    assert LifecycleHarness().play(story, until).told == told
+@pytest.mark.parametrize(("story", "until", "reported"), named(NOTIFYING))
+def test_somebody_is_reported(story, until, reported):
+    assert LifecycleHarness().play(story, until).reported == reported
 
 
-def test_more_stories_stay_silent_than_tell():
-    assert len(SILENT) + len(SILENT_BESIDES) > len(TELLING)
+def test_more_stories_stay_silent_than_report():
+    assert len(SILENT) + len(SILENT_BESIDES) > len(NOTIFYING)
 
 
 # -- what an alert says -----------------------------------------------------------------------
@@ -58,7 +58,7 @@ def test_the_words_are_the_newest_and_stay_while_it_recovers():
     assert (alert.annotations["reason"], alert.annotations["at"]) == ("found anew", "34")
 
 
-def test_new_words_alone_are_no_reason_to_tell_again():
+def test_new_words_alone_are_no_reason_to_report_again():
     harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 3600)
 
     assert harness.incidents[0].revision == 0
@@ -120,7 +120,7 @@ def test_an_alert_does_not_get_milder_while_it_is_open():
     assert [alert.labels["severity"] for alert in harness.lifecycle.alerts] == ["critical"]
 
 
-def test_an_alert_that_is_not_told_yet_has_the_newest_severity():
+def test_an_alert_that_is_not_reported_yet_has_the_newest_severity():
     harness = LifecycleHarness().play(
         [(0, "a", "StreamingDataLossRisk!"), (1, "a", "StreamingDataLossRisk")], 60
     )
@@ -135,7 +135,7 @@ def test_a_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning(
     harness.play([], 21)
     warning, critical = harness.incidents
 
-    assert harness.told == [
+    assert harness.reported == [
         "11 + StreamingBatchSlow a",
         "21 + StreamingBatchSlow a",
         "21 - StreamingBatchSlow a",
@@ -207,7 +207,7 @@ def test_an_inherited_alert_fires_from_the_start_with_its_own_words_and_beginnin
 def test_an_inherited_alert_ends_once_its_query_is_well():
     harness = heir(left()).play([(10, "a", "starts"), (20, "a", "commits")], 100)
 
-    assert (harness.told, harness.incidents) == (
+    assert (harness.reported, harness.incidents) == (
         ["0 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"],
         (),
     )
@@ -222,7 +222,7 @@ def test_an_inherited_alert_outlasts_a_query_that_is_not_seen():
 def test_an_inherited_alert_of_the_whole_driver_waits_for_a_query():
     harness = heir(left("*")).play([(100, "b", "starts")], 131)
 
-    assert harness.told == ["0 + StreamingQueryFailed *", "130 - StreamingQueryFailed *"]
+    assert harness.reported == ["0 + StreamingQueryFailed *", "130 - StreamingQueryFailed *"]
 
 
 def test_an_inherited_alert_holds_nothing_back_that_is_worse_or_of_others():
@@ -231,31 +231,31 @@ def test_an_inherited_alert_holds_nothing_back_that_is_worse_or_of_others():
     )
     harness.play([(5, "a", "StreamingQueryFailed"), (5, "b", "StreamingQueryStalled")], 6)
 
-    assert harness.told[2:] == [
+    assert harness.reported[2:] == [
         "5 + StreamingQueryFailed a",
         "6 + StreamingQueryStalled b",
         "6 - StreamingBatchSlow b",
     ]
 
 
-def test_an_inherited_alert_that_is_found_again_has_new_words_and_is_not_told_anew():
+def test_an_inherited_alert_that_is_found_again_has_new_words_and_is_not_reported_again():
     harness = heir(left()).play([(10, "a", "StreamingQueryFailed")], 20)
     (alert,) = harness.incidents[0].alerts
 
-    assert harness.told == ["0 + StreamingQueryFailed a"]
+    assert harness.reported == ["0 + StreamingQueryFailed a"]
     assert (alert.annotations["reason"], alert.starts_at) == ("as found", WALL - 500)
 
 
 def test_an_inherited_alert_is_superseded_by_what_is_found_of_its_query():
     harness = heir(left()).play([(0, "a", "expected"), (120, "a", "StreamingQueryMissing")], 121)
 
-    assert harness.told[1:] == ["121 + StreamingQueryMissing a", "121 - StreamingQueryFailed a"]
+    assert harness.reported[1:] == ["121 + StreamingQueryMissing a", "121 - StreamingQueryFailed a"]
 
 
 def test_an_inherited_alert_that_is_found_without_its_query_being_seen_still_waits_for_it():
     harness = heir(left(name="StreamingQueryMissing"))
     harness.play([(10, "a", "StreamingQueryMissing"), (20, "a", "forgotten")], 3600)
-    assert harness.told == ["0 + StreamingQueryMissing a"]
+    assert harness.reported == ["0 + StreamingQueryMissing a"]
     harness.play([], DAY + 60, every=60)
 
     assert "expired" in harness.ended[-1].alerts[0].annotations
@@ -265,22 +265,22 @@ def test_an_inherited_alert_that_is_found_for_more_than_a_day_does_not_expire():
     harness = heir(left(name="StreamingQueryMissing"), repeat_interval_seconds=1e9)
     harness.play([(0, "a", "StreamingQueryMissing")], 2 * DAY, every=60)
 
-    assert harness.told == ["0 + StreamingQueryMissing a"]
+    assert harness.reported == ["0 + StreamingQueryMissing a"]
 
 
 def test_an_inherited_alert_whose_query_never_comes_expires_after_a_day():
     harness = heir(left()).play([], DAY, every=60)
     ended = harness.incidents[0]
 
-    assert harness.told[-1] == "86400 - StreamingQueryFailed a"
+    assert harness.reported[-1] == "86400 - StreamingQueryFailed a"
     assert "expired" in ended.alerts[0].annotations
     assert harness.tick() == ()
 
 
-def test_an_inherited_alert_is_told_again_when_a_reminder_is_due():
+def test_an_inherited_alert_is_reported_again_when_a_reminder_is_due():
     harness = heir(left(), repeat_interval_seconds=100.0).play([], 150)
 
-    assert harness.told == ["0 + StreamingQueryFailed a", "100 ^ StreamingQueryFailed a"]
+    assert harness.reported == ["0 + StreamingQueryFailed a", "100 ^ StreamingQueryFailed a"]
     assert harness.incidents[0].revision == 3
 
 
@@ -301,7 +301,7 @@ def test_a_group_is_inherited_with_those_that_are_over():
     assert harness.incidents == (group,)
     harness.play([], 31)
 
-    assert harness.told == ["0 + StreamingQueryFailed b,a", "30 - StreamingQueryFailed b,a"]
+    assert harness.reported == ["0 + StreamingQueryFailed b,a", "30 - StreamingQueryFailed b,a"]
 
 
 def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():

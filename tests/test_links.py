@@ -115,16 +115,16 @@ def test_every_alert_has_its_runbook_and_every_runbook_its_alert():
     assert set(runbooks()) == own_alerts() | set(prometheus_alerts())
 
 
-def test_prometheus_tells_every_alert_that_we_tell():
+def test_prometheus_reports_every_alert_that_we_report():
     assert own_alerts() <= set(prometheus_alerts())
 
 
 def test_an_alert_of_the_driver_leads_to_its_runbook():
     for name in own_alerts():
         finding = Finding(name, "q", Severity.CRITICAL, QueryState.FAILED, "reason", "summary", {})
-        told = alert_of(finding, "app", guidance(Settings()), 0.0)
+        reported = alert_of(finding, "app", guidance(Settings()), 0.0)
 
-        assert told.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
+        assert reported.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
 
 
 def test_an_alert_of_prometheus_leads_to_its_runbook():
@@ -153,9 +153,9 @@ def test_every_address_below_our_home_is_a_file_of_ours():
 
 @pytest.mark.parametrize("document", ["docs/rules.md", "dashboards/runbooks/README.md"])
 def test_no_alert_is_forgotten_in(document):
-    told = own_alerts() if document == "docs/rules.md" else set(runbooks())
+    reported = own_alerts() if document == "docs/rules.md" else set(runbooks())
 
-    assert [name for name in sorted(told) if name not in MARKDOWN[document]] == []
+    assert [name for name in sorted(reported) if name not in MARKDOWN[document]] == []
 
 
 def test_dashboards_link_to_runbooks_that_there_are():
@@ -165,7 +165,7 @@ def test_dashboards_link_to_runbooks_that_there_are():
     assert linked <= set(runbooks())
 
 
-def test_a_name_of_a_metric_is_told_from_a_word():
+def test_a_name_of_a_metric_is_reported_from_a_word():
     """``support.repository`` is only as good as this."""
     assert METRIC.findall("`spark_streaming_query_state{state}` of querypulse_x_total.") == [
         "spark_streaming_query_state",

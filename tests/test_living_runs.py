@@ -65,7 +65,7 @@ def test_whether_the_context_is_stopped_is_in_the_same_answer(stopped):
 
 
 @given(st.text(st.characters(exclude_characters=FIELD + RUN)))
-def test_whatever_offsets_hold_is_told_as_it_is(offsets):
+def test_whatever_offsets_hold_is_reported_as_it_is(offsets):
     assert parsed(line(offsets=offsets))["id"].offsets == offsets
 
 

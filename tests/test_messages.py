@@ -72,7 +72,7 @@ def test_ids_are_last():
     assert names[-2:] == ["query_id", "run_id"]
 
 
-def test_evidence_of_no_known_rank_stands_between_what_is_read_first_and_last():
+def test_evidence_of_no_known_rank_stuck_between_what_is_read_first_and_last():
     assert list(ordered(dict.fromkeys(("run_id", "of_another_rule", "python_line"), ""))) == [
         "python_line", "of_another_rule", "run_id",
     ]  # fmt: skip

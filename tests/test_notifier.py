@@ -27,7 +27,7 @@ def server():
 
 
 @pytest.fixture
-def tell():
+def report():
     """Makes and starts a ``Notifier``; ``heir`` is what it inherits, ``late`` what it does later."""
     made = []
 
@@ -57,8 +57,8 @@ def statuses(server):
     return [json.loads(request.body)["status"] for request in server.requests]
 
 
-def test_what_is_offered_is_told_and_when_it_is_no_more_its_end(tell, server):
-    notifier = tell(webhook_url=server.url)
+def test_what_is_offered_is_reported_and_when_it_is_no_more_its_end(report, server):
+    notifier = report(webhook_url=server.url)
     notifier.offer((FIRING,), ())
     assert notifier.flush(Deadline(5))
     notifier.offer((), ())
@@ -67,35 +67,35 @@ def test_what_is_offered_is_told_and_when_it_is_no_more_its_end(tell, server):
     assert statuses(server) == ["firing", "resolved"]
 
 
-def test_without_receivers_all_is_told_at_once(tell):
-    notifier = tell()
+def test_without_receivers_all_is_reported_at_once(report):
+    notifier = report()
     notifier.offer((FIRING,), ())
 
     assert notifier.flush(Deadline(0))
     assert notifier.outcomes == {}
 
 
-def test_a_receiver_that_hangs_does_not_use_up_the_time_of_the_others(tell, server):
+def test_a_receiver_that_hangs_does_not_use_up_the_time_of_the_others(report, server):
     with HttpDouble(otherwise=lambda handler: handler.double.closing.wait(30)) as hanging:
         tables = [
             {"type": "webhook", "name": "hangs", "url": hanging.url},
             {"type": "webhook", "name": "works", "url": server.url},
         ]
-        notifier = tell(receivers=tables)
+        notifier = report(receivers=tables)
         notifier.offer((FIRING,), ())
 
         assert not notifier.flush(Deadline(1.0))
         assert statuses(server) == ["firing"]
 
 
-def test_at_the_end_the_fallback_is_told_what_was_not_taken(tell, server):
+def test_at_the_end_the_fallback_is_reported_what_was_not_taken(report, server):
     """Whatever its time is: there will be no later."""
     with HttpDouble(otherwise=reply(503)) as failing:
         tables = [
             {"type": "webhook", "name": "a", "url": failing.url, "fallback": "b"},
             {"type": "webhook", "name": "b", "url": server.url, "severities": []},
         ]
-        notifier = tell(receivers=tables)
+        notifier = report(receivers=tables)
         notifier.offer((FIRING,), ())
         notifier.flush(Deadline(1))
         assert server.requests == []
@@ -104,13 +104,13 @@ def test_at_the_end_the_fallback_is_told_what_was_not_taken(tell, server):
     assert statuses(server) == ["firing"]
 
 
-def test_at_the_end_the_fallback_is_not_told_what_was_taken(tell, server):
+def test_at_the_end_the_fallback_is_not_reported_what_was_taken(report, server):
     with HttpDouble() as working:
         tables = [
             {"type": "webhook", "name": "a", "url": working.url, "fallback": "b"},
             {"type": "webhook", "name": "b", "url": server.url, "severities": []},
         ]
-        notifier = tell(receivers=tables)
+        notifier = report(receivers=tables)
         notifier.offer((FIRING,), ())
         notifier.flush(Deadline(5))
         notifier.close(Deadline(2))
@@ -118,8 +118,8 @@ def test_at_the_end_the_fallback_is_not_told_what_was_taken(tell, server):
     assert server.requests == []
 
 
-def test_a_heartbeat_beats_with_the_offers_and_is_counted(tell, server):
-    notifier = tell(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
+def test_a_heartbeat_beats_with_the_offers_and_is_counted(report, server):
+    notifier = report(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
     server.wait_for(1)
     until(lambda: notifier.outcomes["heartbeat"]["delivered"], "it is counted")
     # As the worker does: a beat that comes too early is forgotten.
@@ -133,14 +133,16 @@ def test_a_heartbeat_beats_with_the_offers_and_is_counted(tell, server):
 # -- what outlives the driver ---------------------------------------------------------------------
 
 
-def test_what_an_earlier_driver_told_is_inherited_and_ended_once_it_is_over(tell, server, tmp_path):
+def test_what_an_earlier_driver_reported_is_inherited_and_ended_once_it_is_over(
+    report, server, tmp_path
+):
     settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
-    first = tell(**settings)
+    first = report(**settings)
     first.offer((FIRING,), ())
     assert first.flush(Deadline(5))
     first.close(Deadline(5))
 
-    second = tell(**settings)
+    second = report(**settings)
     assert [one.key for one in second.heir] == [FIRING.key]
     second.offer((FIRING,), ())
     assert second.flush(Deadline(5))
@@ -151,23 +153,23 @@ def test_what_an_earlier_driver_told_is_inherited_and_ended_once_it_is_over(tell
     assert statuses(server) == ["firing", "resolved"]
 
 
-def test_without_a_spool_nothing_is_inherited(tell, server):
-    first = tell(webhook_url=server.url)
+def test_without_a_spool_nothing_is_inherited(report, server):
+    first = report(webhook_url=server.url)
     first.offer((FIRING,), ())
     first.flush(Deadline(5))
     first.close(Deadline(5))
 
-    assert tell(webhook_url=server.url).heir == []
+    assert report(webhook_url=server.url).heir == []
 
 
-def test_a_spool_in_use_is_said_and_what_is_in_it_is_taken_over_later(tell, server, tmp_path):
+def test_a_spool_in_use_is_said_and_what_is_in_it_is_taken_over_later(report, server, tmp_path):
     """As when a new driver starts while the old one still dies."""
     settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
-    first = tell(**settings)
+    first = report(**settings)
     first.offer((FIRING,), ())
     assert first.flush(Deadline(5))
 
-    second = tell(**settings)
+    second = report(**settings)
     other = incident("silver")
     second.offer((other,), ())
     assert second.flush(Deadline(5))
@@ -187,12 +189,12 @@ def test_a_spool_in_use_is_said_and_what_is_in_it_is_taken_over_later(tell, serv
 
 
 def test_while_another_process_of_the_app_has_the_spool_nothing_is_resolved_at_the_start(
-    tell, tmp_path
+    report, tmp_path
 ):
     """What is open under the app's keys may be the other's."""
     with PagerDutyDouble() as pagerduty:
-        first = tell(spool_dir=str(tmp_path / "spool"))
-        second = tell(
+        first = report(spool_dir=str(tmp_path / "spool"))
+        second = report(
             spool_dir=str(tmp_path / "spool"),
             pagerduty_routing_key="R" * 32,
             pagerduty_url=pagerduty.enqueue_url,
@@ -206,15 +208,15 @@ def test_while_another_process_of_the_app_has_the_spool_nothing_is_resolved_at_t
         first.close(Deadline(5))
 
 
-def test_without_trouble_there_is_no_problem_to_show(tell, tmp_path):
-    assert tell().spool_problem == ""
-    assert tell(spool_dir=str(tmp_path / "spool")).spool_problem == ""
+def test_without_trouble_there_is_no_problem_to_show(report, tmp_path):
+    assert report().spool_problem == ""
+    assert report(spool_dir=str(tmp_path / "spool")).spool_problem == ""
 
 
 @pytest.mark.contains_errors
-def test_a_spool_that_cannot_be_kept_keeps_nobody_from_being_told(tell, server, tmp_path):
+def test_a_spool_that_cannot_be_kept_keeps_nobody_from_being_reported(report, server, tmp_path):
     (tmp_path / "file").write_text("")
-    notifier = tell(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
+    notifier = report(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
     notifier.offer((FIRING,), ())
 
     assert notifier.flush(Deadline(5))

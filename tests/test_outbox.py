@@ -26,11 +26,11 @@ DAY = 24 * 3600.0
 class Harness:
     """An outbox, a clock, and what was sent of it."""
 
-    def __init__(self, *told, capabilities=None):
+    def __init__(self, *reported, capabilities=None):
         self.outbox = Outbox(capabilities)
         self.now = 0.0
-        if told:
-            self.offer(*told)
+        if reported:
+            self.offer(*reported)
             self.send_all()
 
     @property
@@ -97,7 +97,7 @@ def test_other_words_are_not_another_incident():
     assert harness.send() is None
 
 
-def test_a_new_revision_is_told_once():
+def test_a_new_revision_is_reported_once():
     """A member joined, or a reminder is due."""
     harness = Harness(incident())
     harness.offer(incident("a", "b", revision=1))
@@ -136,7 +136,7 @@ def test_an_end_is_never_before_the_beginning():
     assert harness.begin().ends_at == WALL
 
 
-def test_a_warning_that_came_and_went_unheard_is_not_told():
+def test_a_warning_that_came_and_went_unheard_is_not_reported():
     """During an outage nothing arrived, so there is nothing to resolve; it is counted."""
     harness = Harness().offer(incident(severity="warning"))
     harness.send(outage())
@@ -147,7 +147,7 @@ def test_a_warning_that_came_and_went_unheard_is_not_told():
     assert harness.outbox.entries == ()
 
 
-def test_a_critical_one_that_came_and_went_unheard_is_told_and_then_resolved():
+def test_a_critical_one_that_came_and_went_unheard_is_reported_and_then_resolved():
     """Somebody should know that a query died in the night, also when it came back."""
     harness = Harness().offer(incident())
     harness.send(outage())
@@ -203,7 +203,7 @@ def test_a_resolve_that_lands_after_its_incident_came_back_is_followed_by_a_trig
     assert harness.send_all() == [("a", "firing")]
 
 
-def test_an_occurrence_that_came_and_went_while_a_resolve_was_under_way_is_told():
+def test_an_occurrence_that_came_and_went_while_a_resolve_was_under_way_is_reported():
     """A critical one; the receiver has only heard of the one before."""
     harness = Harness(incident()).at(60).offer()
     sent = harness.begin()
@@ -214,7 +214,7 @@ def test_an_occurrence_that_came_and_went_while_a_resolve_was_under_way_is_told(
     assert harness.send_all() == [("a", "firing"), ("a", "resolved")]
 
 
-def test_firing_again_before_the_resolve_left_is_told_after_that_resolve():
+def test_firing_again_before_the_resolve_left_is_reported_after_that_resolve():
     """A trigger on a key that is still open would notify nobody."""
     harness = Harness(incident(revision=3)).at(60).offer()
     harness.send(outage())
@@ -228,7 +228,7 @@ def test_firing_again_before_the_resolve_left_is_told_after_that_resolve():
     assert harness.send_all() == [("a", "firing")], "its own first reminder is news"
 
 
-def test_firing_again_after_a_resolve_that_may_have_arrived_is_told():
+def test_firing_again_after_a_resolve_that_may_have_arrived_is_reported():
     """And however short it fires: it is another occurrence, and a critical one."""
     harness = Harness(incident()).at(60).offer()
     harness.send(lost_answer())
@@ -237,7 +237,7 @@ def test_firing_again_after_a_resolve_that_may_have_arrived_is_told():
     assert harness.send_all() == [("a", "resolved"), ("a", "firing"), ("a", "resolved")]
 
 
-def test_firing_again_after_a_trigger_that_may_have_arrived_is_told_after_a_resolve():
+def test_firing_again_after_a_trigger_that_may_have_arrived_is_reported_after_a_resolve():
     harness = Harness().offer(incident())
     harness.send(lost_answer())
     harness.at(60).offer().at(70).offer(incident(starts_at=WALL + 70))
@@ -253,7 +253,7 @@ def test_the_end_of_an_occurrence_that_is_not_taken_does_not_cost_the_next_its_p
     assert harness.send_all() == [("a", "firing")]
 
 
-def test_the_end_of_a_silenced_occurrence_before_is_told_all_the_same():
+def test_the_end_of_a_silenced_occurrence_before_is_reported_all_the_same():
     harness = Harness(incident()).at(60).offer()
     harness.send(outage())
     harness.at(70).offer(incident(starts_at=WALL + 70, muted="silenced"))
@@ -261,7 +261,7 @@ def test_the_end_of_a_silenced_occurrence_before_is_told_all_the_same():
     assert harness.at(90).send_all() == [("a", "resolved")]
 
 
-def test_an_end_that_was_not_told_survives_the_driver():
+def test_an_end_that_was_not_reported_survives_the_driver():
     harness = Harness(incident()).at(60).offer()
     harness.send(outage())
     harness.at(70).offer(incident(starts_at=WALL + 70))
@@ -281,7 +281,7 @@ def test_a_trigger_is_sent_before_a_resolve_of_another():
 # -- muted ------------------------------------------------------------------------------------
 
 
-def test_a_muted_incident_is_not_told_and_not_lost():
+def test_a_muted_incident_is_not_reported_and_not_lost():
     harness = Harness().offer(incident(muted="silenced until noon"))
     assert harness.send() is None
     harness.at(60).offer()
@@ -290,7 +290,7 @@ def test_a_muted_incident_is_not_told_and_not_lost():
     assert (harness.losses, harness.outbox.entries) == ({}, ())
 
 
-def test_a_muted_incident_is_told_when_the_silence_ends():
+def test_a_muted_incident_is_reported_when_the_silence_ends():
     """It was queued only then: it is no late page, and no fallback's business."""
     harness = Harness().offer(incident(muted="silenced until noon")).at(7200).offer(incident())
 
@@ -298,7 +298,7 @@ def test_a_muted_incident_is_told_when_the_silence_ends():
     assert "delivery_delay_seconds" not in harness.begin().alerts[0].annotations
 
 
-def test_what_was_told_before_it_was_muted_is_resolved_and_not_repeated():
+def test_what_was_reported_before_it_was_muted_is_resolved_and_not_repeated():
     harness = Harness(incident()).offer(incident(revision=1, muted="silenced until noon"))
     assert harness.send() is None
     harness.at(60).offer()
@@ -528,7 +528,7 @@ def test_a_flush_overrides_every_pause_once():
 # -- late -------------------------------------------------------------------------------------
 
 
-def test_a_page_told_late_says_how_late_and_stays_the_same_page():
+def test_a_page_reported_late_says_how_late_and_stays_the_same_page():
     """Told at the end of an outage of an hour; the revision, so the message's id, is its own."""
     harness = Harness().offer(incident())
     harness.send(outage())
@@ -569,7 +569,7 @@ def test_what_is_over_for_a_day_is_given_up():
 FORGETFUL = ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=300.0)
 
 
-def test_a_receiver_that_forgets_is_told_again_and_again():
+def test_a_receiver_that_forgets_is_reported_again_and_again():
     """Every minute what fires, and for five minutes what has ended."""
     harness = Harness(incident(), capabilities=FORGETFUL)
     assert harness.at(59).send() is None
@@ -577,9 +577,9 @@ def test_a_receiver_that_forgets_is_told_again_and_again():
     assert harness.outbox.pending(harness.wall) == 0
     harness.at(100).offer()
     assert harness.send_all() == [("a", "resolved")]
-    told = [harness.at(seconds).offer().send_all() for seconds in range(101, 900)]
+    reported = [harness.at(seconds).offer().send_all() for seconds in range(101, 900)]
 
-    assert sum(map(len, told)) == 4
+    assert sum(map(len, reported)) == 4
     assert harness.outbox.entries == ()
 
 
@@ -600,7 +600,7 @@ def test_a_repetition_that_fails_is_no_difference():
     assert harness.at(61).send_all() == [("a", "firing")]
 
 
-def test_what_ends_and_comes_back_is_told_to_a_receiver_that_still_repeats_its_end():
+def test_what_ends_and_comes_back_is_reported_to_a_receiver_that_still_repeats_its_end():
     harness = Harness(incident(), capabilities=FORGETFUL).at(60).offer()
     assert harness.send_all() == [("a", "resolved")]
     harness.at(70).offer(incident(starts_at=WALL + 70))
@@ -608,7 +608,7 @@ def test_what_ends_and_comes_back_is_told_to_a_receiver_that_still_repeats_its_e
     assert harness.send_all() == [("a", "firing")]
 
 
-def test_an_occurrence_that_came_and_went_while_an_end_was_repeated_is_told():
+def test_an_occurrence_that_came_and_went_while_an_end_was_repeated_is_reported():
     harness = Harness(incident(), capabilities=FORGETFUL).at(60).offer()
     harness.send_all()
     repetition = harness.at(120).begin()
@@ -634,8 +634,8 @@ def test_a_full_minute_of_pages_waits_for_tokens_and_that_is_no_failure():
 
 def test_a_flush_does_not_let_a_page_wait_for_a_token():
     """The driver may be about to exit; a resolve may wait."""
-    told = [incident(f"t{number}") for number in range(12)]
-    harness = Harness(*told, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(
+    reported = [incident(f"t{number}") for number in range(12)]
+    harness = Harness(*reported, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(
         incident("new")
     )
 
@@ -646,14 +646,14 @@ def test_a_flush_does_not_let_a_page_wait_for_a_token():
 # -- successors -------------------------------------------------------------------------------
 
 
-def test_what_an_earlier_driver_told_is_not_told_again():
+def test_what_an_earlier_driver_reported_is_not_reported_again():
     harness = Harness(incident(revision=2)).crash()
     harness.offer(incident(revision=0))
 
     assert harness.send() is None
 
 
-def test_what_an_earlier_driver_could_not_tell_is_told():
+def test_what_an_earlier_driver_could_not_report_is_reported():
     harness = Harness().offer(incident())
     harness.send(outage())
 
@@ -735,7 +735,7 @@ def test_nothing_is_closed_without_need(why):
     assert ("a", "resolved") not in harness.send_all()
 
 
-def test_a_query_that_falls_sick_before_its_closing_was_sent_is_told():
+def test_a_query_that_falls_failing_before_its_closing_was_sent_is_reported():
     harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
     harness.send(outage())
     harness.at(5).offer(incident(starts_at=WALL + 5))
@@ -747,14 +747,14 @@ def test_every_loss_is_counted_from_zero():
     assert Outbox().losses == dict.fromkeys(LOSSES, 0)
 
 
-def test_a_warning_offered_only_when_it_is_over_is_nothing_to_tell():
+def test_a_warning_offered_only_when_it_is_over_is_nothing_to_report():
     """It found no room while it fired, and was counted then."""
     harness = Harness().offer(over(incident(severity="warning"), WALL + 1))
 
     assert (harness.send(), harness.losses) == (None, {})
 
 
-def test_what_is_overdue_is_what_nobody_surely_heard_of_in_time():
+def test_what_is_overdue_is_what_nobody_surely_received_of_in_time():
     harness = Harness(incident("told")).offer(
         incident("told"), incident("b"), incident("muted", muted="x")
     )

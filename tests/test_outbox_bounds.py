@@ -15,7 +15,7 @@ def warning(query, **options):
     return incident(query, severity="warning", **options)
 
 
-def tell(outbox, wall=WALL):
+def report(outbox, wall=WALL):
     """Everything due is delivered."""
     while (sent := outbox.begin(0.0, wall)) is not None:
         outbox.delivered(sent, wall)
@@ -31,23 +31,23 @@ def test_a_critical_one_takes_the_place_of_the_oldest_warning():
     assert outbox.losses["evicted"] == 1
 
 
-def test_what_is_told_and_resolved_is_forgotten_first_and_is_no_loss():
+def test_what_is_reported_and_resolved_is_forgotten_first_and_is_no_loss():
     from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 
     outbox = Outbox(
         ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=300.0), max_entries=2
     )
     outbox.offer([incident("over")], WALL)
-    tell(outbox)
+    report(outbox)
     outbox.offer([], WALL)
-    tell(outbox)
+    report(outbox)
     outbox.offer([warning("a"), warning("b")], WALL)
 
     assert queries(outbox) == ["a", "b"]
     assert outbox.losses["evicted"] == 0
 
 
-def test_an_untold_critical_one_goes_neither_for_a_warning_nor_for_a_newer_one():
+def test_an_unreported_critical_one_goes_neither_for_a_warning_nor_for_a_newer_one():
     outbox = Outbox(max_entries=1)
     outbox.offer([incident("dead")], WALL)
     outbox.offer([incident("dead"), warning("slow"), incident("newer")], WALL + 1)
@@ -56,11 +56,11 @@ def test_an_untold_critical_one_goes_neither_for_a_warning_nor_for_a_newer_one()
     assert outbox.losses["evicted"] == 2
 
 
-def test_a_warning_does_not_push_out_a_critical_one_that_was_told():
+def test_a_warning_does_not_push_out_a_critical_one_that_was_reported():
     """Or nobody would resolve it."""
     outbox = Outbox(max_entries=1)
     outbox.offer([incident("dead")], WALL)
-    tell(outbox)
+    report(outbox)
     outbox.offer([incident("dead"), warning("slow")], WALL)
 
     assert queries(outbox) == ["dead"]
@@ -72,14 +72,14 @@ def test_what_found_no_room_is_counted_once_and_comes_back_when_there_is_some():
     firing = [warning("a"), warning("b"), warning("c")]
     for tick in range(100):
         outbox.offer(firing, WALL + tick)
-        tell(outbox, WALL + tick)
+        report(outbox, WALL + tick)
     assert outbox.losses["evicted"] == 1
     inside = set(queries(outbox))
 
     outbox.offer(
         [one for one in firing if one.alerts[0].labels["query"] != min(inside)], WALL + 100
     )
-    tell(outbox, WALL + 100)
+    report(outbox, WALL + 100)
     outbox.offer(
         [one for one in firing if one.alerts[0].labels["query"] != min(inside)], WALL + 101
     )

@@ -58,7 +58,7 @@ class Wire(RuleBasedStateMachine):
     # -- what happens -------------------------------------------------------------------------
 
     @rule(query=st.sampled_from(QUERIES))
-    def fall_sick(self, query):
+    def fall_failing(self, query):
         if query not in self.fires:
             self.now += 1.0
             severity = SEVERITIES[query]
@@ -136,8 +136,8 @@ class Wire(RuleBasedStateMachine):
         if state == "firing":
             if query not in self.open:
                 # As PagerDuty: a trigger on an open key notifies nobody.
-                heard = {one for one in self.must_hear if one <= (query, sent.starts_at)}
-                self.must_hear -= {one for one in heard if one[0] == query}
+                received = {one for one in self.must_hear if one <= (query, sent.starts_at)}
+                self.must_hear -= {one for one in received if one[0] == query}
             self.open.add(query)
         else:
             self.open.discard(query)
@@ -147,9 +147,9 @@ class Wire(RuleBasedStateMachine):
         """A revision that was surely told is told once."""
         (query, state) = said(sent)
         if state == "firing":
-            told = (sent.starts_at, sent.revision)
-            assert self.surely.get(query) != told, f"{query} was told {told} twice"
-            self.surely[query] = told
+            reported = (sent.starts_at, sent.revision)
+            assert self.surely.get(query) != reported, f"{query} was told {reported} twice"
+            self.surely[query] = reported
 
     @invariant()
     def nothing_more_than_one_entry_each(self):
@@ -203,7 +203,7 @@ class Crowd(RuleBasedStateMachine):
         severity=st.sampled_from(["critical", "warning"]),
         size=st.sampled_from([1, 900]),
     )
-    def fall_sick(self, number, severity, size):
+    def fall_failing(self, number, severity, size):
         query = f"{severity}-{number}"
         one = incident(query, severity=severity, summary="x" * size, starts_at=WALL + self.now)
         self.fires.setdefault(query, one)

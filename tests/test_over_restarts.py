@@ -137,7 +137,7 @@ SAYS_NOTHING_OF_IT = [
      .started(run=2, at=25).began(run=2, at=26, unfinished=(41, FORTY_MINUTES)).ended(run=2, at=30, exception=CONFLICT), 31, "StreamingQueryFailed"),
     ("hangs in the process that planned the batch", hangs(resumed(planned=2.0), until=170), 170, "StreamingQueryStalled"),
     ("fails in a later run", resumed().commit(batch=41, at=5).ended(at=6).started(run=2, at=7).ended(run=2, at=8, exception=CONFLICT), 9, "StreamingQueryFailed"),
-    ("fails with a new checkpoint", fails(resumed()).started_anew(at=40), 41, "StreamingQueryFailed"),
+    ("fails with a new checkpoint", fails(resumed()).started_again(at=40), 41, "StreamingQueryFailed"),
     ("hangs in the next batch", watched(resumed().commit(batch=41, at=5), (6, 170, processing(batch=42, tasks=0))), 170, "StreamingQueryStalled"),
     ("hangs, and the storage does not say when it was planned", hangs(resumed(planned=None, committed=False), until=170), 170, "StreamingQueryStalled"),
 ]  # fmt: skip
@@ -173,7 +173,7 @@ def test_the_newest_commit_has_an_age_before_this_run_has_made_any():
     assert finding.evidence["last_commit"] == "batch 40, 40 min ago, as its checkpoint says"
 
 
-def test_an_age_is_told_in_the_unit_that_a_person_would_use():
+def test_an_age_is_reported_in_the_unit_that_a_person_would_use():
     ages = [0.4, 95.0, 120.0, 7199.0, 7200.0, 172_000.0, 9 * 86_400.0]
 
     assert [age_text(one) for one in ages] == [

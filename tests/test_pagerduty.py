@@ -67,11 +67,11 @@ def test_a_resolve_of_nothing_is_accepted_and_dropped(double):
 def test_any_summary_is_accepted(double, summary):
     """Too long is cut, empty is replaced; PagerDuty would lose the page."""
     pagerduty(double).send(incident(summary=summary), time.time())
-    told = double.events[0]["payload"]["summary"]
+    reported = double.events[0]["payload"]["summary"]
 
     assert not double.invalid
-    assert 0 < len(told) <= 1024
-    assert told.endswith("…") == (len(summary) > 1024)
+    assert 0 < len(reported) <= 1024
+    assert reported.endswith("…") == (len(summary) > 1024)
 
 
 def test_too_large_an_event_loses_its_details_not_the_page(double):
@@ -88,8 +88,8 @@ def test_an_event_at_the_limit_stays_whole():
     """The cut begins above 512,000 bytes."""
 
     def size(fill: int) -> int:
-        told = incident(fill="x" * fill)
-        return len(encode(trigger_event(told, ROUTING_KEY, "s", ""), told))
+        reported = incident(fill="x" * fill)
+        return len(encode(trigger_event(reported, ROUTING_KEY, "s", ""), reported))
 
     room = 512_000 - size(0)
 
@@ -112,8 +112,8 @@ def test_several_queries_are_one_event(double):
 
 
 def test_of_several_queries_each_has_its_own_reason(double):
-    told = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
-    pagerduty(double).send(told, time.time())
+    reported = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
+    pagerduty(double).send(reported, time.time())
     details = double.events[0]["payload"]["custom_details"]
 
     assert [details[query]["reason"] for query in ("a", "b")] == ["A: no", "B: no"]
@@ -140,8 +140,8 @@ def test_a_query_that_is_well_again_is_named(double):
 
 def test_too_many_long_stories_leave_a_line_for_each_query(double):
     """Then the note alone."""
-    told = incident(*(f"q{n}" for n in range(100)), reason="x" * 9000)
-    pagerduty(double).send(told, time.time())
+    reported = incident(*(f"q{n}" for n in range(100)), reason="x" * 9000)
+    pagerduty(double).send(reported, time.time())
     details = double.events[0]["payload"]["custom_details"]
 
     assert len(details) == 101

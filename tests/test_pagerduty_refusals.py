@@ -63,12 +63,12 @@ def test_a_refused_resolve_is_not_tried_again_at_once(double):
         b'{"status":"invalid event","message":"Invalid Routing Key"}',
     ],
 )
-@pytest.mark.parametrize("told", [ONE, ENDED_ONE], ids=["trigger", "resolve"])
-def test_a_400_about_the_routing_key_is_a_fault_of_the_configuration(double, answer, told):
+@pytest.mark.parametrize("reported", [ONE, ENDED_ONE], ids=["trigger", "resolve"])
+def test_a_400_about_the_routing_key_is_a_fault_of_the_configuration(double, answer, reported):
     """The page is kept until the key is mended; no barer form would help."""
     double.otherwise = reply(400, body=answer)
     with pytest.raises(HttpError, match="routing key") as caught:
-        pagerduty(double).send(told, time.time())
+        pagerduty(double).send(reported, time.time())
 
     assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
     assert len(double.requests) == 1

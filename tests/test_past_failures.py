@@ -205,7 +205,7 @@ def test_a_query_that_is_started_again_does_not_get_them_twice():
     assert len(process.query().deaths) == 3
 
 
-def test_what_is_read_late_stands_before_what_happened_meanwhile():
+def test_what_is_read_late_stuck_before_what_happened_meanwhile():
     process = Process(born=240.0).fails()
     process.evaluate(61)
     process.read(failing(2).kept(120), at=65).evaluate(66)

@@ -40,23 +40,23 @@ def test_amtool_accepts_it():
 @pytest.mark.parametrize("alert", SEVERITIES)
 def test_each_alert_goes_to_those_it_concerns(alert):
     labels = [f"alertname={alert}", "app=shop", "query=orders", f"severity={SEVERITIES[alert]}"]
-    told = amtool("config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels)
+    reported = amtool("config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels)
 
-    assert told == RECEIVERS[SEVERITIES[alert]]
+    assert reported == RECEIVERS[SEVERITIES[alert]]
 
 
-def test_an_alert_without_a_severity_is_told_all_the_same():
+def test_an_alert_without_a_severity_is_reported_all_the_same():
     labels = ["alertname=Other", "app=shop"]
 
     assert amtool("config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels) == "chat"
 
 
-def test_no_secret_stands_in_it():
+def test_no_secret_stuck_in_it():
     """A secret in a file of its own can be mounted; the dead man's switch needs a newer version."""
     for receiver in CONFIG["receivers"]:
         for configs in receiver.values():
-            told = configs[0] if isinstance(configs, list) else {}
-            assert not {"routing_key", "service_key", "api_url"} & told.keys()
+            reported = configs[0] if isinstance(configs, list) else {}
+            assert not {"routing_key", "service_key", "api_url"} & reported.keys()
 
 
 @pytest.fixture(scope="module")
@@ -81,21 +81,21 @@ def send(real, *labels):
     assert answer.status_code == 200, answer.text
 
 
-def has_heard(real, name, app):
-    told = [one["labels"] for one in real.told.told]
-    return any((one["alertname"], one.get("app")) == (name, app) for one in told)
+def has_received(real, name, app):
+    reported = [one["labels"] for one in real.reported.reported]
+    return any((one["alertname"], one.get("app")) == (name, app) for one in reported)
 
 
-def told_about(real, *apps):
+def reported_about(real, *apps):
     """What people were told of these apps, once all that was sent before is through."""
     mark = f"mark-{time.monotonic()}"
     send(real, alert("StreamingOffsetsRewound", app=mark))
-    until(lambda: has_heard(real, "StreamingOffsetsRewound", mark), "it is told")
+    until(lambda: has_received(real, "StreamingOffsetsRewound", mark), "it is told")
     # What joined a group that was there already waits for its next flush.
     flushed = time.monotonic() + 2 * GROUP_INTERVAL_SECONDS
     until(lambda: time.monotonic() > flushed, "two flushes more")
-    told = [one["labels"] for one in real.told.told]
-    return {(one["alertname"], one["query"]) for one in told if one.get("app", "") in apps}
+    reported = [one["labels"] for one in real.reported.reported]
+    return {(one["alertname"], one["query"]) for one in reported if one.get("app", "") in apps}
 
 
 SPOKEN_FOR = [
@@ -113,10 +113,10 @@ SPOKEN_FOR = [
 @pytest.mark.parametrize(("app", "source", "targets"), SPOKEN_FOR, ids=lambda value: str(value)[:9])
 def test_the_worst_speaks_for_what_follows_from_it(real, app, source, targets):
     send(real, alert(*source, app=app))
-    until(lambda: has_heard(real, source[0], app), "the worst is told")
+    until(lambda: has_received(real, source[0], app), "the worst is told")
     send(real, *(alert(*target, app=app) for target in targets))
 
-    assert told_about(real, app) == {source}
+    assert reported_about(real, app) == {source}
 
 
 BESIDE = [
@@ -136,24 +136,26 @@ BESIDE = [
 @pytest.mark.parametrize(
     ("app", "first", "other", "second"), BESIDE, ids=lambda value: str(value)[:9]
 )
-def test_what_does_not_follow_is_told_beside_it(real, app, first, other, second):
+def test_what_does_not_follow_is_reported_beside_it(real, app, first, other, second):
     send(real, *(alert(*one, app=app) for one in first))
-    until(lambda: has_heard(real, first[0][0], app), "the first is told")
+    until(lambda: has_received(real, first[0][0], app), "the first is told")
     send(real, *(alert(*one, app=other) for one in second))
 
-    assert told_about(real, app, other) == {*first, *second}
+    assert reported_about(real, app, other) == {*first, *second}
 
 
 @pytest.mark.slow
 def test_a_danger_that_has_become_acute_is_no_warning_any_more(real):
     acute = alert("StreamingDataLossRisk", app="acute") | {"severity": "critical"}
     send(real, acute)
-    until(lambda: has_heard(real, "StreamingDataLossRisk", "acute"), "it is told")
+    until(lambda: has_received(real, "StreamingDataLossRisk", "acute"), "it is told")
     send(real, alert("StreamingDataLossRisk", app="acute"))
 
-    assert told_about(real, "acute") == {("StreamingDataLossRisk", "orders")}
-    told = [one["labels"] for one in real.told.told if one["labels"].get("app") == "acute"]
-    assert {one["severity"] for one in told} == {"critical"}
+    assert reported_about(real, "acute") == {("StreamingDataLossRisk", "orders")}
+    reported = [
+        one["labels"] for one in real.reported.reported if one["labels"].get("app") == "acute"
+    ]
+    assert {one["severity"] for one in reported} == {"critical"}
 
 
 @pytest.mark.slow
@@ -164,30 +166,30 @@ def test_alerts_of_others_without_our_labels_are_left_alone(real):
     foreign = {"alertname": "DiskFull", "severity": "warning", "query": "*"}
     send(real, foreign)
 
-    assert ("DiskFull", "*") in told_about(real, "")
+    assert ("DiskFull", "*") in reported_about(real, "")
 
 
 @pytest.mark.slow
-def test_the_watchdog_is_told_whatever_else_is_wrong(real):
+def test_the_watchdog_is_reported_whatever_else_is_wrong(real):
     send(real, alert("StreamingDriverDown", "*", "w"), alert("QuerypulseWatchdog", "*", "*"))
 
-    assert ("QuerypulseWatchdog", "*") in told_about(real, "*")
+    assert ("QuerypulseWatchdog", "*") in reported_about(real, "*")
 
 
 def groups_of(real, app):
     """Query and the labels of its group, of each alert that people were told of an app."""
-    told = [one for one in real.told.told if one["labels"].get("app") == app]
-    return [(one["labels"]["query"], one["group"]) for one in told]
+    reported = [one for one in real.reported.reported if one["labels"].get("app") == app]
+    return [(one["labels"]["query"], one["group"]) for one in reported]
 
 
 @pytest.mark.slow
-def test_one_notification_tells_of_all_queries_with_the_same_warning(real):
+def test_one_notification_reports_of_all_queries_with_the_same_warning(real):
     send(
         real,
         alert("StreamingQueryLagging", "a", "group"),
         alert("StreamingQueryLagging", "b", "group"),
     )
-    told_about(real, "group")
+    reported_about(real, "group")
 
     group = {"app": "group", "alertname": "StreamingQueryLagging"}
     assert groups_of(real, "group") == [("a", group), ("b", group)]
@@ -205,9 +207,9 @@ def test_one_notification_tells_of_all_queries_with_the_same_warning(real):
 def test_what_is_critical_and_begins_later_joins_no_open_group(real, app, first, second):
     """PagerDuty has one key for each group, and notifies nobody of a trigger on an open key."""
     send(real, alert(*first, app=app))
-    until(lambda: has_heard(real, first[0], app), "the first is told")
+    until(lambda: has_received(real, first[0], app), "the first is told")
     send(real, alert(*second, app=app))
-    told_about(real, app)
+    reported_about(real, app)
 
     groups = groups_of(real, app)
     assert [query for query, _ in groups] == [first[1], second[1]]
@@ -217,8 +219,8 @@ def test_what_is_critical_and_begins_later_joins_no_open_group(real, app, first,
 @pytest.mark.slow
 def test_a_driver_that_is_gone_later_joins_no_open_group(real):
     send(real, alert("StreamingDriverDown", "*", "gone_first"))
-    until(lambda: has_heard(real, "StreamingDriverDown", "gone_first"), "the first is told")
+    until(lambda: has_received(real, "StreamingDriverDown", "gone_first"), "the first is told")
     send(real, alert("StreamingDriverDown", "*", "gone_later"))
-    told_about(real, "gone_later")
+    reported_about(real, "gone_later")
 
     assert groups_of(real, "gone_first")[0][1] != groups_of(real, "gone_later")[0][1]

@@ -66,11 +66,11 @@ def test_every_test_belongs_to_a_rule():
 
 @pytest.mark.parametrize("alert", sorted(set(ALERTS) - {"QuerypulseWatchdog"}))
 def test_each_alert_is_tested_to_be_silent_more_often_than_to_fire(alert):
-    told = [any(expected(case)) for case in cases(alert)]
+    reported = [any(expected(case)) for case in cases(alert)]
     moments = [bool(alerts) for case in cases(alert) for alerts in expected(case)]
 
-    assert any(told)
-    assert told.count(False) >= 3
+    assert any(reported)
+    assert reported.count(False) >= 3
     assert moments.count(False) > moments.count(True)
 
 
@@ -101,7 +101,7 @@ def test_the_manifest_holds_the_same_rules():
     assert manifest["spec"] == yaml.safe_load(RULES.read_text())
 
 
-def test_every_verdict_of_ours_has_its_rule():
+def test_every_health_of_ours_has_its_rule():
     names = {sys.modules[check.__module__].NAME for check in our_rules.ORDER}
 
     assert names | {events_missing.NAME, monitoring_degraded.NAME} | OUTSIDE == set(ALERTS)
@@ -113,8 +113,8 @@ def test_an_alert_has_the_labels_and_links_of_ours(alert):
     fixed = {"QuerypulseWatchdog": {"app", "query"}}.get(alert, {"query"} & rule["labels"].keys())
 
     assert rule["labels"].keys() == {"severity", *fixed}
-    as_told = {"{{ $labels.severity }}"} if "query, severity)" in rule["expr"] else set()
-    assert rule["labels"]["severity"] in {*(one.value for one in Severity), "none", *as_told}
+    as_reported = {"{{ $labels.severity }}"} if "query, severity)" in rule["expr"] else set()
+    assert rule["labels"]["severity"] in {*(one.value for one in Severity), "none", *as_reported}
     assert rule["annotations"]["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{alert}.md"
     assert {"summary", "description"} <= rule["annotations"].keys()
 

@@ -82,23 +82,23 @@ def mishaps(draw):
         draw(st.sampled_from(ENDS)),
     ]
     events, polls = history(ends)
-    heard = [
+    received = [
         (at + draw(st.sampled_from((0, 0, 0, 1, 7, 40, 120))), event)
         for at, event in events
         for _ in range(draw(st.sampled_from((0, 1, 1, 1, 2))))
     ]
-    return ends, heard, polls
+    return ends, received, polls
 
 
 @given(mishaps())
-def test_loss_doubles_and_delay_of_events_never_change_the_final_verdict(mishap):
-    ends, heard, polls = mishap
+def test_loss_doubles_and_delay_of_events_never_change_the_final_health(mishap):
+    ends, received, polls = mishap
     state = State(0.0)
-    told = [(at, "event", event) for at, event in heard] + [
+    reported = [(at, "event", event) for at, event in received] + [
         (at, "look", seen) for at, seen in polls
     ]
     now = max(at for at, _ in polls) + 1
-    for at, kind, what in sorted(told, key=lambda entry: entry[0]):
+    for at, kind, what in sorted(reported, key=lambda entry: entry[0]):
         if at > now:
             continue
         if kind == "event":
@@ -191,19 +191,19 @@ def test_damaged_events_are_refused_or_read_and_never_raise_otherwise(event, pla
 
 
 @given(st.lists(st.sampled_from((-3600.0, 3600.0, 0.0)), min_size=5, max_size=5))
-def test_a_wall_clock_that_jumps_changes_no_verdict_and_no_beginning(jumps):
+def test_a_wall_clock_that_jumps_changes_no_health_and_no_beginning(jumps):
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)
     lifecycle, wall = (
         Lifecycle("etl", Guidance("https://r/{alertname}.md"), LifecycleSettings()),
         itertools.accumulate((1e9, *jumps)),
     )
 
-    told = [
+    reported = [
         lifecycle.update(story.evaluate(now), story.state.snapshot(now), now, next(wall))
         for now in (2, 3, 4, 5, 6)
     ]
 
-    assert [[incident.name for incident in round_] for round_ in told] == [
+    assert [[incident.name for incident in round_] for round_ in reported] == [
         ["StreamingQueryFailed"]
     ] * 5
-    assert len({incident.starts_at for round_ in told for incident in round_}) == 1
+    assert len({incident.starts_at for round_ in reported for incident in round_}) == 1

@@ -143,19 +143,19 @@ def test_nothing_goes_wrong_however_queries_fare(story):
 
 
 @given(steps)
-def test_when_all_are_well_all_is_over_and_each_that_was_told_was_told_so_once(story):
+def test_when_all_are_well_all_is_over_and_each_that_was_reported_was_reported_so_once(story):
     watch = Watch()
     for step in story:
         watch.step(*step)
     watch.all_get_well()
-    said = Counter(told.split(" ", 1)[1][:1] for told in watch.harness.told)
+    said = Counter(reported.split(" ", 1)[1][:1] for reported in watch.harness.reported)
 
     assert watch.harness.incidents == watch.harness.lifecycle.alerts == ()
     assert said["+"] == said["-"]
 
 
 @given(steps)
-def test_at_most_one_alert_of_a_query_is_open_besides_what_stands_beside_it(story):
+def test_at_most_one_alert_of_a_query_is_open_besides_what_stuck_beside_it(story):
     """Without silences: what is silenced suppresses nothing."""
     watch = Watch()
     for pause, found, _ in story:
@@ -168,7 +168,7 @@ def test_at_most_one_alert_of_a_query_is_open_besides_what_stands_beside_it(stor
 
 
 @given(steps)
-def test_what_is_critical_at_two_polls_is_told_unless_the_whole_driver_is_ill(story):
+def test_what_is_critical_at_two_polls_is_reported_unless_the_whole_driver_is_failing(story):
     watch = Watch()
     before = set()
     for step in story:

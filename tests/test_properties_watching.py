@@ -33,19 +33,19 @@ def step(watch_harness, kind, said, gap):
 
 
 @given(courses)
-def test_nobody_is_told_before_the_driver_has_been_away_for_the_time(course):
+def test_nobody_is_reported_before_the_driver_has_been_away_for_the_time(course):
     watch_harness, fine_at = WatchHarness(A, B, gone_after=GONE_AFTER), 1000.0
     for kind, said, gap in course:
-        before = watch_harness.told if watch_harness.all else []
+        before = watch_harness.reported if watch_harness.all else []
         if step(watch_harness, kind, said, gap):
             fine_at = watch_harness.now
-        if watch_harness.told and not before:
+        if watch_harness.reported and not before:
             assert watch_harness.now - fine_at >= GONE_AFTER
             assert kind != "stopped"
 
 
 @given(courses)
-def test_a_driver_that_has_left_in_good_order_is_not_told_until_it_was_seen_again(course):
+def test_a_driver_that_has_left_in_good_order_is_not_reported_until_it_was_seen_again(course):
     watch_harness, left = WatchHarness(A, B, gone_after=GONE_AFTER).poll(), False
     for kind, said, gap in course:
         step(watch_harness, kind, said, gap)
@@ -53,34 +53,34 @@ def test_a_driver_that_has_left_in_good_order_is_not_told_until_it_was_seen_agai
             left and not (kind == "look" and said in (Said.HEALTHY, Said.BARRED))
         )
         if left:
-            assert "etl" not in watch_harness.told
+            assert "etl" not in watch_harness.reported
 
 
 @given(courses)
 def test_every_alert_ends_once_and_the_driver_was_well_then_or_left(course):
     watch_harness = WatchHarness(A, B, gone_after=GONE_AFTER)
     for kind, said, gap in course:
-        was_told = watch_harness.told if watch_harness.all else []
+        was_reported = watch_harness.reported if watch_harness.all else []
         fine = step(watch_harness, kind, said, gap)
         ended = set(watch_harness.ended) - {APP}
-        assert ended <= set(was_told)
+        assert ended <= set(was_reported)
         if ended:
             assert fine or said is Said.BARRED
 
 
 @given(courses)
-def test_a_driver_that_stays_dead_is_told_in_the_end_whatever_was_before(course):
+def test_a_driver_that_stays_dead_is_reported_in_the_end_whatever_was_before(course):
     watch_harness = WatchHarness(A, B, gone_after=GONE_AFTER)
     for kind, said, gap in course:
         step(watch_harness, kind, said, gap)
     watch_harness.poll(A, app="etl").polls(Said.REFUSED, 5 * GONE_AFTER, A)
-    assert len(watch_harness.told) == 1
+    assert len(watch_harness.reported) == 1
 
 
 @given(courses)
-def test_without_any_word_from_the_network_nobody_new_is_told(course):
+def test_without_any_word_from_the_network_nobody_new_is_reported(course):
     watch_harness = WatchHarness(A, B, gone_after=GONE_AFTER).poll(A)
-    before = set(watch_harness.told)
+    before = set(watch_harness.reported)
     for _, _, gap in course:
         watch_harness.poll(A, Said.UNREACHABLE, after=gap).poll(B, Said.UNREACHABLE, after=0.0)
-        assert set(watch_harness.told) == before
+        assert set(watch_harness.reported) == before

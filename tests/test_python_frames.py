@@ -110,14 +110,14 @@ def test_a_call_in_progress_is_found_with_its_batch_and_its_line(running):
     assert where.endswith("in wait")
 
 
-def test_waiting_in_the_standard_library_is_told_as_the_users_line(running):
+def test_waiting_in_the_standard_library_is_reported_as_the_users_line(running):
     """The innermost frame is threading's; nobody can do anything with that."""
     running(stop_at)
 
     assert "threading.py" not in lines(foreach_batch_calls())[0]
 
 
-def test_two_calls_at_once_are_told_apart(running):
+def test_two_calls_at_once_are_reported_apart(running):
     batches = [running(stop_at), running(stop_at)]
     found = [batch for batch, _ in foreach_batch_calls()]
 
@@ -143,14 +143,14 @@ def stdlib():
     return (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
 
-def test_the_users_line_is_told_through_a_librarys_frames(running, monkeypatch):
+def test_the_users_line_is_reported_through_a_librarys_frames(running, monkeypatch):
     inner_most(monkeypatch)
     running(through(JOB, f"{LIBRARY}/delta/tables.py", f"{LIBRARY}/requests/api.py"))
 
     assert lines(foreach_batch_calls()) == [f"{JOB}:2 in f"]
 
 
-def test_of_the_users_own_lines_the_innermost_is_told(running, monkeypatch):
+def test_of_the_users_own_lines_the_innermost_is_reported(running, monkeypatch):
     inner_most(monkeypatch)
     running(through(JOB, "/jobs/etl/merge.py", f"{LIBRARY}/requests/api.py"))
 
@@ -262,7 +262,7 @@ OURS = CodeLocation(main_thread.__code__.co_filename, 7, "wait", "FailureWait")
 
 
 @pytest.mark.parametrize(
-    ("stack", "told"),
+    ("stack", "reported"),
     [
         ([CodeLocation(SOCKET, 9, "send", "Connection"), AWAITS, OWN],
          f"waits in StreamingQuery.awaitTermination(), job line {JOB}:41 in main"),
@@ -276,8 +276,8 @@ OURS = CodeLocation(main_thread.__code__.co_filename, 7, "wait", "FailureWait")
     ],
     ids=["in spark", "in a function", "in ours", "in its own code", "typed in", "no code of a job", "a notebook", "nothing"],
 )  # fmt: skip
-def test_a_stack_says_which_call_of_the_job_it_is_in(stack, told):
-    assert waits_in(stack) == told
+def test_a_stack_says_which_call_of_the_job_it_is_in(stack, reported):
+    assert waits_in(stack) == reported
 
 
 def test_the_main_thread_of_a_job_is_found_from_another_thread(tmp_path):

@@ -61,7 +61,7 @@ def send(**settings):
 # -- who is told --------------------------------------------------------------------------------
 
 
-def test_who_is_not_named_is_not_told():
+def test_who_is_not_named_is_not_reported():
     assert names() == []
 
 
@@ -75,7 +75,7 @@ def test_each_place_gets_its_receiver(file):
     assert names(slack_webhook_url_file=file(HOOK)) == ["slack"]
 
 
-def test_any_number_of_each_kind_may_be_told(file):
+def test_any_number_of_each_kind_may_be_reported(file):
     tables = [
         {"type": "webhook", "name": "a", "url": HOOK, "format": "raw"},
         {"type": "webhook", "name": "b", "url_file": file(HOOK)},
@@ -100,7 +100,7 @@ def test_any_number_of_each_kind_may_be_told(file):
         lambda url: {"receivers": [{"type": "slack", "name": "a", "url": url}]},
     ],
 )  # fmt: skip
-def test_the_place_that_is_set_is_the_one_that_is_told(server, settings):
+def test_the_place_that_is_set_is_the_one_that_is_reported(server, settings):
     send(**settings(server.url))
 
     assert len(server.requests) == 1
@@ -135,7 +135,7 @@ def test_without_a_secret_nothing_is_signed(server):
         ({"region": "eu", "url": "https://relay.example.com/x"}, "relay.example.com"),
     ],
 )
-def test_pagerduty_is_the_us_one_unless_told_otherwise(table, host):
+def test_pagerduty_is_the_us_one_unless_reported_otherwise(table, host):
     table = {"type": "pagerduty", "name": "a", "routing_key": KEY, "proxy_url": DEAD, **table}
     (receiver,) = receivers(Settings(receivers=[table]))
     with pytest.raises(DeliveryError, match=host):
@@ -164,11 +164,11 @@ def test_an_own_proxy_replaces_the_common_one(server):
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/x", "http://localhost/x", "http://[::1]/x"])
-def test_this_machine_may_be_told_over_plain_http(url):
+def test_this_machine_may_be_reported_over_plain_http(url):
     assert names(webhook_url=url) == ["webhook"]
 
 
-def test_another_machine_may_be_told_over_plain_http_only_when_allowed():
+def test_another_machine_may_be_reported_over_plain_http_only_when_allowed():
     url = "http://alerts.example.com/hidden-path"
 
     assert names(webhook_url=url, allow_http=True) == ["webhook"]
@@ -201,7 +201,7 @@ NOWHERE = ["hooks.example.com/hidden-path", "ftp://h/hidden-path", "https://", "
 
 @pytest.mark.parametrize("name", ["webhook_url", "pagerduty_url", "slack_webhook_url"])
 @pytest.mark.parametrize("url", NOWHERE)
-def test_a_place_that_cannot_be_told_is_named_and_its_secret_kept(name, url):
+def test_a_place_that_cannot_be_reported_is_named_and_its_secret_kept(name, url):
     message = refused(pagerduty_routing_key=KEY, **{name: url})
 
     assert message.startswith(name)
@@ -209,7 +209,7 @@ def test_a_place_that_cannot_be_told_is_named_and_its_secret_kept(name, url):
 
 
 @pytest.mark.parametrize("url", NOWHERE)
-def test_a_member_of_a_cluster_that_cannot_be_told_is_named(url):
+def test_a_member_of_a_cluster_that_cannot_be_reported_is_named(url):
     message = refused(alertmanager_urls=["https://am", url])
 
     assert "alertmanager_urls" in message
@@ -218,7 +218,7 @@ def test_a_member_of_a_cluster_that_cannot_be_told_is_named(url):
 
 @pytest.mark.parametrize("kind", ["webhook", "slack"])
 @pytest.mark.parametrize("url", NOWHERE)
-def test_a_table_whose_place_cannot_be_told_is_named(kind, url):
+def test_a_table_whose_place_cannot_be_reported_is_named(kind, url):
     message = refused(receivers=[{"type": kind, "name": "oncall", "url": url}])
 
     assert message.startswith("receiver 'oncall': url ")

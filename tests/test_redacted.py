@@ -69,7 +69,7 @@ def test_our_own_secrets_are_in_nothing_that_could_be_sent():
 
 
 @given(planted)
-def test_a_redacted_judgement_redacted_again_is_the_same(secret):
+def test_a_redacted_evaluation_redacted_again_is_the_same(secret):
     redactor = Redactor()
     once = redacted(evaluated(finding(secret.text)), redactor)
 
@@ -79,7 +79,7 @@ def test_a_redacted_judgement_redacted_again_is_the_same(secret):
 @pytest.mark.parametrize(
     "text", ["", "Files were added to partition [day=1]", "silent: no sign for 60 s"]
 )
-def test_a_judgement_without_secrets_stays_as_it_is(text):
+def test_a_evaluation_without_secrets_stays_as_it_is(text):
     evaluation = evaluated(finding(text))
 
     assert redacted(evaluation, Redactor(["my-hook"], ["ACME"])) == evaluation
@@ -95,7 +95,7 @@ def test_what_an_alert_is_known_by_stays():
     )  # fmt: skip
 
 
-def test_everything_else_of_a_verdict_stays():
+def test_everything_else_of_a_health_stays():
     evaluation = Evaluation(
         (), {"a": QueryHealth(QueryState.STALLED, f"token={HUNTER}", 7.0, ignored=True)}
     )
@@ -105,17 +105,24 @@ def test_everything_else_of_a_verdict_stays():
     }
 
 
-def test_where_all_must_be_withheld_the_class_of_the_error_is_told():
+def test_where_all_must_be_withheld_the_class_of_the_error_is_reported():
     evidence = {ERROR_CLASS: "ConcurrentAppendException", "error_message": HUNTER}
     evaluation = evaluated(finding(HUNTER, evidence=evidence))
-    (told,) = redacted(evaluation, Redactor(patterns=["("])).findings
+    (reported,) = redacted(evaluation, Redactor(patterns=["("])).findings
 
-    assert told.reason == f"ConcurrentAppendException: {WITHHELD}"
-    assert told.evidence == {ERROR_CLASS: "ConcurrentAppendException", "error_message": WITHHELD}
-    assert told.summary == WITHHELD
+    assert reported.reason == f"ConcurrentAppendException: {WITHHELD}"
+    assert reported.evidence == {
+        ERROR_CLASS: "ConcurrentAppendException",
+        "error_message": WITHHELD,
+    }
+    assert reported.summary == WITHHELD
 
 
-def test_where_all_must_be_withheld_a_finding_without_an_error_is_still_told():
-    (told,) = redacted(evaluated(finding(HUNTER)), Redactor(patterns=["("])).findings
+def test_where_all_must_be_withheld_a_finding_without_an_error_is_still_reported():
+    (reported,) = redacted(evaluated(finding(HUNTER)), Redactor(patterns=["("])).findings
 
-    assert (told.alertname, told.query, told.reason) == ("StreamingQueryFailed", "bronze", WITHHELD)
+    assert (reported.alertname, reported.query, reported.reason) == (
+        "StreamingQueryFailed",
+        "bronze",
+        WITHHELD,
+    )

@@ -95,7 +95,7 @@ def test_a_key_that_was_rotated_is_hidden_once_it_is_read(tmp_path):
     assert redacting.text(f"the new one is {TOKEN}") == "the new one is [redacted]"
 
 
-def test_a_key_on_a_mount_that_hangs_holds_no_judgement_up(tmp_path):
+def test_a_key_on_a_mount_that_hangs_holds_no_evaluation_up(tmp_path):
     """A FIFO without a writer: reading it blocks, as a file on a dead NFS server does."""
     path = tmp_path / "key"
     path.write_text(KEY)

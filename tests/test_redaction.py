@@ -77,7 +77,7 @@ def test_many_secrets_in_one_text_are_all_gone(secrets, begin, end):
 
 
 @given(st.lists(named_secrets(), min_size=1, max_size=4))
-def test_a_named_secret_is_gone_whatever_stands_around_it(texts):
+def test_a_named_secret_is_gone_whatever_stuck_around_it(texts):
     clean = redact(" ".join(texts))
 
     assert HUNTER not in clean
@@ -152,7 +152,7 @@ def test_what_is_no_secret_stays(text):
     assert redact(text) == text
 
 
-def test_who_reads_it_can_tell_what_was_hidden():
+def test_who_reads_it_can_report_what_was_hidden():
     text = f'{{"user": "u", "password": "{HUNTER}", "table": "t"}} at https://u:{HUNTER}@host/p'
 
     assert redact(text) == (

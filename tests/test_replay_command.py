@@ -48,7 +48,7 @@ def alerts(output):
     return [(row["status"], row["alertname"]) for row in rows]
 
 
-TOLD = [
+REPORTED = [
     ("firing", "StreamingQueryFailed"),
     ("resolved", "StreamingQueryFailed"),
     ("firing", "StreamingQueryStalled"),
@@ -63,7 +63,7 @@ def test_json_is_one_object_a_line_and_nothing_else(replay, log):
     code, output, _ = replay(log, "--json")
 
     assert code == 0
-    assert alerts(output) == TOLD
+    assert alerts(output) == REPORTED
     assert json.loads(output.splitlines()[0]) == {
         "at": "2026-09-21T14:13:41.000Z",
         "status": "firing",
@@ -109,7 +109,7 @@ def test_a_healthy_log_prints_nothing_but_the_sum(replay, tmp_path):
     assert errors.startswith("1 application, 201 events over 2.3 days (2026-09-21 to 2026-09-2")
 
 
-def test_many_applications_are_told_apart_by_name(replay, log):
+def test_many_applications_are_reported_apart_by_name(replay, log):
     EventLog("other").started(at=1).commit(batch=0, at=3).ended(exception=CONFLICT).write(
         log.parent / "other"
     )
@@ -123,7 +123,7 @@ def test_lines_that_are_nothing_are_counted_never_fatal(replay, log):
     log.write_bytes(b"hello\n" + log.read_bytes() + b"hello\n")
     code, output, errors = replay(log, "--json")
 
-    assert (code, alerts(output)) == (0, TOLD)
+    assert (code, alerts(output)) == (0, REPORTED)
     assert f"querypulse: {log}: 2 lines were not understood\n" in errors
 
 
@@ -131,29 +131,29 @@ def test_lines_that_are_nothing_are_counted_never_fatal(replay, log):
 
 
 @pytest.mark.parametrize(
-    ("choices", "told"),
+    ("choices", "reported"),
     [
-        (["stall_floor_seconds=80"], TOLD[:2]),
-        (["stall_floor_seconds=10", "stall_floor_seconds = 80"], TOLD[:2]),
-        (['queries."bronze*".stall_floor_seconds=80'], TOLD[:2]),
-        (['queries={"bronze*"={stall_floor_seconds=80}}'], TOLD[:2]),
+        (["stall_floor_seconds=80"], REPORTED[:2]),
+        (["stall_floor_seconds=10", "stall_floor_seconds = 80"], REPORTED[:2]),
+        (['queries."bronze*".stall_floor_seconds=80'], REPORTED[:2]),
+        (['queries={"bronze*"={stall_floor_seconds=80}}'], REPORTED[:2]),
         (["queries.a.ignore=true", "queries.bronze.ignore=true"], []),
-        (['expected_queries=["bronze"]'], TOLD),
-        (['app_name="prod"', 'webhook_url="https://h/x"', "http_port=-1"], TOLD),
+        (['expected_queries=["bronze"]'], REPORTED),
+        (['app_name="prod"', 'webhook_url="https://h/x"', "http_port=-1"], REPORTED),
     ],
 )
-def test_settings_can_be_tried(replay, log, choices, told):
+def test_settings_can_be_tried(replay, log, choices, reported):
     code, output, _ = replay(log, "--json", *(f"--set={choice}" for choice in choices))
 
-    assert (code, alerts(output)) == (0, told)
+    assert (code, alerts(output)) == (0, reported)
 
 
 def test_the_settings_in_force_are_the_ground_for_those_tried(replay, log, monkeypatch, config):
     for key, value in config("stall_floor_seconds = 80\ngone_grace_seconds = 1").items():
         monkeypatch.setenv(key, value)
 
-    assert alerts(replay(log, "--json")[1]) == TOLD[:2]
-    assert alerts(replay(log, "--json", "--set", "stall_floor_seconds=60")[1]) == TOLD
+    assert alerts(replay(log, "--json")[1]) == REPORTED[:2]
+    assert alerts(replay(log, "--json", "--set", "stall_floor_seconds=60")[1]) == REPORTED
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_cannot_be_read_keeps_nothing_else_from_being_evaluated(replay, log
     (log.parent / "a.lzf").write_bytes(b"ZV")
     code, output, errors = replay(log.parent, "--json")
 
-    assert (code, alerts(output)) == (UNREADABLE, TOLD)
+    assert (code, alerts(output)) == (UNREADABLE, REPORTED)
     assert "a.lzf" in errors
 
 
@@ -262,7 +262,7 @@ def test_a_long_replay_shows_how_far_it_is_and_clears_that_away(replay, log, pol
 
     assert errors.startswith("\r\x1b[K100%  0 of 0 MB\r\x1b[K")
     assert errors.rpartition("\x1b[K")[2].startswith("1 application, ")
-    assert alerts(output) == TOLD
+    assert alerts(output) == REPORTED
 
 
 @pytest.mark.parametrize("where", [{"long_bytes": 10_000_000}, {"terminal": False}])
@@ -285,7 +285,7 @@ def test_neither_pyspark_nor_a_codec_is_needed_for_a_plain_log(log):
         text=True,
     )
 
-    assert (done.returncode, alerts(done.stdout)) == (0, TOLD)
+    assert (done.returncode, alerts(done.stdout)) == (0, REPORTED)
 
 
 def test_a_reader_who_has_read_enough_is_no_error(tmp_path):

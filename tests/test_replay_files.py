@@ -84,7 +84,7 @@ def written(path, content):
 
 @pytest.mark.parametrize("ending", ["", ".inprogress", ".compact"])
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_compressed_log_tells_the_same(tmp_path, log, expected, codec, ending):
+def test_a_compressed_log_reports_the_same(tmp_path, log, expected, codec, ending):
     path = written(tmp_path / f"application_1{codec}{ending}", CODECS[codec](log.content))
 
     assert changes(path) == expected
@@ -118,7 +118,7 @@ def test_a_file_of_another_kind_is_an_error_that_names_it(tmp_path, codec):
 
 
 @pytest.mark.parametrize("codec", [codec for codec in CODECS if codec])
-def test_damage_keeps_what_was_told_before_it_and_is_an_error(tmp_path, codec):
+def test_damage_keeps_what_was_reported_before_it_and_is_an_error(tmp_path, codec):
     log = EventLog().started(at=1).commits(since=3, until=41).ended(exception=CONFLICT)
     later = b'{"Event":"SparkListenerEnvironmentUpdate"}\n' * 100_000
     packed = CODECS[codec](log.content + later)
@@ -299,7 +299,7 @@ def test_a_line_beyond_all_measure_is_cut_not_kept(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_byte_read_is_told(tmp_path, log, codec):
+def test_every_byte_read_is_reported(tmp_path, log, codec):
     path = written(tmp_path / f"log{codec}", CODECS[codec](log.content))
     sizes = []
     list(read_lines(path, sizes.append))

@@ -111,7 +111,7 @@ def test_a_batch_arrives_when_its_trigger_ends():
     assert said.at == BEGAN + 100
 
 
-def test_where_spark_tells_no_batch_duration_the_trigger_tells_it():
+def test_where_spark_reports_no_batch_duration_the_trigger_reports_it():
     content = progress("a", 1, 0, at=100.0, seconds=30.0)
     del content["batchDuration"]
 
@@ -124,14 +124,14 @@ def test_a_time_without_a_zone_is_utc():
     assert one(json.dumps(content)).at == BEGAN
 
 
-def test_a_name_that_polls_like_a_time_tells_none():
+def test_a_name_that_polls_like_a_time_reports_none():
     name = '"timestamp":"2001-01-01T00:00:00.000Z"'
     (line,) = EventLog(None).commit(name, batch=0, at=3).lines
 
     assert one(line).at == BEGAN + 3
 
 
-def test_a_time_that_stands_last_is_found_as_well():
+def test_a_time_that_stuck_last_is_found_as_well():
     content = progress("a", 1, 0, at=100.0, seconds=30.0)
     content["timestamp"] = content.pop("timestamp")
     (line,) = EventLog(None).add(STREAMING.format("Progress"), progress=content, more={}).lines
@@ -180,7 +180,7 @@ def test_times_that_are_durations_or_text_time_nothing():
     assert said[-1].at in (BEGAN, BEGAN + 5)
 
 
-def test_an_end_is_no_earlier_than_anything_told_before():
+def test_an_end_is_no_earlier_than_anything_reported_before():
     log = EventLog().commit(batch=0, at=50).work(at=20).ended()
     said, _ = read(*log.lines)
 
@@ -190,7 +190,7 @@ def test_an_end_is_no_earlier_than_anything_told_before():
 # -- applications ---------------------------------------------------------------------------------
 
 
-def test_an_application_tells_its_name_its_beginning_and_its_end():
+def test_an_application_reports_its_name_its_beginning_and_its_end():
     log = EventLog("nightly loads").stopped(at=60)
 
     assert read(*log.lines) == ([Began(BEGAN, "nightly loads"), Stopped(BEGAN + 60)], 0)

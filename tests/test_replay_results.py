@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.event_log import BEGAN, CONFLICT, EventLog
-from support.replays import after, changes, replayed, told
+from support.replays import after, changes, replayed, reported
 from support.story import progress
 
 from querypulse.listener.events import Idle, Started, Terminated
@@ -31,13 +31,13 @@ def firing(found):
 # -- what must be told --------------------------------------------------------------------------
 
 
-def test_a_death_is_told_at_the_newest_time_the_log_had_told_by_then(tmp_path):
+def test_a_death_is_reported_at_the_newest_time_the_log_had_reported_by_then(tmp_path):
     log = steady(until=21).work(at=21.5).ended(exception=CONFLICT).work(at=400)
 
-    assert told(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.5)]
+    assert reported(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.5)]
 
 
-def test_the_reason_of_a_death_is_told(tmp_path):
+def test_the_reason_of_a_death_is_reported(tmp_path):
     log = steady(until=21).ended(exception=CONFLICT)
 
     (change,) = changes(log.write(tmp_path / "log"))
@@ -49,20 +49,20 @@ def test_a_death_is_resolved_by_a_commit_of_the_next_run(tmp_path):
     log = steady(until=21).ended(exception=CONFLICT).started(run=2, at=100)
     log.commit(run=2, batch=10, at=110).commits(since=112, until=130, batch=11)
 
-    assert told(log, tmp_path) == [
+    assert reported(log, tmp_path) == [
         ("firing", "StreamingQueryFailed", "a", 21.0),
         ("resolved", "StreamingQueryFailed", "a", pytest.approx(110.5, abs=TICK / 2)),
     ]
 
 
-def test_a_stall_is_told_when_the_window_is_over_and_ends_with_a_commit(tmp_path):
+def test_a_stall_is_reported_when_the_window_is_over_and_ends_with_a_commit(tmp_path):
     log = (
         steady(until=101)
         .commit(batch=50, at=725, seconds=620)
         .commits(since=727, until=740, batch=51)
     )
 
-    assert told(log, tmp_path) == [
+    assert reported(log, tmp_path) == [
         ("firing", "StreamingQueryStalled", "a", pytest.approx(161.5, abs=TICK / 2)),
         ("resolved", "StreamingQueryStalled", "a", pytest.approx(725.5, abs=TICK / 2)),
     ]
@@ -78,8 +78,8 @@ def hungry(rows):
     return log.commit(batch=99, at=400, rows=5).commit(batch=100, at=402, rows=5)
 
 
-def test_that_no_rows_came_is_told_where_the_settings_say_that_they_must(tmp_path):
-    found = told(hungry(0), tmp_path, expected_input_seconds=120)
+def test_that_no_rows_came_is_reported_where_the_settings_say_that_they_must(tmp_path):
+    found = reported(hungry(0), tmp_path, expected_input_seconds=120)
 
     assert found == [
         ("firing", "StreamingInputMissing", "a", pytest.approx(139.5, abs=TICK)),
@@ -88,14 +88,14 @@ def test_that_no_rows_came_is_told_where_the_settings_say_that_they_must(tmp_pat
 
 
 @pytest.mark.parametrize(("rows", "settings"), [(0, {}), (5, {"expected_input_seconds": 120})])
-def test_where_rows_come_or_need_not_nothing_is_told(tmp_path, rows, settings):
-    assert told(hungry(rows), tmp_path, **settings) == []
+def test_where_rows_come_or_need_not_nothing_is_reported(tmp_path, rows, settings):
+    assert reported(hungry(rows), tmp_path, **settings) == []
 
 
 def test_what_the_last_event_of_a_log_heals_is_resolved_even_on_the_tick(tmp_path):
     log = steady(until=101).commit(batch=50, at=725, seconds=620)
 
-    assert [change[:2] for change in told(log, tmp_path)] == [
+    assert [change[:2] for change in reported(log, tmp_path)] == [
         ("firing", "StreamingQueryStalled"),
         ("resolved", "StreamingQueryStalled"),
     ]
@@ -108,7 +108,7 @@ def test_a_stall_is_seen_among_siblings_that_go_on(tmp_path):
         if at < 100:
             log.commit("a", batch=batch, at=at)
 
-    assert told(log, tmp_path) == [
+    assert reported(log, tmp_path) == [
         ("firing", "StreamingQueryStalled", "a", pytest.approx(159.5, abs=TICK / 2))
     ]
 
@@ -116,16 +116,16 @@ def test_a_stall_is_seen_among_siblings_that_go_on(tmp_path):
 def test_a_stall_at_the_end_of_a_log_is_seen_by_the_times_of_other_lines(tmp_path):
     log = steady(until=101).work(at=500)
 
-    assert firing(told(log, tmp_path)) == [("StreamingQueryStalled", "a")]
+    assert firing(reported(log, tmp_path)) == [("StreamingQueryStalled", "a")]
 
 
 @pytest.mark.parametrize("beyond", [0.5, 2.0, 14.0, 16.0])
-def test_a_stall_that_has_just_been_told_and_heals_is_told_and_resolved(tmp_path, beyond):
+def test_a_stall_that_has_just_been_reported_and_heals_is_reported_and_resolved(tmp_path, beyond):
     log = EventLog().started("a", at=1).started("b", at=1).commit("a", batch=0, at=3)
     log.commits("b", since=3, until=63 + beyond).commit("a", batch=1, at=63.5 + beyond)
     log.commits("b", since=70 + beyond, until=100, batch=99).commit("a", batch=2, at=90)
 
-    assert [change[:3] for change in told(log, tmp_path)] == [
+    assert [change[:3] for change in reported(log, tmp_path)] == [
         ("firing", "StreamingQueryStalled", "a"),
         ("resolved", "StreamingQueryStalled", "a"),
     ]
@@ -134,7 +134,7 @@ def test_a_stall_that_has_just_been_told_and_heals_is_told_and_resolved(tmp_path
 def test_a_query_of_the_roster_that_never_comes_is_missing(tmp_path):
     log = steady()
 
-    assert told(log, tmp_path, expected_queries=["a", "gold"]) == [
+    assert reported(log, tmp_path, expected_queries=["a", "gold"]) == [
         ("firing", "StreamingQueryMissing", "gold", pytest.approx(120.5, abs=TICK / 2))
     ]
 
@@ -143,7 +143,7 @@ def test_a_query_of_the_roster_that_stops_is_gone(tmp_path):
     log = EventLog().started("a", at=1).started("b", at=1).commits("a", since=3, until=11)
     log.ended("a").commits("b", since=12, until=200)
 
-    assert told(log, tmp_path, expected_queries=["a"]) == [
+    assert reported(log, tmp_path, expected_queries=["a"]) == [
         ("firing", "StreamingQueryStopped", "a", pytest.approx(71.5, abs=TICK / 2))
     ]
 
@@ -151,25 +151,27 @@ def test_a_query_of_the_roster_that_stops_is_gone(tmp_path):
 def test_a_query_that_starts_and_never_gives_a_sign_is_missing(tmp_path):
     log = EventLog().started("a", at=1).started("b", at=1).commits("b", since=3, until=300)
 
-    assert firing(told(log, tmp_path)) == [("StreamingQueryMissing", "a")]
+    assert firing(reported(log, tmp_path)) == [("StreamingQueryMissing", "a")]
 
 
-def test_after_a_long_silence_every_death_is_still_told(tmp_path):
+def test_after_a_long_silence_every_death_is_still_reported(tmp_path):
     log = steady(until=21).work(at=90_000).ended(exception=CONFLICT)
 
-    assert firing(told(log, tmp_path)) == [
+    assert firing(reported(log, tmp_path)) == [
         ("StreamingQueryStalled", "a"),
         ("StreamingQueryFailed", "a"),
     ]
 
 
-def test_other_settings_tell_other_things(tmp_path):
+def test_other_settings_report_other_things(tmp_path):
     log = steady(until=21).commit(batch=10, at=61, seconds=39).commits(since=63, until=90, batch=11)
 
-    assert told(log, tmp_path) == []
-    assert firing(told(log, tmp_path, stall_floor_seconds=20)) == [("StreamingQueryStalled", "a")]
+    assert reported(log, tmp_path) == []
+    assert firing(reported(log, tmp_path, stall_floor_seconds=20)) == [
+        ("StreamingQueryStalled", "a")
+    ]
     quiet = {"a*": {"ignore": True}}
-    assert told(log, tmp_path, stall_floor_seconds=20, queries=quiet) == []
+    assert reported(log, tmp_path, stall_floor_seconds=20, queries=quiet) == []
 
 
 # -- what must not ------------------------------------------------------------------------------
@@ -245,20 +247,20 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("log", HARMLESS)
-def test_nobody_is_told_for_nothing(tmp_path, log):
-    assert told(log(), tmp_path) == []
+def test_nobody_is_reported_for_nothing(tmp_path, log):
+    assert reported(log(), tmp_path) == []
 
 
 def test_a_planned_stop_takes_no_query_of_the_roster_for_gone(tmp_path):
     log = steady(until=21).stopped(at=22).work(at=4000)
 
-    assert told(log, tmp_path, expected_queries=["a"]) == []
+    assert reported(log, tmp_path, expected_queries=["a"]) == []
 
 
-def test_what_a_context_failed_of_before_it_was_stopped_stays_told(tmp_path):
+def test_what_a_context_failed_of_before_it_was_stopped_stays_reported(tmp_path):
     log = steady(until=21).ended(exception=CONFLICT).stopped(at=60)
 
-    assert told(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.0)]
+    assert reported(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.0)]
 
 
 def test_two_applications_in_one_file_are_evaluated_apart(tmp_path):
@@ -358,7 +360,7 @@ def the_same(one, other):
     grace=st.sampled_from([0, 2, 30, 60]),
     floor=st.sampled_from([3, 20, 60]),
 )
-def test_evaluating_a_stretch_by_its_end_tells_what_evaluating_every_tick_tells(
+def test_evaluating_a_stretch_by_its_end_reports_what_evaluating_every_tick_reports(
     story, grace, floor
 ):
     wanted = policy(
@@ -372,7 +374,7 @@ def test_evaluating_a_stretch_by_its_end_tells_what_evaluating_every_tick_tells(
     assert the_same(play(story, wanted), play(story, wanted, every_tick=True))
 
 
-def test_a_silence_of_any_length_is_told_of_as_if_every_second_of_it_were_evaluated():
+def test_a_silence_of_any_length_is_reported_of_as_if_every_second_of_it_were_evaluated():
     """Two queries stall at once after very different batches, and one of them comes back."""
     wanted = policy(Settings(expected_queries=("c",), start_grace_seconds=3000.0))
     story = [
@@ -381,11 +383,11 @@ def test_a_silence_of_any_length_is_told_of_as_if_every_second_of_it_were_evalua
         ("a", "commit", 20_000.0),
         ("b", "died", 5_000.0),
     ]
-    told = play(story, wanted)
+    reported = play(story, wanted)
 
-    assert the_same(told, play(story, wanted, every_tick=True))
-    assert told["StreamingQueryMissing", "c"] == [("firing", 3001.0)]
-    assert [status for status, _ in told["StreamingQueryStalled", "a"]] == [
+    assert the_same(reported, play(story, wanted, every_tick=True))
+    assert reported["StreamingQueryMissing", "c"] == [("firing", 3001.0)]
+    assert [status for status, _ in reported["StreamingQueryStalled", "a"]] == [
         "firing",
         "resolved",
         "firing",
@@ -393,7 +395,7 @@ def test_a_silence_of_any_length_is_told_of_as_if_every_second_of_it_were_evalua
 
 
 @pytest.mark.parametrize("others", [0, 1, 20])
-def test_a_stall_that_ends_between_two_judgements_is_told_however_many_others_go_on(others):
+def test_a_stall_that_ends_between_two_evaluations_is_reported_however_many_others_go_on(others):
     wanted = policy(Settings(stall_floor_seconds=60.0))
     evaluate, found, now = ReplayEngine(wanted, "app", BEGAN), [], 0.0
     found += evaluate.apply(progress("a", batch=0), BEGAN)

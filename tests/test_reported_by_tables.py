@@ -37,13 +37,15 @@ def _decoded(text):
 
 
 def with_metrics(metrics):
-    told = {"description": "DeltaSource[/t]", "metrics": metrics}
-    text = json.dumps({"progress": {"id": "q", "runId": "r", "batchId": 7, "sources": [told]}})
+    source_report = {"description": "DeltaSource[/t]", "metrics": metrics}
+    text = json.dumps(
+        {"progress": {"id": "q", "runId": "r", "batchId": 7, "sources": [source_report]}}
+    )
     return decode(EventKind.PROGRESS, text).sources[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_open_source_tells_no_latest_offset_and_no_backlog(kind):
+def test_open_source_reports_no_latest_offset_and_no_backlog(kind):
     """Should a later version tell more, this is where it is noticed first."""
     for one in reported(kind):
         assert (one.latest, one.lag_offsets) == (None, None)
@@ -75,13 +77,15 @@ def test_a_name_that_holds_an_at_is_left_alone():
     assert decode(EventKind.PROGRESS, text).sources[0].description == "abfss://c@lake/x"
 
 
-# -- backlog, where it is told ------------------------------------------------------------------
+# -- backlog, where it is reported ------------------------------------------------------------------
 
 
 def test_files_and_bytes_that_wait_are_read_from_databricks_metrics():
-    told = with_metrics({"numFilesOutstanding": "8", "numBytesOutstanding": "3456", "other": "x"})
+    source_report = with_metrics(
+        {"numFilesOutstanding": "8", "numBytesOutstanding": "3456", "other": "x"}
+    )
 
-    assert (told.backlog_files, told.backlog_bytes) == (8, 3456)
+    assert (source_report.backlog_files, source_report.backlog_bytes) == (8, 3456)
 
 
 @pytest.mark.parametrize("value", ["NaN", "many", "-1", None, [], {}, "", "Infinity"])
@@ -90,13 +94,17 @@ def test_a_backlog_that_is_no_number_is_unknown(value):
 
 
 @pytest.mark.parametrize("metrics", [None, [], "text", 5, {}])
-def test_a_source_without_metrics_tells_none(metrics):
+def test_a_source_without_metrics_reports_none(metrics):
     assert with_metrics(metrics).backlog_files is None
 
 
 def behind():
-    told = with_metrics({"numFilesOutstanding": "8", "numBytesOutstanding": "3456"})
-    return Story().started(at=0).commit(batch=7, at=10, sources=(source({"logOffset": 1}), told))
+    source_report = with_metrics({"numFilesOutstanding": "8", "numBytesOutstanding": "3456"})
+    return (
+        Story()
+        .started(at=0)
+        .commit(batch=7, at=10, sources=(source({"logOffset": 1}), source_report))
+    )
 
 
 def test_a_backlog_is_served_by_the_sources_place_in_the_query():

@@ -51,7 +51,7 @@ class Exposed:
 # -- the edge ---------------------------------------------------------------------------------
 
 
-def test_an_edge_that_stands_has_not_moved():
+def test_an_edge_that_stuck_has_not_moved():
     assert followed(*moving(5, 5, 5)).moves == ()
 
 
@@ -82,7 +82,7 @@ def test_an_edge_that_goes_back_is_another_topic():
     assert len(followed(*moving(0, 100, 200, 5)).points) == 1
 
 
-def test_another_source_under_the_same_index_begins_anew():
+def test_another_source_under_the_same_index_begins_again():
     other = replace(poll(at=30, committed=5, earliest=300), description="o")
 
     assert followed(*moving(0, 100, 200), other).moves == ()
@@ -205,7 +205,7 @@ def test_what_the_edge_has_passed_is_counted():
     assert (one.known.lost, one.used, one.left) == (30, 1.0, 0.0)
 
 
-def test_where_the_time_of_a_record_is_not_known_offsets_tell():
+def test_where_the_time_of_a_record_is_not_known_offsets_report():
     one = Exposed(*moving(0, 100, 200), poll(at=30, committed=600, earliest=200, keeps=DAY))
 
     assert (one.used, one.known.keeps_seconds) == (0.5, None)
@@ -237,5 +237,5 @@ def test_of_a_partition_that_did_not_answer_nothing_is_said():
     assert Exposed(*polls, poll(at=30, committed=1200, earliest=None, latest=None)).known is None
 
 
-def test_a_topic_made_anew_has_lost_nothing():
+def test_a_topic_made_again_has_lost_nothing():
     assert Exposed(poll(at=5, committed=900, earliest=0, latest=10)).known is None

@@ -28,26 +28,26 @@ NUMBERED = [
 ]
 
 
-def with_severities(told):
+def with_severities(reported):
     """The alerts of a row whose severity may differ, as alert, query and severity."""
     return [
         (name, query, rest[0] if rest else USUALLY[name])
-        for name, query, *rest in as_lists(told)
+        for name, query, *rest in as_lists(reported)
         if name in USUALLY
     ]
 
 
-def as_pairs(told):
+def as_pairs(reported):
     """A row's cell as pairs of alert and query."""
-    return [(name, query) for name, query, *_ in as_lists(told)]
+    return [(name, query) for name, query, *_ in as_lists(reported)]
 
 
-def as_lists(told):
-    if told is None:
+def as_lists(reported):
+    if reported is None:
         return []
-    if isinstance(told, str):
-        return [(told, "a")]
-    return told if isinstance(told, list) else [told]
+    if isinstance(reported, str):
+        return [(reported, "a")]
+    return reported if isinstance(reported, list) else [reported]
 
 
 def holding(story, now, settings):
@@ -67,24 +67,26 @@ def holding(story, now, settings):
 
 @pytest.mark.parametrize("row", NUMBERED)
 def test_rules_table(row):
-    story, now, settings, told, state, *besides = row
+    story, now, settings, reported, state, *besides = row
     evaluation = story.evaluate(now, **settings)
 
-    assert [(finding.alertname, finding.query) for finding in evaluation.findings] == as_pairs(told)
+    assert [(finding.alertname, finding.query) for finding in evaluation.findings] == as_pairs(
+        reported
+    )
     assert [
         (finding.alertname, finding.query, finding.severity.value)
         for finding in evaluation.findings
         if finding.alertname in USUALLY
-    ] == with_severities(told)
+    ] == with_severities(reported)
     assert (evaluation.health["a"].state.value if "a" in evaluation.health else None) == state
-    assert holding(story, now, settings) == told_of_a(story, told) | set(*besides)
+    assert holding(story, now, settings) == reported_of_a(story, reported) | set(*besides)
 
 
-def told_of_a(story, told):
+def reported_of_a(story, reported):
     """The alerts that query a's rules must stand behind; of one never seen no rule holds."""
     if "a" not in story.state.snapshot(0.0).labels():
         return set()
-    return {alert for alert, query in as_pairs(told) if query in ("a", "*")}
+    return {alert for alert, query in as_pairs(reported) if query in ("a", "*")}
 
 
 def test_the_table_holds_more_silence_than_noise():

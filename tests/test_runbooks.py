@@ -138,7 +138,7 @@ def jq(name):
 def test_every_path_into_status_is_served(name):
     """Fields of ``/status``, labels, and what this alert brings as evidence."""
     labels = {"alertname", "app", "query", "severity"}
-    told = {"summary", "description", "reason", "runbook_url", "next_steps"} | evidence_of(name)
+    reported = {"summary", "description", "reason", "runbook_url", "next_steps"} | evidence_of(name)
     fields = {field for record in STATUS.values() for field in record["properties"]}
     asked = set()
     for program in jq(name):
@@ -147,7 +147,7 @@ def test_every_path_into_status_is_served(name):
             asked |= {part.partition(":")[0].strip() for part in shown.split(",")}
 
     assert jq(name)
-    assert asked <= fields | labels | told
+    assert asked <= fields | labels | reported
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)

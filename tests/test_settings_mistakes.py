@@ -59,7 +59,7 @@ def test_an_unknown_setting_does_not_show_its_value():
 
 
 @pytest.mark.parametrize("text", ["many", "", "1.5", "-2", "70000", "0x10", "9" * 30])
-def test_an_ill_typed_variable_is_told_with_its_name_and_value(text):
+def test_an_failing_typed_variable_is_reported_with_its_name_and_value(text):
     message = refused({}, {"QUERYPULSE_HTTP_PORT": text})
 
     assert "setting 'http_port' from environment variable QUERYPULSE_HTTP_PORT" in message
@@ -69,7 +69,7 @@ def test_an_ill_typed_variable_is_told_with_its_name_and_value(text):
 @pytest.mark.parametrize(
     "content", ["http_port = ", "= 1", b"\xff\xfe", "http_port = 1\nhttp_port = 2", "{"]
 )
-def test_a_file_that_is_no_toml_is_told_with_the_variable_that_names_it(content, config):
+def test_a_file_that_is_no_toml_is_reported_with_the_variable_that_names_it(content, config):
     named = config(content)
     message = refused({}, named)
 
@@ -78,7 +78,7 @@ def test_a_file_that_is_no_toml_is_told_with_the_variable_that_names_it(content,
 
 
 @pytest.mark.parametrize("path", ["/nowhere/pulse.toml", "/"])
-def test_a_file_that_cannot_be_read_is_told(path):
+def test_a_file_that_cannot_be_read_is_reported(path):
     message = refused({}, {"QUERYPULSE_CONFIG": path})
 
     assert f"file {path}" in message
@@ -115,12 +115,12 @@ def test_the_switches_of_our_own_tests_are_not_taken_for_settings():
 
 
 @given(st.sampled_from(sorted(TYPES)), st.text(max_size=40))
-def test_any_text_is_a_value_or_a_told_mistake(name, text):
+def test_any_text_is_a_value_or_a_reported_mistake(name, text):
     variable = f"QUERYPULSE_{name.upper()}"
     loaded = load_settings({}, {variable: text}, {})
-    (told,) = loaded.problems or [loaded.origins[name]]
+    (reported,) = loaded.problems or [loaded.origins[name]]
 
-    assert f"environment variable {variable}" in told
+    assert f"environment variable {variable}" in reported
 
 
 # -- an environment that others have filled -------------------------------------------------------

@@ -174,7 +174,7 @@ def test_a_roster_is_replaced_not_extended(config):
     assert loaded.settings.expected_queries == ("b",)
 
 
-def test_a_mistake_is_told_even_where_a_stronger_place_is_right():
+def test_a_mistake_is_reported_even_where_a_stronger_place_is_right():
     assert "QUERYPULSE_HTTP_PORT" in refused({"http_port": 0}, {"QUERYPULSE_HTTP_PORT": "x"})
 
 

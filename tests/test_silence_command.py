@@ -201,7 +201,7 @@ def test_without_a_file_nobody_would_hear_it(silence):
 
 
 @pytest.mark.parametrize("file", ["/nowhere/silences", "/"])
-def test_a_file_that_cannot_be_written_is_told_in_one_line(silence, file):
+def test_a_file_that_cannot_be_written_is_reported_in_one_line(silence, file):
     code, output, errors = silence("a", "--for", "1h", "--app", "etl", "--file", file)
 
     assert (code, output) == (COULD_NOT_BEGIN, "")
@@ -209,7 +209,7 @@ def test_a_file_that_cannot_be_written_is_told_in_one_line(silence, file):
     assert errors.count("\n") == 1
 
 
-def test_a_file_that_cannot_be_understood_is_told(path, silence):
+def test_a_file_that_cannot_be_understood_is_reported(path, silence):
     path.write_text("be quiet\n")
     code, _, errors = silence()
 

@@ -40,7 +40,7 @@ def test_what_was_added_is_read_in_order(path):
     assert len(path.read_text().splitlines()) == 2
 
 
-def test_whoever_runs_the_driver_can_read_it(path):
+def test_who_runs_the_driver_can_read_it(path):
     add_silence(path, silence("a"), NOW)
 
     assert path.stat().st_mode & 0o777 == 0o644
@@ -113,7 +113,7 @@ def test_blank_lines_are_nothing(path):
         ("\udcff", "line 2"),
     ],
 )
-def test_a_line_that_is_no_silence_is_told_with_file_and_line(path, line, why):
+def test_a_line_that_is_no_silence_is_reported_with_file_and_line(path, line, why):
     good = '{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": "*"}\n'
     path.write_bytes((good + line + "\n").encode(errors="surrogateescape"))
 
@@ -140,7 +140,7 @@ def test_a_link_stays_a_link(path, tmp_path):
     assert patterns(real) == ["a"]
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path):
+def test_a_folder_that_is_not_there_is_reported(tmp_path):
     with pytest.raises(OSError):
         add_silence(tmp_path / "nowhere" / "silences", silence("a"), NOW)
 

@@ -258,5 +258,5 @@ def test_an_alert_that_does_not_exist_is_named_where_a_file_is_written(silence, 
 
 
 @pytest.mark.parametrize("check", ORDER, ids=lambda check: check.__module__.rpartition(".")[2])
-def test_every_alert_of_a_query_is_known_to_whoever_silences_it(check):
+def test_every_alert_of_a_query_is_known_to_who_silences_it(check):
     assert import_module(check.__module__).NAME in ALERTS

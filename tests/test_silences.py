@@ -89,82 +89,82 @@ def quiet(until, queries="*", alertname="*"):
     return harness
 
 
-SICK = [HEALTHY, (10, "a", "StreamingQueryFailed")]
+FAILING = [HEALTHY, (10, "a", "StreamingQueryFailed")]
 
 
-def test_what_falls_sick_and_gets_well_in_silence_is_never_told():
-    assert quiet(100).play([*SICK, (20, "a", "idle")], 300).told == []
+def test_what_falls_failing_and_gets_well_in_silence_is_never_reported():
+    assert quiet(100).play([*FAILING, (20, "a", "idle")], 300).reported == []
 
 
-def test_what_still_fires_when_the_silence_ends_is_told():
-    assert quiet(60).play(SICK, 90).told == ["60 + StreamingQueryFailed a"]
+def test_what_still_fires_when_the_silence_ends_is_reported():
+    assert quiet(60).play(FAILING, 90).reported == ["60 + StreamingQueryFailed a"]
 
 
-def test_what_the_silence_does_not_name_is_told():
-    assert quiet(60, "b").play(SICK, 30).told == ["10 + StreamingQueryFailed a"]
-    assert quiet(60, "a", "StreamingQueryStalled").play(SICK, 30).told == [
+def test_what_the_silence_does_not_name_is_reported():
+    assert quiet(60, "b").play(FAILING, 30).reported == ["10 + StreamingQueryFailed a"]
+    assert quiet(60, "a", "StreamingQueryStalled").play(FAILING, 30).reported == [
         "10 + StreamingQueryFailed a"
     ]
 
 
-def test_what_was_told_before_the_silence_is_still_told_to_be_over():
-    harness = LifecycleHarness().play(SICK, 15)
+def test_what_was_reported_before_the_silence_is_still_reported_to_be_over():
+    harness = LifecycleHarness().play(FAILING, 15)
     harness.silences = [Silence("*", WALL + 1000)]
     harness.play([(20, "a", "idle")], 60)
 
-    assert harness.told == ["10 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"]
+    assert harness.reported == ["10 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"]
 
 
 def test_a_silenced_incident_has_no_reminders_and_one_that_was_due_comes_after():
-    harness = quiet(0).play(SICK, 50)
+    harness = quiet(0).play(FAILING, 50)
     harness.silences = [Silence("*", WALL + 350)]
     harness.play([], 460)
 
-    assert harness.told == [
+    assert harness.reported == [
         "10 + StreamingQueryFailed a",
         "350 ^ StreamingQueryFailed a",
         "450 ^ StreamingQueryFailed a",
     ]
 
 
-def test_what_recovers_when_its_silence_ends_and_was_told_to_nobody_stays_so():
-    harness = quiet(15).play([*SICK, (12, "a", "starts"), (14, "a", "commits")], 300)
+def test_what_recovers_when_its_silence_ends_and_was_reported_to_nobody_stays_so():
+    harness = quiet(15).play([*FAILING, (12, "a", "starts"), (14, "a", "commits")], 300)
 
-    assert harness.told == []
+    assert harness.reported == []
 
 
 def test_after_a_silence_the_first_reminder_comes_an_interval_later():
-    assert quiet(350).play(SICK, 449).told == ["350 + StreamingQueryFailed a"]
+    assert quiet(350).play(FAILING, 449).reported == ["350 + StreamingQueryFailed a"]
 
 
-def test_a_group_of_which_one_is_silenced_is_told():
+def test_a_group_of_which_one_is_silenced_is_reported():
     story = [*all_of(0, "commits", "abc"), *all_of(10, "StreamingQueryFailed", "abc")]
 
-    assert quiet(1000, "a").play(story, 60).told == ["10 + StreamingQueryFailed a,b,c"]
+    assert quiet(1000, "a").play(story, 60).reported == ["10 + StreamingQueryFailed a,b,c"]
 
 
-def test_a_group_is_silent_once_only_what_is_silenced_is_still_sick():
+def test_a_group_is_silent_once_only_what_is_silenced_is_still_failing():
     story = [*all_of(10, "StreamingQueryFailed", "abc"), (20, "c", "idle")]
     harness = quiet(1000, "[ab]").play(story, 115)
 
-    assert (harness.told, harness.incidents[0].muted[:8]) == (
+    assert (harness.reported, harness.incidents[0].muted[:8]) == (
         ["10 + StreamingQueryFailed a,b,c"],
         "silenced",
     )
 
 
-def test_one_that_fails_later_and_is_not_silenced_is_told_while_the_group_is_silent():
+def test_one_that_fails_later_and_is_not_silenced_is_reported_while_the_group_is_silent():
     story = [*all_of(10, "StreamingQueryFailed", "abc"), (15, "d", "StreamingQueryFailed")]
 
-    assert quiet(1000, "[abc]").play(story, 60).told == ["15 + StreamingQueryFailed d"]
+    assert quiet(1000, "[abc]").play(story, 60).reported == ["15 + StreamingQueryFailed d"]
 
 
-def test_one_that_fails_later_in_silence_is_told_when_the_silence_ends():
+def test_one_that_fails_later_in_silence_is_reported_when_the_silence_ends():
     harness = LifecycleHarness().play(all_of(10, "StreamingQueryFailed", "abc"), 12)
     harness.silences = [Silence("*", WALL + 60)]
     harness.play([(15, "d", "StreamingQueryFailed")], 90)
 
-    assert harness.told == ["10 + StreamingQueryFailed a,b,c", "60 + StreamingQueryFailed d"]
+    assert harness.reported == ["10 + StreamingQueryFailed a,b,c", "60 + StreamingQueryFailed d"]
 
 
 def test_the_revision_does_not_grow_in_silence():
@@ -176,7 +176,7 @@ def test_the_revision_does_not_grow_in_silence():
 
 
 def test_a_silenced_alert_is_shown_with_its_silence_and_another_without():
-    harness = quiet(1000, "a").play([*SICK, (10, "b", "StreamingQueryFailed")], 10)
+    harness = quiet(1000, "a").play([*FAILING, (10, "b", "StreamingQueryFailed")], 10)
     shown = {one.labels["query"]: one.annotations.get("muted") for one in harness.lifecycle.alerts}
 
     assert shown == {"a": "silenced until 2023-11-14T22:30:00Z", "b": None}

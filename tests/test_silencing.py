@@ -71,7 +71,7 @@ def test_a_silence_of_the_settings_that_is_long_over_keeps_no_job_from_starting(
     assert "the silence of 'a' ended" in caplog.text
 
 
-def test_a_silence_tells_what_it_was_given():
+def test_a_silence_reports_what_it_was_given():
     (one,) = Room(silence("a*", alertname="StreamingQueryLagging", reason="backfill")).silencing()
 
     assert (one.queries, one.alertname, one.reason) == ("a*", "StreamingQueryLagging", "backfill")

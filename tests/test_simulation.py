@@ -12,7 +12,7 @@ from random import SystemRandom
 import pytest
 from simulation.exclusions import EXCLUDED
 from simulation.generate import generate
-from simulation.history import tell
+from simulation.history import report
 from simulation.mutating import applied
 from simulation.mutations import MUTATIONS
 from simulation.regressions import SEEDS
@@ -39,7 +39,7 @@ def holds(outcome):
     """Every property held; else a person gets the shortest history that shows it."""
     if outcome.violation:
         again = f"again: python -m tests.simulation --seed {outcome.plan.seed}"
-        pytest.fail(f"{tell(shrink(outcome))}\n{again}", pytrace=False)
+        pytest.fail(f"{report(shrink(outcome))}\n{again}", pytrace=False)
 
 
 @cache
@@ -99,7 +99,7 @@ def test_new_seeds_break_no_property():
 def test_a_finding_is_fixed(index):
     outcome = played(index)
 
-    assert outcome.violation == "", tell(outcome)
+    assert outcome.violation == "", report(outcome)
 
 
 @pytest.mark.slow
@@ -120,7 +120,7 @@ def test_every_exclusion_can_be_taken_out():
     }
 
 
-def test_a_history_is_told_and_shrunk():
+def test_a_history_is_reported_and_shrunk():
     mutation = next(one for one in MUTATIONS if one.finding == "A4" and one.plan is not None)
     with applied(mutation):
         outcome = run(mutation.plan)
@@ -129,4 +129,4 @@ def test_a_history_is_told_and_shrunk():
     assert smaller.violation == outcome.violation
     assert len(smaller.plan.queries) == 1
     assert len(smaller.plan.steps) <= 2
-    assert "a is slow" in tell(smaller)
+    assert "a is slow" in report(smaller)

@@ -38,8 +38,8 @@ def sections(message):
 
 
 def test_a_channel_sees_what_is_wrong_why_and_where_to_read_on(double):
-    told = incident(last_commit="batch 10, 2 s ago", siblings="7 of 8 queries healthy")
-    slack(double, external_url="https://driver:9719/").send(told, time.time())
+    reported = incident(last_commit="batch 10, 2 s ago", siblings="7 of 8 queries healthy")
+    slack(double, external_url="https://driver:9719/").send(reported, time.time())
     (message,) = double.messages
     title, story, ways = sections(message)
 
@@ -72,9 +72,9 @@ def test_several_queries_of_one_cause_are_one_line(double):
 
 
 def test_several_queries_with_reasons_of_their_own_are_listed():
-    told = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
+    reported = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
 
-    assert sections(slack_message(told))[1:3] == ["`a`: A: no", "`b`: B: no"]
+    assert sections(slack_message(reported))[1:3] == ["`a`: A: no", "`b`: B: no"]
 
 
 def test_a_query_whose_name_is_part_of_another_one_is_named():
@@ -92,8 +92,8 @@ def test_a_query_that_has_recovered_is_named_in_the_headline():
 
 
 def test_a_crowd_is_cut_to_what_a_message_takes():
-    told = Incident(tuple(alert(f"q{n}", reason=f"E{n}: no") for n in range(200)))
-    message = slack_message(told)
+    reported = Incident(tuple(alert(f"q{n}", reason=f"E{n}: no") for n in range(200)))
+    message = slack_message(reported)
 
     assert not problems(message)
     assert sections(message)[-2] == "and 180 more"
@@ -101,9 +101,9 @@ def test_a_crowd_is_cut_to_what_a_message_takes():
 
 @pytest.mark.parametrize(("query", "shown"), [("*", "`all queries`"), ("a*b_c", "`a*b_c`")])
 def test_no_name_of_a_query_is_taken_for_a_mark(query, shown):
-    told = Incident((alert(query, reason="A: no"), alert("b", reason="B: no")))
+    reported = Incident((alert(query, reason="A: no"), alert("b", reason="B: no")))
 
-    assert sections(slack_message(told))[1] == f"{shown}: A: no"
+    assert sections(slack_message(reported))[1] == f"{shown}: A: no"
 
 
 def test_no_text_of_a_query_ends_the_bold_title():
@@ -126,15 +126,15 @@ def test_every_link_is_in_the_message():
 @given(st.lists(st.tuples(LONG, LONG, LONG), min_size=1, max_size=3), st.booleans(), LONG)
 def test_whatever_a_query_says_slack_takes_the_message(texts, over, home):
     """Every limit holds, also where all is escaped."""
-    told = Incident(
+    reported = Incident(
         tuple(
             alert(name, reason=reason, stack=stack, summary=stack, ends_at=ENDED if over else None)
             for name, reason, stack in texts
         )
     )
 
-    assert not problems(json.loads(to_json(slack_message(told, home))))
-    assert not problems(json.loads(to_json(minimal_message(told))))
+    assert not problems(json.loads(to_json(slack_message(reported, home))))
+    assert not problems(json.loads(to_json(minimal_message(reported))))
 
 
 def test_no_text_of_a_query_can_call_the_channel_or_end_a_code_block():

@@ -178,7 +178,7 @@ def test_the_report_forgets_who_was_let_go_of_at_once():
     assert harness.step(at=3).polls == {}
 
 
-def test_a_source_that_refuses_spoils_no_other_and_its_last_poll_stands():
+def test_a_source_that_refuses_spoils_no_other_and_its_last_poll_stuck():
     harness = Harness("a", "b")
     broken = harness.sources["a-1"][0]
     first = harness.step(at=1).polls["a-1"]

@@ -156,12 +156,12 @@ def test_a_partition_without_a_leader_is_not_asked():
 
 
 def config(name, **entries):
-    told = ", ".join(
+    reported = ", ".join(
         f"ConfigEntry(name={key.replace('_', '.')}, value={value}, source=DYNAMIC_TOPIC_CONFIG, "
         "isSensitive=false, isReadOnly=false, synonyms=[], type=LONG, documentation=null)"
         for key, value in entries.items()
     )
-    return f"ConfigResource(type=TOPIC, name='{name}')=Config(entries=[{told}])"
+    return f"ConfigResource(type=TOPIC, name='{name}')=Config(entries=[{reported}])"
 
 
 @pytest.mark.parametrize(

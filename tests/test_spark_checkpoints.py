@@ -58,15 +58,15 @@ def test_a_checkpoint_is_read_with_the_settings_of_its_querys_own_session(
     trap.hold.set()
     assert trap.held.wait(PATIENCE)
     try:
-        told = pages.wait_for("StreamingQueryStalled", "mounted", timeout=PATIENCE).annotations
+        reported = pages.wait_for("StreamingQueryStalled", "mounted", timeout=PATIENCE).annotations
     finally:
         trap.hold.clear()
         trap.free.set()
 
-    assert "planned, never committed" in told["commit_log"]
+    assert "planned, never committed" in reported["commit_log"]
 
 
-def test_who_may_not_read_a_checkpoint_is_told_so_and_nothing_else_is_lost(
+def test_who_may_not_read_a_checkpoint_is_reported_so_and_nothing_else_is_lost(
     spark, hdfs, watch, pages, caplog
 ):
     caplog.set_level(logging.WARNING, "querypulse")
@@ -78,7 +78,7 @@ def test_who_may_not_read_a_checkpoint_is_told_so_and_nothing_else_is_lost(
     assert trap.held.wait(PATIENCE)
     hdfs.refuses = True
     try:
-        told = pages.wait_for("StreamingQueryStalled", "closed", timeout=PATIENCE).annotations
+        reported = pages.wait_for("StreamingQueryStalled", "closed", timeout=PATIENCE).annotations
         until(
             lambda: "cannot read the checkpoint of closed" in caplog.text,
             "it says so",
@@ -91,9 +91,9 @@ def test_who_may_not_read_a_checkpoint_is_told_so_and_nothing_else_is_lost(
     pages.wait_for("StreamingQueryStalled", "closed", status="resolved", timeout=PATIENCE)
 
     assert "AccessControlException: Permission denied: user=etl" in caplog.text
-    assert "batch_hung" in told["reason"]
-    assert "commit_log" not in told
-    assert {what for _, what, _ in pages.told} == {"StreamingQueryStalled"}
+    assert "batch_hung" in reported["reason"]
+    assert "commit_log" not in reported
+    assert {what for _, what, _ in pages.reported} == {"StreamingQueryStalled"}
 
 
 @pytest.mark.parametrize(

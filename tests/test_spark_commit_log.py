@@ -277,7 +277,7 @@ def test_a_healthy_query_costs_its_storage_nothing(spark, signal):
     assert [signal.logged("healthy") for _ in range(20)] == [None] * 20
 
 
-def test_a_death_is_told_with_the_batch_it_died_in(spark, signal):
+def test_a_death_is_reported_with_the_batch_it_died_in(spark, signal):
     trap = Trap()
     query = start(rate(spark), "doomed", trap)
     has_run(query, batch=1)
@@ -307,7 +307,7 @@ def test_a_waiting_query_shows_the_trigger_that_found_nothing(spark, signal, tmp
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
-def test_both_ways_of_asking_tell_the_same(spark, signal, tmp_path, monkeypatch, at_once):
+def test_both_ways_of_asking_report_the_same(spark, signal, tmp_path, monkeypatch, at_once):
     if not at_once:
         monkeypatch.setattr(signal.probe._queries._living_runs, "ask", lambda _: None)
     (tmp_path / "a.json").write_text('{"a": 1}')

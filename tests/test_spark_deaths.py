@@ -40,8 +40,10 @@ def test_a_death_says_what_a_restart_repeats_and_where_the_job_is(spark, watch):
     commits(sidecar, "doomed")
 
     def evidence():
-        told = [one.annotations for one in sidecar.alerts() if one.name == "StreamingQueryFailed"]
-        return told[0] if told and "offsets" in told[0].get("on_restart", "") else None
+        reported = [
+            one.annotations for one in sidecar.alerts() if one.name == "StreamingQueryFailed"
+        ]
+        return reported[0] if reported and "offsets" in reported[0].get("on_restart", "") else None
 
     trap.die.set()
     found = until(evidence, "its last words are read")
@@ -56,13 +58,13 @@ def test_a_death_says_what_a_restart_repeats_and_where_the_job_is(spark, watch):
 
 def test_a_death_is_paged_while_a_neighbour_clogs_the_listener_bus(spark, watch, pages):
     class Neighbour(StreamingQueryListener):
-        heard = 0
+        received = 0
 
         def onQueryStarted(self, event):
             pass
 
         def onQueryProgress(self, event):
-            self.heard += 1
+            self.received += 1
             time.sleep(0.3)
 
         def onQueryIdle(self, event):
@@ -80,7 +82,7 @@ def test_a_death_is_paged_while_a_neighbour_clogs_the_listener_bus(spark, watch,
             start(rate(spark), f"busy-{number}", trigger="50 milliseconds")
         start(rate(spark), "doomed", trap)
         commits(sidecar, "doomed")
-        until(lambda: neighbour.heard > 10, "the bus is clogged")
+        until(lambda: neighbour.received > 10, "the bus is clogged")
 
         trap.die.set()
         page = pages.wait_for("StreamingQueryFailed", "doomed")
@@ -128,7 +130,7 @@ def test_a_query_that_dies_in_its_first_batch_is_paged(spark, watch, pages):
     assert shown(sidecar, "stillborn").error_class == "Boom"
 
 
-def test_a_query_that_came_back_from_its_checkpoint_is_told_as_resolved(
+def test_a_query_that_came_back_from_its_checkpoint_is_reported_as_resolved(
     spark, watch, pages, tmp_path
 ):
     sidecar = watch()
@@ -143,13 +145,13 @@ def test_a_query_that_came_back_from_its_checkpoint_is_told_as_resolved(
     pages.wait_for("StreamingQueryFailed", "phoenix", status="resolved")
 
     commits(sidecar, "phoenix")
-    assert pages.told == [
+    assert pages.reported == [
         ("firing", "StreamingQueryFailed", "phoenix"),
         ("resolved", "StreamingQueryFailed", "phoenix"),
     ]
 
 
-def test_pagerduty_is_told_of_a_death_and_of_the_recovery_under_one_key(spark, watch, tmp_path):
+def test_pagerduty_is_reported_of_a_death_and_of_the_recovery_under_one_key(spark, watch, tmp_path):
     with PagerDutyDouble() as pagerduty:
         sidecar = watch(pagerduty_routing_key="k" * 32, pagerduty_url=pagerduty.enqueue_url)
         trap = Trap()
@@ -191,11 +193,11 @@ def test_a_query_of_the_roster_that_never_came_is_missing(spark, watch, pages):
 
     assert page.annotations["known_queries"] == "here"
     assert shown(sidecar, "nowhere").state == "missing"
-    assert pages.told == [("firing", "StreamingQueryMissing", "nowhere")]
+    assert pages.reported == [("firing", "StreamingQueryMissing", "nowhere")]
 
 
 @pytest.mark.parametrize("by_itself", [False, True], ids=["by name", "by itself"])
-def test_a_stop_that_was_announced_is_told_to_nobody(spark, watch, pages, by_itself):
+def test_a_stop_that_was_announced_is_reported_to_nobody(spark, watch, pages, by_itself):
     sidecar = watch(gone_grace_seconds=0.5)
     planned = start(rate(spark), "planned")
     unplanned = start(rate(spark), "unplanned")
@@ -220,7 +222,7 @@ def test_an_announcement_names_the_queries_there_are(spark, watch):
         sidecar.expect_stop("bronse")
 
 
-def test_a_crash_loop_is_told_as_flapping_however_well_each_restart_goes(
+def test_a_crash_loop_is_reported_as_flapping_however_well_each_restart_goes(
     spark, watch, pages, tmp_path
 ):
     sidecar = watch(resolve_after_seconds=30)

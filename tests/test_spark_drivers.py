@@ -39,7 +39,7 @@ def test_a_death_a_second_before_exit_is_paged_and_the_exit_code_stays(pages, tm
 
         assert driver.wait() == 3
         assert time.monotonic() - exiting_at < 10
-        assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
+        assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
 def test_a_death_is_paged_when_stop_and_exit_follow_at_once_and_the_receiver_is_slow(
@@ -58,7 +58,7 @@ def test_a_death_is_paged_when_stop_and_exit_follow_at_once_and_the_receiver_is_
     """
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         assert driver.wait() == 1
-        assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
+        assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
 def test_a_receiver_that_never_answers_holds_the_exit_for_a_bounded_time_only(tmp_path):
@@ -210,4 +210,4 @@ def test_a_forked_child_pages_nothing_and_ends_quietly(pages, tmp_path):
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         assert driver.wait() == 0, driver.errors
         assert driver.lines == ["child 7"]
-        assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
+        assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]

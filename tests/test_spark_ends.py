@@ -105,9 +105,9 @@ def came_of(end: End, folder: Path) -> tuple[int, tuple[tuple[str, str], ...], s
         Driver(
             ATTACHED + end.script, folder, command=end.command, PAGES=pages.url, **environment
         ) as driver,
-        watching(url_of(driver), interval=1.0, gone_after=GONE_AFTER) as told,
+        watching(url_of(driver), interval=1.0, gone_after=GONE_AFTER) as reported,
     ):
-        until(lambda: is_seen(told, "driver"), "the driver is seen")
+        until(lambda: is_seen(reported, "driver"), "the driver is seen")
         time.sleep(1.0)
         go.touch()
         if end.number is not None:
@@ -116,9 +116,9 @@ def came_of(end: End, folder: Path) -> tuple[int, tuple[tuple[str, str], ...], s
             signal_it(driver, end)
         code = driver.wait(60)
         with suppress(AssertionError):
-            until(lambda: told.firing, "the watcher reports it", timeout=3 * GONE_AFTER + 4)
+            until(lambda: reported.firing, "the watcher reports it", timeout=3 * GONE_AFTER + 4)
         fired = tuple(page.what for page in pages.pages if page.status == "firing")
-        return code, fired, seen_from_outside(told)
+        return code, fired, seen_from_outside(reported)
 
 
 def signal_it(driver, end):
@@ -128,9 +128,9 @@ def signal_it(driver, end):
         os.kill(driver.process.pid, end.number)
 
 
-def seen_from_outside(told) -> str:
-    (driver,) = told.tracker.drivers.values()
-    if told.firing:
+def seen_from_outside(reported) -> str:
+    (driver,) = reported.tracker.drivers.values()
+    if reported.firing:
         return "gone"
     if driver.terminated:
         return "terminated"

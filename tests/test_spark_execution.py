@@ -122,7 +122,7 @@ def test_continuous_is_not_asked_for_its_batch():
     assert one.living_run(CONTINUOUS, None).batch_id is None
 
 
-def test_a_run_that_has_ended_tells_nothing():
+def test_a_run_that_has_ended_reports_nothing():
     one, _ = execution(Java(active=False))
 
     assert one.living_run(MICRO_BATCH, 3) is None
@@ -136,13 +136,13 @@ def test_a_run_that_has_ended_tells_nothing():
         ("ContinuousExecution", False),
     ],
 )
-def test_async_progress_tracking_is_told_by_what_runs_the_query(called, is_async):
+def test_async_progress_tracking_is_reported_by_what_runs_the_query(called, is_async):
     one, _ = execution(Java(called=called))
 
     assert one.facts("id", "run").async_progress is is_async
 
 
-def test_how_rarely_an_async_log_is_written_is_told_in_seconds():
+def test_how_rarely_an_async_log_is_written_is_reported_in_seconds():
     one, _ = execution(Java(called="AsyncProgressTrackingMicroBatchExecution"))
     plain, _ = execution(Java())
 

@@ -7,7 +7,14 @@ import time
 
 import pytest
 from support.driver import SHARES_THE_QUEUE, Driver
-from support.failing_workloads import BORN_SICK, FLOOR, SETTINGS, START_GRACE, WELL_AT_FIRST, Told
+from support.failing_workloads import (
+    BORN_FAILING,
+    FLOOR,
+    SETTINGS,
+    START_GRACE,
+    WELL_AT_FIRST,
+    Reported,
+)
 from support.queries import until
 from support.spark_harness import Diary, Harness
 
@@ -25,32 +32,30 @@ def harness(spark, watch, tmp_path):
     harness.close()
 
 
-def test_failing_queries_raise_the_right_alerts_in_time(
-    harness, watch, pages
-):
+def test_failing_queries_raise_the_right_alerts_in_time(harness, watch, pages):
     patients = [bring(harness) for bring in WELL_AT_FIRST]
     names = {failing.query.name for failing in patients}
     until(lambda: all(harness.committed(name) > 1 for name in names), "all commit", 120)
     sidecar, watched_at = watch(**SETTINGS), time.monotonic()
     diary = Diary(harness, sidecar)
     until(lambda: names <= diary.in_state("running"), "all are seen to run")
-    patients += [bring(harness) for bring in BORN_SICK]
+    patients += [bring(harness) for bring in BORN_FAILING]
     for failing in patients:
         failing.strike()
 
-    due = [told for failing in patients for told in failing.told]
-    due.append(Told("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE))
-    told = first_pages(pages, {(one.alertname, one.query) for one in due})
+    due = [reported for failing in patients for reported in failing.reported]
+    due.append(Reported("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE))
+    reported = first_pages(pages, {(one.alertname, one.query) for one in due})
 
-    assert set(told) == {(one.alertname, one.query) for one in due}
-    reasons = {one: told[one[:2]].annotations["reason"] for one in due}
+    assert set(reported) == {(one.alertname, one.query) for one in due}
+    reasons = {one: reported[one[:2]].annotations["reason"] for one in due}
     assert {one: why for one, why in reasons.items() if not why.startswith(one.reason)} == {}
-    lateness = {one[:2]: told[one[:2]].at - due_at(one, diary) for one in due}
+    lateness = {one[:2]: reported[one[:2]].at - due_at(one, diary) for one in due}
     assert {what: late for what, late in lateness.items() if late > SLACK_SECONDS} == {}
     # A new run of the crash loop commits; nothing else gets better.
-    better = {query for status, _, query in pages.told if status == "resolved"}
+    better = {query for status, _, query in pages.reported if status == "resolved"}
     assert better <= {"crash_loop"}
-    crashes = [(status, what) for status, what, query in pages.told if query == "crash_loop"]
+    crashes = [(status, what) for status, what, query in pages.reported if query == "crash_loop"]
     flaps = crashes.index(("firing", "StreamingQueryFlapping"))
     assert ("firing", "StreamingQueryFailed") not in crashes[flaps:]
 
@@ -64,13 +69,13 @@ def first_pages(pages, wanted):
     return {page.what: page for page in reversed(pages.pages) if page.status == "firing"}
 
 
-def due_at(told, diary):
+def due_at(reported, diary):
     """When it is told at the earliest, in monotonic seconds."""
-    window = diary[told.query].window if told.window is None else told.window
-    return told.began_at() + window
+    window = diary[reported.query].window if reported.window is None else reported.window
+    return reported.began_at() + window
 
 
-def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_told(pages, tmp_path):
+def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_reported(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=7)
     start("heard")
@@ -92,10 +97,10 @@ def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_told(pages
         assert page.at - float(driver.lines[1]) < 7 + SLACK_SECONDS
         assert page.annotations["reason"].startswith("the probe saw commits that no event reported")
         time.sleep(7)
-        assert pages.told == [("firing", "QuerypulseEventsMissing", "*")]
+        assert pages.reported == [("firing", "QuerypulseEventsMissing", "*")]
 
 
-def test_a_listener_bus_that_overflows_is_told_and_the_queries_are_well(pages, tmp_path):
+def test_a_listener_bus_that_overflows_is_reported_and_the_queries_are_well(pages, tmp_path):
     script = """
     from pyspark.sql.streaming.listener import StreamingQueryListener
     class Neighbour(StreamingQueryListener):
@@ -118,4 +123,4 @@ def test_a_listener_bus_that_overflows_is_told_and_the_queries_are_well(pages, t
         assert page.at - float(driver.lines[0]) < 7 + SLACK_SECONDS
         assert page.annotations["reason"].startswith("Spark's listener queue has dropped ")
         time.sleep(14)
-        assert pages.told == [("firing", "QuerypulseEventsMissing", "*")]
+        assert pages.reported == [("firing", "QuerypulseEventsMissing", "*")]

@@ -37,7 +37,7 @@ def stream(spark, folder):
     return reader.option("pathGlobFilter", "*.json").json(str(folder))
 
 
-def test_a_file_that_is_gone_before_it_is_read_is_told(spark, folder, watch, pages):
+def test_a_file_that_is_gone_before_it_is_read_is_reported(spark, folder, watch, pages):
     watch()
     trap = Trap()
     trap.hold.set()
@@ -48,10 +48,10 @@ def test_a_file_that_is_gone_before_it_is_read_is_told(spark, folder, watch, pag
         path.unlink()
     trap.hold.clear()
     trap.free.set()
-    told = pages.wait_for("StreamingQueryFailed", "files", timeout=PATIENCE).annotations
+    reported = pages.wait_for("StreamingQueryFailed", "files", timeout=PATIENCE).annotations
 
-    assert told["error_class"] == "FAILED_READ_FILE.FILE_NOT_EXIST"
-    assert "File does not exist" in error_of(told)
+    assert reported["error_class"] == "FAILED_READ_FILE.FILE_NOT_EXIST"
+    assert "File does not exist" in error_of(reported)
 
 
 def test_catching_up_then_idle_then_the_first_file_again_is_left_alone(spark, folder, watch, pages):
@@ -63,11 +63,11 @@ def test_catching_up_then_idle_then_the_first_file_again_is_left_alone(spark, fo
     query.processAllAvailable()
     time.sleep(1)
 
-    assert pages.told == []
+    assert pages.reported == []
     assert query.isActive
 
 
-def test_a_folder_that_is_gone_looks_like_one_without_news(spark, folder, watch, pages):
+def test_a_folder_that_is_gone_polls_like_one_without_news(spark, folder, watch, pages):
     """Spark says nothing, and neither do we: docs/sources.md says so."""
     sidecar = watch(stall_floor_seconds=FLOOR)
     query = start(stream(spark, folder), "files")
@@ -76,5 +76,5 @@ def test_a_folder_that_is_gone_looks_like_one_without_news(spark, folder, watch,
     state = lambda: next(one.state for one in sidecar.snapshot().queries)
     until(lambda: state() == "idle", "it idles", timeout=PATIENCE)
 
-    assert pages.told == []
+    assert pages.reported == []
     assert query.isActive

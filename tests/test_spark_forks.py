@@ -36,7 +36,7 @@ def die_and_be_told():
     say(f"flushed {sidecar.flush(10)}")
     say(f"alerts {[alert.name for alert in sidecar.alerts()]}")
 """
-TOLD = ["flushed True", "alerts ['StreamingQueryFailed']"]
+REPORTED = ["flushed True", "alerts ['StreamingQueryFailed']"]
 
 
 def lines_of(script, pages, folder):
@@ -57,8 +57,8 @@ die_and_be_told()
 """
     lines = lines_of(script, pages, tmp_path)
 
-    assert lines == ["child 7", "closed False, livez 200, readyz 200", *TOLD]
-    assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
+    assert lines == ["child 7", "closed False, livez 200, readyz 200", *REPORTED]
+    assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
 def test_processes_of_multiprocessing_page_nothing_while_they_live_and_when_they_end(
@@ -82,11 +82,11 @@ die_and_be_told()
 """
     lines = lines_of(script, pages, tmp_path)
 
-    assert lines == ["children [0, 0]", "closed False, livez 200, readyz 200", *TOLD]
-    assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
+    assert lines == ["children [0, 0]", "closed False, livez 200, readyz 200", *REPORTED]
+    assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
-def test_a_fork_does_not_tell_again_what_its_parent_has_not_told_yet(pages, tmp_path):
+def test_a_fork_does_not_report_again_what_its_parent_has_not_reported_yet(pages, tmp_path):
     from support.http_double import reply
 
     pages.script.extend([reply(503)] * 4)
@@ -123,5 +123,5 @@ die_and_be_told()
 """
     lines = lines_of(script, pages, tmp_path)
 
-    assert lines == ["closed False, livez 200, readyz 200", *TOLD]
-    assert pages.told == [("firing", "StreamingQueryFailed", "doomed")]
+    assert lines == ["closed False, livez 200, readyz 200", *REPORTED]
+    assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]

@@ -91,7 +91,7 @@ def test_every_annotation_shows_something(observed):
     )
 
 
-def test_starts_are_told_in_milliseconds_as_grafana_takes_them(observed):
+def test_starts_are_reported_in_milliseconds_as_grafana_takes_them(observed):
     for name in MOMENTS:
         moments = [
             float(text) / 1000

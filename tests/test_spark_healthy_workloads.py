@@ -38,7 +38,7 @@ def test_healthy_queries_raise_no_alert(harness, watch, pages):
     until(lambda: diary.seconds > WATCH_SECONDS, "the time is over", 90)
     until(lambda: diary.seconds > 2 * max(diary[label].window for label in brisk), "twice", 90)
 
-    assert pages.told == []
+    assert pages.reported == []
     assert sidecar.alerts() == ()
     lives = {workload: diary[labels[workload.name]] for workload in WORKLOADS}
     assert {workload.name: life.state for workload, life in lives.items()} == {

@@ -41,7 +41,7 @@ def test_a_query_that_is_started_again_after_a_failure_recovers(
 
     pages.wait_for("StreamingQueryFailed", "again", status="resolved")
     assert names(sidecar) == ["again"]
-    assert pages.told == [
+    assert pages.reported == [
         ("firing", "StreamingQueryFailed", "again"),
         ("resolved", "StreamingQueryFailed", "again"),
     ]
@@ -62,7 +62,7 @@ def test_an_expected_stop_and_a_start_with_a_new_checkpoint_page_nobody(
     until(lambda: shown(sidecar, "moved").run_id == str(new.runId), "the new run is known")
     commits(sidecar, "moved", batches=8)
 
-    assert (names(sidecar), pages.told) == (["moved"], [])
+    assert (names(sidecar), pages.reported) == (["moved"], [])
 
 
 def test_an_available_now_loop_whose_first_run_fails_recovers_with_the_next(
@@ -89,7 +89,7 @@ def test_an_available_now_loop_whose_first_run_fails_recovers_with_the_next(
     until(lambda: shown(sidecar, "loop").state == "completed", "the last run is known to be over")
 
     assert names(sidecar) == ["loop"]
-    assert pages.told == [
+    assert pages.reported == [
         ("firing", "StreamingQueryFailed", "loop"),
         ("resolved", "StreamingQueryFailed", "loop"),
     ]
@@ -115,7 +115,7 @@ def test_two_sessions_with_a_query_of_the_same_name_have_two_labels(spark, watch
         other: str(younger.id),
     }
     assert shown(sidecar, "twin").state == "failed"
-    assert pages.told == [("firing", "StreamingQueryFailed", "twin")]
+    assert pages.reported == [("firing", "StreamingQueryFailed", "twin")]
 
 
 def test_a_query_without_a_fixed_checkpoint_that_fails_again_and_again_is_one_query(
@@ -129,11 +129,11 @@ def test_a_query_without_a_fixed_checkpoint_that_fails_again_and_again_is_one_qu
 
     assert names(sidecar) == ["looping"]
     assert shown(sidecar, "looping").restarts == LOOPS - 1
-    assert {(alert, query) for _, alert, query in pages.told} == {
+    assert {(alert, query) for _, alert, query in pages.reported} == {
         ("StreamingQueryFailed", "looping"),
         ("StreamingQueryFlapping", "looping"),
     }
-    assert len(pages.told) <= HANDFUL
+    assert len(pages.reported) <= HANDFUL
 
 
 def test_unnamed_queries_that_fail_share_one_alert(spark, watch, pages):
@@ -143,11 +143,11 @@ def test_unnamed_queries_that_fail_share_one_alert(spark, watch, pages):
         failed(rate(spark), None)
     sidecar.flush()
 
-    assert {(alert, query) for _, alert, query in pages.told} <= {
+    assert {(alert, query) for _, alert, query in pages.reported} <= {
         ("StreamingQueryFailed", "unnamed"),
         ("StreamingQueryFlapping", "unnamed"),
     }
-    assert len(pages.told) <= HANDFUL
+    assert len(pages.reported) <= HANDFUL
 
 
 def test_a_query_that_is_forgotten_resolves_and_its_series_end(spark, watch, pages):
@@ -158,4 +158,4 @@ def test_a_query_that_is_forgotten_resolves_and_its_series_end(spark, watch, pag
 
     pages.wait_for("StreamingQueryFailed", "retired", status="resolved")
     assert names(sidecar) == []
-    assert len(pages.told) == 2
+    assert len(pages.reported) == 2

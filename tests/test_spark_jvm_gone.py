@@ -36,7 +36,7 @@ def test_a_killed_jvm_ends_the_application_that_waits_and_is_reported(pages, tmp
         assert page.annotations["reason"] == (
             "the JVM of the driver has ended, and 3 streaming queries with it: bronze, gold, silver"
         )
-        assert [what for what in pages.told if what[0] == "firing"] == [
+        assert [what for what in pages.reported if what[0] == "firing"] == [
             ("firing", "StreamingDriverDown", "*")
         ]
 
@@ -50,4 +50,4 @@ def test_a_jvm_that_is_only_frozen_is_not_gone(pages, tmp_path):
         time.sleep(2)
 
         assert driver.process.poll() is None
-        assert pages.told == []
+        assert pages.reported == []

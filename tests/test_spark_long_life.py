@@ -213,4 +213,4 @@ say("done")
     assert said["tasks"] >= 3000
     assert said["by spark"] == 0
     assert not any(said["dropped"].values())
-    assert pages.told == [("firing", "StreamingQueryFailed", "fails")]
+    assert pages.reported == [("firing", "StreamingQueryFailed", "fails")]

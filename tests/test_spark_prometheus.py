@@ -34,29 +34,31 @@ MEASURED = {
 
 
 def test_all_that_must_fire_arrives_with_our_labels(observed):
-    assert observed.harness.heard("firing") >= MUST_FIRE
-    for told in observed.harness.told:
-        assert told["labels"].keys() == {"alertname", "app", "query", "severity"}
-        assert told["annotations"]["runbook_url"].endswith(f"/{told['labels']['alertname']}.md")
+    assert observed.harness.received("firing") >= MUST_FIRE
+    for reported in observed.harness.reported:
+        assert reported["labels"].keys() == {"alertname", "app", "query", "severity"}
+        assert reported["annotations"]["runbook_url"].endswith(
+            f"/{reported['labels']['alertname']}.md"
+        )
 
 
 def test_nothing_else_fires(observed):
-    assert observed.harness.heard("firing") - MUST_FIRE <= MAY_FIRE
+    assert observed.harness.received("firing") - MUST_FIRE <= MAY_FIRE
 
 
-def test_everybody_is_told_of_what_concerns_them(observed):
+def test_everybody_is_reported_of_what_concerns_them(observed):
     receivers = {"critical": "pager", "warning": "chat", "none": "watchdog"}
-    for told in observed.harness.told:
-        assert told["receiver"] == receivers[told["labels"]["severity"]]
+    for reported in observed.harness.reported:
+        assert reported["receiver"] == receivers[reported["labels"]["severity"]]
 
 
-def test_what_is_well_again_is_told_to_be_over(observed):
-    assert observed.harness.heard("resolved") >= BACK
+def test_what_is_well_again_is_reported_to_be_over(observed):
+    assert observed.harness.received("resolved") >= BACK
     held = {(one["labels"]["alertname"], one["labels"]["query"]) for one in firing(observed)}
     assert not held & BACK
 
 
-def test_what_is_not_well_again_is_not_told_to_be_over(observed):
+def test_what_is_not_well_again_is_not_reported_to_be_over(observed):
     # Each new run of the crash loop commits a batch before it dies, and who was set back comes to
     # where it was.
     well_by_itself = {
@@ -64,29 +66,29 @@ def test_what_is_not_well_again_is_not_told_to_be_over(observed):
         ("StreamingQueryFailed", "crash_loop"),
         ("StreamingOffsetsRewound", "offsets_rewound"),
     }
-    assert observed.harness.heard("resolved") - BACK <= well_by_itself
+    assert observed.harness.received("resolved") - BACK <= well_by_itself
 
 
 def test_a_killed_driver_is_reported_by_its_name_and_what_had_resolved_stays_resolved(observed):
-    told = [one for one in observed.harness.told if one["labels"]["app"] == DOOMED]
+    reported = [one for one in observed.harness.reported if one["labels"]["app"] == DOOMED]
 
-    assert [(one["labels"]["alertname"], one["status"]) for one in told] == [
+    assert [(one["labels"]["alertname"], one["status"]) for one in reported] == [
         ("QuerypulseEventsMissing", "firing"),
         (HEALED[0], "firing"),
         (HEALED[0], "resolved"),
         ("StreamingDriverDown", "firing"),
     ]
-    assert told[-1]["annotations"]["reason"].startswith("last heartbeat at 20")
+    assert reported[-1]["annotations"]["reason"].startswith("last heartbeat at 20")
 
 
-def test_the_dead_query_is_told_with_its_error(observed):
-    told = next(one for one in observed.harness.told if one["labels"]["query"] == DEAD)
+def test_the_dead_query_is_reported_with_its_error(observed):
+    reported = next(one for one in observed.harness.reported if one["labels"]["query"] == DEAD)
 
-    assert told["annotations"]["reason"] == "Boom"
+    assert reported["annotations"]["reason"] == "Boom"
 
 
 @pytest.mark.parametrize("alert", MEASURED)
-def test_prometheus_sees_it_without_our_judgement_and_sees_no_other_ill(observed, alert):
+def test_prometheus_sees_it_without_our_evaluation_and_sees_no_other_failing(observed, alert):
     """At no second of the play, though nothing waits here."""
     measured = re.split(r"\n\s+or\n", ALERTS[alert]["expr"].partition("(\n")[2])[0]
     seen = observed.prometheus.query(f"count_over_time(({quickened(measured)})[15m:1s])")
@@ -96,7 +98,7 @@ def test_prometheus_sees_it_without_our_judgement_and_sees_no_other_ill(observed
     assert not queries & {HEALTHY, IDLE, "victim"}
 
 
-def test_driver_and_prometheus_tell_one_alert(observed):
+def test_driver_and_prometheus_report_one_alert(observed):
     """Whoever tells it, Alertmanager holds it once: so the labels are the same to the letter."""
     wanted = {"alertname": "StreamingOffsetsStalled", "app": APP, "query": "offsets_frozen"}
     own = [one for one in own_alerts(observed) if wanted.items() <= one["labels"].items()]

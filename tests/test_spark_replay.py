@@ -44,8 +44,8 @@ def scenarios(tmp_path_factory):
     folder = tmp_path_factory.mktemp("scenarios")
     # They wait more than they work.
     with ThreadPoolExecutor(2) as stages:
-        told = stages.map(lambda scenario: played(scenario, folder / scenario), SCENARIOS)
-        live = dict(zip(SCENARIOS, told, strict=True))
+        reported = stages.map(lambda scenario: played(scenario, folder / scenario), SCENARIOS)
+        live = dict(zip(SCENARIOS, reported, strict=True))
     return folder, live
 
 
@@ -67,13 +67,13 @@ def findings(*arguments):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_replay_tells_what_the_living_was_told(scenarios, scenario):
+def test_a_replay_reports_what_the_living_was_reported(scenarios, scenario):
     folder, live = scenarios
-    told = [row for row in findings(folder / scenario) if row["status"] == "firing"]
+    reported = [row for row in findings(folder / scenario) if row["status"] == "firing"]
 
-    assert [(row["alertname"], row["query"]) for row in told] == sorted(live[scenario])
-    assert len(told) == (scenario != "healthy")
-    assert {row["app"] for row in told} <= {"telemetry"}
+    assert [(row["alertname"], row["query"]) for row in reported] == sorted(live[scenario])
+    assert len(reported) == (scenario != "healthy")
+    assert {row["app"] for row in reported} <= {"telemetry"}
 
 
 def test_a_spark_job_finds_the_same_and_sums_it_up(scenarios, spark, tmp_path):

@@ -101,7 +101,9 @@ class Died:
         self.out = {path.name: path.read_text() for path in folder.glob("shown-*")}
         self.out["log"] = (folder / "log").read_text()
         self.out["pages"] = b"\n".join(request.body for request in pages.requests).decode()
-        self.told = {query for _, name, query in pages.told if name == "StreamingQueryFailed"}
+        self.reported = {
+            query for _, name, query in pages.reported if name == "StreamingQueryFailed"
+        }
 
     def where(self, secret):
         """The places that let a secret out, in its plain form or as JSON has it."""
@@ -125,10 +127,10 @@ def died(tmp_path_factory):
         yield Died(pages, tmp_path_factory.mktemp("driver"), lines)
 
 
-def test_every_query_that_died_of_secrets_is_told_of(died):
+def test_every_query_that_died_of_secrets_is_reported_of(died):
     lines = -(-len(PLANTED) // SECRETS_IN_A_LINE)
 
-    assert died.told == {
+    assert died.reported == {
         *(f"line-{index}" for index in range(lines)),
         "conf",
         "options",

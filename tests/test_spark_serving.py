@@ -77,7 +77,7 @@ def test_promtool_finds_nothing_to_complain_about(spark, watch, pages):
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
-def test_status_and_readiness_tell_who_is_hurt(spark, watch, pages):
+def test_status_and_readiness_report_who_is_hurt(spark, watch, pages):
     sidecar = watch(expected_queries=["hurt", "absent"])
     trap = Trap()
     start(rate(spark), "hurt", trap)
@@ -176,7 +176,7 @@ def test_await_any_failure_returns_when_every_query_has_completed(spark, watch):
     assert [query.state for query in sidecar.snapshot().queries] == ["completed"]
 
 
-def test_flush_judges_and_delivers_what_has_happened(spark, watch, pages):
+def test_flush_evaluates_and_delivers_what_has_happened(spark, watch, pages):
     sidecar = watch(probe_interval_seconds=30)
     trap = Trap()
     trap.die.set()
@@ -184,5 +184,5 @@ def test_flush_judges_and_delivers_what_has_happened(spark, watch, pages):
     until(lambda: not query.isActive, "it is dead")
 
     assert sidecar.flush()
-    assert pages.told == [("firing", "StreamingQueryFailed", "flushed")]
+    assert pages.reported == [("firing", "StreamingQueryFailed", "flushed")]
     assert sidecar.alerts()[0].labels["query"] == "flushed"

@@ -28,7 +28,7 @@ def dead_of_a_trap(spark, sidecar, name):
     return until(known, f"{name} is known to be dead")[0]
 
 
-def test_a_death_under_a_silence_is_shown_and_told_once_the_silence_is_ended(
+def test_a_death_under_a_silence_is_shown_and_reported_once_the_silence_is_ended(
     spark, watch, pages, tmp_path
 ):
     path = tmp_path / "silences"
@@ -46,7 +46,7 @@ def test_a_death_under_a_silence_is_shown_and_told_once_the_silence_is_ended(
     pages.wait_for("StreamingQueryFailed", "quiet_one")
 
 
-def test_a_driver_that_silences_one_query_is_told_of_the_others(spark, watch, pages):
+def test_a_driver_that_silences_one_query_is_reported_of_the_others(spark, watch, pages):
     sidecar = watch()
     sidecar.silence("quiet*", minutes=60)
     dead_of_a_trap(spark, sidecar, "quiet_one")
@@ -54,4 +54,4 @@ def test_a_driver_that_silences_one_query_is_told_of_the_others(spark, watch, pa
     pages.wait_for("StreamingQueryFailed", "loud_one")
 
     assert sidecar.flush()
-    assert pages.told == [("firing", "StreamingQueryFailed", "loud_one")]
+    assert pages.reported == [("firing", "StreamingQueryFailed", "loud_one")]

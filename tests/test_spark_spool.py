@@ -43,16 +43,16 @@ EVENT = ("firing", "StreamingQueryFailed", "bronze")
 
 
 class Receiver(HttpDouble):
-    """``told`` is what it took, ``asked`` all that it was sent."""
+    """``reported`` is what it took, ``asked`` all that it was sent."""
 
     def __init__(self):
         super().__init__()
-        self.told = []
+        self.reported = []
 
     def handle(self, request, handler):
         if self.takes:
             (alert,) = json.loads(request.body)["alerts"]
-            self.told.append(
+            self.reported.append(
                 (alert["status"], alert["labels"]["alertname"], alert["labels"]["query"])
             )
         super().handle(request, handler)
@@ -85,26 +85,28 @@ def drive(tmp_path, receiver):
     return driver
 
 
-def test_what_a_killed_driver_could_not_tell_its_successor_tells_and_ends(
+def test_what_a_killed_driver_could_not_report_its_successor_reports_and_ends(
     drive, receiver, tmp_path
 ):
     receiver.refuse()
     with drive(DIES) as driver:
         until(lambda: len(receiver.requests) > 1, "it is attempted", 90)
         driver.signal_all(signal.SIGKILL)
-    assert receiver.told == []
+    assert receiver.reported == []
     receiver.take()
 
     with drive(IS_WELL):
-        until(lambda: len(receiver.told) == 2, "it is told, and that it is over", 90)
+        until(lambda: len(receiver.reported) == 2, "it is told, and that it is over", 90)
     kept = b"".join(path.read_bytes() for path in (tmp_path / "spool").iterdir())
 
-    assert receiver.told == [EVENT, ("resolved", *EVENT[1:])]
+    assert receiver.reported == [EVENT, ("resolved", *EVENT[1:])]
     assert b"hunter2" not in kept
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "spool").iterdir()} == {0o600}
 
 
-def test_what_a_killed_driver_has_told_its_successor_ends_and_does_not_tell_again(drive, receiver):
+def test_what_a_killed_driver_has_reported_its_successor_ends_and_does_not_report_again(
+    drive, receiver
+):
     with drive(DIES) as driver:
         # Killed between a message and its answer, it would have to be told again.
         driver.wait_for_line("it is told", 90)
@@ -112,8 +114,8 @@ def test_what_a_killed_driver_has_told_its_successor_ends_and_does_not_tell_agai
     with drive(DIES) as driver:
         driver.wait_for_line("it is told", 90)
         driver.signal_all(signal.SIGKILL)
-    assert receiver.told == [EVENT]
+    assert receiver.reported == [EVENT]
     with drive(IS_WELL):
-        until(lambda: len(receiver.told) > 1, "that it is over is told", 90)
+        until(lambda: len(receiver.reported) > 1, "that it is over is told", 90)
 
-    assert receiver.told == [EVENT, ("resolved", *EVENT[1:])]
+    assert receiver.reported == [EVENT, ("resolved", *EVENT[1:])]

@@ -13,7 +13,7 @@ from support.queries import Trap, commits, rate, shown, start, until
 pytestmark = pytest.mark.spark
 
 
-def test_a_batch_that_hangs_is_told_with_the_line_where_it_stands(spark, watch, pages):
+def test_a_batch_that_hangs_is_reported_with_the_line_where_it_stuck(spark, watch, pages):
     sidecar = watch(stall_floor_seconds=6)
     trap = Trap()
     start(rate(spark), "sibling")
@@ -38,7 +38,7 @@ def test_a_batch_that_hangs_is_told_with_the_line_where_it_stands(spark, watch, 
         trap.free.set()
     pages.wait_for("StreamingQueryStalled", "hung", status="resolved")
 
-    assert {what for _, *what in map(tuple, pages.told) for what in [tuple(what)]} == {
+    assert {what for _, *what in map(tuple, pages.reported) for what in [tuple(what)]} == {
         ("StreamingQueryStalled", "hung")
     }
 
@@ -59,7 +59,7 @@ def test_a_batch_that_hangs_is_hung_also_when_spark_forgets_its_old_jobs(pages, 
         pages.wait_for("StreamingQueryStalled", "hung", timeout=90)
         time.sleep(10)
 
-    assert pages.told == [("firing", "StreamingQueryStalled", "hung")]
+    assert pages.reported == [("firing", "StreamingQueryStalled", "hung")]
 
 
 def test_a_long_batch_whose_tasks_finish_is_slow_and_not_stalled(spark, watch, pages):
@@ -83,7 +83,7 @@ def test_a_long_batch_whose_tasks_finish_is_slow_and_not_stalled(spark, watch, p
     assert {page.what for page in pages.pages} == {("StreamingBatchSlow", "slow")}
 
 
-def test_what_is_healthy_is_told_to_nobody(spark, watch, pages, tmp_path):
+def test_what_is_healthy_is_reported_to_nobody(spark, watch, pages, tmp_path):
     """Idle, finite, and restarted queries, with windows compressed."""
     sidecar = watch(stall_floor_seconds=4, start_grace_seconds=6, gone_grace_seconds=4)
     (tmp_path / "in").mkdir()
@@ -158,4 +158,6 @@ def test_jobs_of_a_thread_pool_move_their_query_and_excuse_no_hung_one(spark, wa
     finally:
         free.set()
 
-    assert {query for _, name, query in pages.told if name == "StreamingQueryStalled"} == {"hung"}
+    assert {query for _, name, query in pages.reported if name == "StreamingQueryStalled"} == {
+        "hung"
+    }

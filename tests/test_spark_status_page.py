@@ -53,7 +53,7 @@ def test_deaths_are_shown_within_two_seconds_of_being_known(traps, windows):
     )
 
 
-def test_the_page_tells_the_story_of_a_death(traps, windows):
+def test_the_page_reports_the_story_of_a_death(traps, windows):
     sidecar, traps = traps
     traps["bert"].die.set()
     page = windows.open(sidecar.url)
@@ -70,7 +70,7 @@ def test_the_page_tells_the_story_of_a_death(traps, windows):
     assert "registered, by bus queue" in texts(page, "#monitor dd")[1]
 
 
-def test_a_real_driver_that_is_frozen_thawed_and_killed_is_told_so(windows, tmp_path):
+def test_a_real_driver_that_is_frozen_thawed_and_killed_is_reported_so(windows, tmp_path):
     with Driver(SERVED, tmp_path) as driver:
         url = until(lambda: driver.lines, "it serves", timeout=150)[0]
         page = windows.open(url)

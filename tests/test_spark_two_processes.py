@@ -99,6 +99,6 @@ def test_each_query_is_reported_once_and_ends_its_own_process_only(pages, tmp_pa
         assert page.labels["app"] == "driver"
         assert first.process.poll() is None
         assert "never" not in first.lines
-        assert [what for what in pages.told if what[0] == "firing"] == [
+        assert [what for what in pages.reported if what[0] == "firing"] == [
             ("firing", "StreamingQueryFailed", "fails")
         ]

@@ -30,18 +30,18 @@ def url_of(driver):
     return until(said, "the driver says its URL", timeout=90)
 
 
-def test_a_driver_killed_is_told_within_the_time_and_a_few_seconds(tmp_path):
+def test_a_driver_killed_is_reported_within_the_time_and_a_few_seconds(tmp_path):
     with (
         Driver(WAITS + "time.sleep(300)", tmp_path) as driver,
-        watching(url_of(driver), interval=5.0, gone_after=GONE_AFTER) as told,
+        watching(url_of(driver), interval=5.0, gone_after=GONE_AFTER) as reported,
     ):
-        until(lambda: is_seen(told, "driver"), "the driver is seen")
+        until(lambda: is_seen(reported, "driver"), "the driver is seen")
         time.sleep(1.0)
         driver.signal_all(signal.SIGKILL)
         killed_at = time.monotonic()
 
-        assert told.wait_for("driver") - killed_at < GONE_AFTER + 3.0
-    assert told.pages["driver"]["not_well_then"] == "none: every query was healthy"
+        assert reported.wait_for("driver") - killed_at < GONE_AFTER + 3.0
+    assert reported.pages["driver"]["not_well_then"] == "none: every query was healthy"
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_a_driver_killed_is_told_within_the_time_and_a_few_seconds(tmp_path):
     ],
     ids=["exits", "stops Spark", "handles SIGTERM"],
 )
-def test_a_driver_that_ends_in_good_order_is_not_told(tmp_path, end):
+def test_a_driver_that_ends_in_good_order_is_not_reported(tmp_path, end):
     go = tmp_path / "go"
     script = f"{WAITS}\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.1)\n{end}\n"
     with (
         Driver(script, tmp_path) as driver,
-        watching(url_of(driver), interval=1.0, gone_after=GONE_AFTER) as told,
+        watching(url_of(driver), interval=1.0, gone_after=GONE_AFTER) as reported,
     ):
-        until(lambda: is_seen(told, "driver"), "the driver is seen")
+        until(lambda: is_seen(reported, "driver"), "the driver is seen")
         time.sleep(1.0)
         go.touch()
-        stopped = lambda: all(one.stopped for one in told.tracker.drivers.values())
+        stopped = lambda: all(one.stopped for one in reported.tracker.drivers.values())
         until(stopped, "the farewell is heard", timeout=30)
         time.sleep(3 * GONE_AFTER)
-        assert told.firing == {}
+        assert reported.firing == {}

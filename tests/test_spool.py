@@ -580,9 +580,9 @@ def test_closing_an_unstarted_spool_is_nothing(folder):
 # -- by chance --------------------------------------------------------------------------------
 
 
-def test_killed_again_and_again_every_page_is_told(spool):
+def test_killed_again_and_again_every_page_is_reported(spool):
     """Each driver finds another query dead, and a receiver that is down now and then."""
-    told_of, chance = [], random.Random(4)
+    reported_of, chance = [], random.Random(4)
     for number in count():
         kept, recorder = spool(), Recorder("pager")
         recorder.always = outage() if number < 9 and chance.random() < 0.7 else None
@@ -596,14 +596,14 @@ def test_killed_again_and_again_every_page_is_told(spool):
         delivery.start()
         delivery.flush(PATIENCE_SECONDS)
         if recorder.always is None:
-            told_of += [query for query, state in recorder.sent if state == "firing"]
+            reported_of += [query for query, state in recorder.sent if state == "firing"]
         assert kept.flush(PATIENCE_SECONDS)
         delivery.close(PATIENCE_SECONDS)
         kept.close(PATIENCE_SECONDS)
         if number == 10:
             break
 
-    assert sorted(told_of) == [f"q{number}" for number in range(9)]
+    assert sorted(reported_of) == [f"q{number}" for number in range(9)]
 
 
 @pytest.mark.contains_errors

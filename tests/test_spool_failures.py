@@ -298,25 +298,25 @@ def run_process(spool, *, at, restart_budget=3, watched=True):
     harness.ended(exception=CONFLICT).step().step()
     assert spool.flush(PATIENCE_SECONDS)
     spool.close(PATIENCE_SECONDS)
-    return dict(harness.told)
+    return dict(harness.reported)
 
 
 def test_a_job_that_fails_in_each_process_flaps_and_a_failure_more_is_no_news(spool):
-    told = [run_process(spool(), at=120 * number) for number in range(4)]
+    reported = [run_process(spool(), at=120 * number) for number in range(4)]
 
-    assert told == [{"StreamingQueryFailed": "a"}] * 2 + [{"StreamingQueryFlapping": "a"}] * 2
+    assert reported == [{"StreamingQueryFailed": "a"}] * 2 + [{"StreamingQueryFlapping": "a"}] * 2
 
 
 def test_without_memory_each_failure_is_one_of_its_own(spool):
-    told = [run_process(spool(), at=120 * number, watched=False) for number in range(4)]
+    reported = [run_process(spool(), at=120 * number, watched=False) for number in range(4)]
 
-    assert told == [{"StreamingQueryFailed": "a"}] * 4
+    assert reported == [{"StreamingQueryFailed": "a"}] * 4
 
 
 def test_failures_that_come_rarely_stay_single(spool):
-    told = [run_process(spool(), at=3600 * number) for number in range(4)]
+    reported = [run_process(spool(), at=3600 * number) for number in range(4)]
 
-    assert told == [{"StreamingQueryFailed": "a"}] * 4
+    assert reported == [{"StreamingQueryFailed": "a"}] * 4
 
 
 def test_failures_that_are_read_late_count_and_are_kept(spool, monkeypatch):
@@ -330,14 +330,14 @@ def test_failures_that_are_read_late_count_and_are_kept(spool, monkeypatch):
     harness = WorkerHarness(Remembering(one))
     harness.wall = WALL + 240
     harness.started().step(1.0).commit(batch=240).step(1.0).ended(exception=CONFLICT).step().step()
-    assert dict(harness.told) == {"StreamingQueryFailed": "a"}
+    assert dict(harness.reported) == {"StreamingQueryFailed": "a"}
     slow.close(PATIENCE_SECONDS)
     until(lambda: one.load(0.0) is not None, "the lock is free")
     harness.step().step()
     assert one.flush(PATIENCE_SECONDS)
     one.close(PATIENCE_SECONDS)
 
-    assert dict(harness.told) == {"StreamingQueryFailed": "a", "StreamingQueryFlapping": "a"}
+    assert dict(harness.reported) == {"StreamingQueryFailed": "a", "StreamingQueryFlapping": "a"}
     assert [len(one.deaths) for one in left(spool())] == [3]
 
 

@@ -8,7 +8,7 @@ import pytest
 from support.alertmanager_double import AlertmanagerDouble
 from support.deliveries import PATIENCE_SECONDS, WALL, incident, outage, over, poison, said
 from support.http_double import HttpDouble, reply
-from support.receiver_incidents import incident as told
+from support.receiver_incidents import incident as reported
 
 from querypulse.alerting.outbox import stale_resolves
 from querypulse.alerting.outbox.delivery import Delivery
@@ -91,7 +91,7 @@ def test_while_news_waits_for_a_retry_none_leaves():
     assert harness.pass_time(0.5).send_all() == []
 
 
-def test_what_fires_here_before_its_closing_left_is_told_after_that_resolve():
+def test_what_fires_here_before_its_closing_left_is_reported_after_that_resolve():
     """An earlier process may have left it open: a trigger alone would then notify nobody."""
     harness = Harness().offer(incident("q3", starts_at=WALL + 9))
 
@@ -254,7 +254,7 @@ def test_an_answer_that_comes_after_this_process_opened_the_alert_proves_nothing
 # -- over HTTP --------------------------------------------------------------------------------
 
 NOW = time.time()
-CLOSING = told("a", starts_at=NOW, ends_at=NOW)
+CLOSING = reported("a", starts_at=NOW, ends_at=NOW)
 
 
 @pytest.fixture
@@ -346,7 +346,7 @@ def test_a_start_posts_nothing_of_what_was_never_open_and_resolves_what_is(doubl
     delivery = Delivery(Alertmanager([double.url]), Guard())
     delivery.start()
     try:
-        never = [told(f"q{number}", starts_at=NOW, ends_at=NOW) for number in range(20)]
+        never = [reported(f"q{number}", starts_at=NOW, ends_at=NOW) for number in range(20)]
         delivery.offer((), [*never, CLOSING])
         double.wait_for(3)
         assert delivery.flush(PATIENCE_SECONDS)

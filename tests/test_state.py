@@ -21,7 +21,7 @@ def test_a_run_that_is_asked_again_and_still_waits_is_idle_until_then():
     assert query(story, 6).last_idle_at == 5
 
 
-def test_a_run_whose_turn_it_was_not_lives_and_tells_nothing_new():
+def test_a_run_whose_turn_it_was_not_lives_and_reports_nothing_new():
     story, waiting = Story(), run()
     for at in (1, 3, 5):
         story.report(waiting, at=at)

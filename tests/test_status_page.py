@@ -95,7 +95,7 @@ def test_nothing_is_loaded_from_outside(answer, outline):
     assert not re.search(r"@import|url\(", SOURCES["page.css"])
 
 
-def test_no_handler_and_no_style_stands_in_the_markup(outline):
+def test_no_handler_and_no_style_stuck_in_the_markup(outline):
     names = {name for _, attrs in outline.tags for name in attrs}
     assert not {name for name in names if name.startswith("on") or name == "style"}
 

@@ -74,7 +74,7 @@ def test_a_driver_that_is_gone_is_noticed_and_nothing_polls_true_any_more(window
         assert list(states(page)) == ["a"]
 
 
-def test_a_driver_that_closes_in_good_order_is_told_from_one_that_is_gone(windows):
+def test_a_driver_that_closes_in_good_order_is_reported_from_one_that_is_gone(windows):
     with status_page(windows, at_work("a")) as (page, server):
         until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
         server.close()
@@ -105,7 +105,7 @@ def test_a_frozen_driver_is_noticed_though_it_holds_the_connection(windows):
         until_live(page)
 
 
-def test_a_worker_that_stands_still_is_noticed(windows):
+def test_a_worker_that_stuck_still_is_noticed(windows):
     living = at_work("a")
     with status_page(windows, living) as (page, _):
         living.freeze()
@@ -114,7 +114,7 @@ def test_a_worker_that_stands_still_is_noticed(windows):
         until_live(page)
 
 
-def test_what_answers_in_place_of_the_driver_is_told(windows):
+def test_what_answers_in_place_of_the_driver_is_reported(windows):
     with status_page(windows, at_work("a")) as (page, _):
         page.route(
             "**/status", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>")
@@ -124,7 +124,7 @@ def test_what_answers_in_place_of_the_driver_is_told(windows):
         until_live(page)
 
 
-def test_a_driver_that_closed_is_not_missed_by_the_proxy_before_it(windows):
+def test_a_driver_that_closed_is_not_expected_by_the_proxy_before_it(windows):
     with status_page(windows, at_work("a")) as (page, server):
         until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
         page.route("**/status", lambda route: route.fulfill(status=502, body="Bad gateway"))
@@ -135,7 +135,7 @@ def test_a_driver_that_closed_is_not_missed_by_the_proxy_before_it(windows):
         assert "was shut down" in page.inner_text("#notice-text")
 
 
-def test_a_driver_that_has_just_come_back_tells_nothing_of_the_one_before(windows):
+def test_a_driver_that_has_just_come_back_reports_nothing_of_the_one_before(windows):
     living = at_work("a")
     shown = [living]
     with status_page(windows, lambda: shown[0] and shown[0]()) as (page, _):
@@ -298,7 +298,7 @@ def test_the_filter_holds_while_the_queries_change(windows):
 def test_a_screen_reader_finds_landmarks_headings_and_the_state_in_words(windows):
     story = fleet("bronze", "doors").ended("doors", at=BEGAN - 1, exception=CONFLICT)
     with status_page(windows, LivingBoard(story)) as (page, _):
-        told = page.locator("body").aria_snapshot()
+        reported = page.locator("body").aria_snapshot()
     for line in (
         "- banner:",
         '- heading "telemetry" [level=1]',
@@ -314,7 +314,7 @@ def test_a_screen_reader_finds_landmarks_headings_and_the_state_in_words(windows
         '- region "The monitor itself":',
         "- contentinfo:",
     ):
-        assert line in told, told
+        assert line in reported, reported
 
 
 # -- a token ----------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def test_a_driver_with_a_token_is_shown_to_who_has_it(windows):
 # -- many queries -----------------------------------------------------------------------------
 
 
-def test_two_hundred_queries_are_shown_and_changed_without_being_made_anew(windows):
+def test_two_hundred_queries_are_shown_and_changed_without_being_made_again(windows):
     names = [f"query_{number:03}" for number in range(200)]
     living = at_work(*names, kind=Counted)
     with status_page(windows, living) as (page, _):
@@ -365,11 +365,12 @@ def test_two_hundred_queries_are_shown_and_changed_without_being_made_anew(windo
 
 def test_a_page_gives_way_to_those_who_watch_from_outside(windows):
     with status_page(windows, at_work("a")) as (_, server):
-        farewell = server._shutdown_notice
-        until(lambda: farewell._pages == 1, "the page waits")
-        watchers = [threading.Thread(target=farewell.wait, daemon=True) for _ in range(4)]
+        shutdown_notice = server._shutdown_notice
+        until(lambda: shutdown_notice._pages == 1, "the page waits")
+        watchers = [threading.Thread(target=shutdown_notice.wait, daemon=True) for _ in range(4)]
         for watcher in watchers:
             watcher.start()
         until(
-            lambda: farewell._waiting == 4 and farewell._pages == 0, "the page has left its place"
+            lambda: shutdown_notice._waiting == 4 and shutdown_notice._pages == 0,
+            "the page has left its place",
         )

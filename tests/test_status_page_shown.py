@@ -67,7 +67,7 @@ def test_one_sentence_says_how_many_are_well_and_who_is_not(page):
     assert texts(page, ".identity > *")[:2] == ["telemetry", "Spark 4.0.0"]
 
 
-def test_the_tab_tells_the_worst_state_by_title_and_icon(page):
+def test_the_tab_reports_the_worst_state_by_title_and_icon(page):
     assert page.title() == "failed: alerts · 3/5 · telemetry"
     icon = page.get_attribute("#icon", "href")
     assert icon.startswith("data:image/svg+xml,")
@@ -87,7 +87,7 @@ def test_queries_stand_worst_first_and_what_is_ignored_last(windows):
         assert page.title().startswith("missing: q-missing")
 
 
-def test_a_query_tells_its_reason_and_its_figures(windows):
+def test_a_query_reports_its_reason_and_its_figures(windows):
     living = LivingBoard(in_flight(fleet("busy", "calm"), "busy", "calm", at=BEGAN - 1))
     with status_page(windows, living) as (page, _):
         busy = row(page, "busy")
@@ -181,7 +181,7 @@ def test_an_alert_leads_to_its_query_though_the_filter_hides_it(page):
     assert page.input_value("#filter") == ""
 
 
-def test_the_monitor_tells_its_own_health(windows):
+def test_the_monitor_reports_its_own_health(windows):
     living = LivingBoard(fleet("a"), monitor=MONITOR)
     with status_page(windows, living) as (page, _):
         facts = dict(zip(texts(page, "#monitor dt"), texts(page, "#monitor dd"), strict=True))
@@ -291,7 +291,7 @@ def test_paper_gets_every_query_and_no_controls(windows):
         assert len(texts(page, ".query:visible")) == 5
 
 
-def test_nothing_on_the_page_moves_but_what_it_tells(page):
+def test_nothing_on_the_page_moves_but_what_it_reports(page):
     """So there is nothing to still for those who want no motion."""
     assert page.evaluate("document.getAnimations().length") == 0
     moving = "[...document.querySelectorAll('*')].filter((e) => getComputedStyle(e).transitionDuration !== '0s')"

@@ -52,7 +52,7 @@ def followed(*ends, latest=None, **fields):
         ("None", None),
     ],
 )  # fmt: skip
-def test_offsets_are_told_by_partition_where_their_shape_is_known(wire, offsets):
+def test_offsets_are_reported_by_partition_where_their_shape_is_known(wire, offsets):
     assert parse_offsets(wire) == offsets
 
 

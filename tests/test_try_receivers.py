@@ -36,7 +36,7 @@ def server():
         yield double
 
 
-def told(server):
+def reported(server):
     """What a webhook was told: (status, name, severity) of each alert."""
     alerts = [alert for one in server.requests for alert in json.loads(one.body)["alerts"]]
     return [(a["status"], a["labels"]["alertname"], a["labels"]["severity"]) for a in alerts]
@@ -44,7 +44,7 @@ def told(server):
 
 def test_a_test_alert_wakes_nobody_and_ends_at_once(try_them, server):
     assert try_them(webhook_url=server.url)[0] == 0
-    assert told(server) == [
+    assert reported(server) == [
         ("firing", TEST_NAME, "warning"),
         ("resolved", TEST_NAME, "warning"),
     ]
@@ -54,7 +54,7 @@ def test_a_test_alert_wakes_nobody_and_ends_at_once(try_them, server):
 def test_it_has_the_severity_that_was_asked_for(try_them, server, severity):
     """B12"""
     assert try_them("--severity", severity, webhook_url=server.url)[0] == 0
-    assert {found for _, _, found in told(server)} == {severity}
+    assert {found for _, _, found in reported(server)} == {severity}
 
 
 def test_another_severity_is_refused(try_them, server, capsys):
@@ -120,7 +120,7 @@ def test_it_says_that_nothing_is_wrong(try_them, server):
     assert alert["labels"]["app"] == "etl"
 
 
-def test_every_receiver_is_told_whatever_its_route(try_them, server):
+def test_every_receiver_is_reported_whatever_its_route(try_them, server):
     tables = [
         {"type": "webhook", "name": "oncall", "url": server.url, "severities": ["critical"]},
         {"type": "slack", "name": "team", "url": server.url, "queries": ["bronze*"]},
@@ -171,19 +171,19 @@ def test_what_was_not_taken_is_not_ended(try_them):
     with HttpDouble(otherwise=reply(403)) as server:
         try_them(webhook_url=server.url)
 
-        assert {status for status, *_ in told(server)} == {"firing"}
+        assert {status for status, *_ in reported(server)} == {"firing"}
 
 
 def test_what_may_have_arrived_is_ended_all_the_same(try_them):
     with HttpDouble(raw(), raw(), raw(), otherwise=reply(200)) as server:
         code, output, _ = try_them(webhook_url=server.url)
 
-        assert told(server)[-1][0] == "resolved"
+        assert reported(server)[-1][0] == "resolved"
     assert code == 1
     assert "may NOT have accepted" in output
 
 
-def test_an_end_that_is_not_taken_is_told(try_them):
+def test_an_end_that_is_not_taken_is_reported(try_them):
     with HttpDouble(reply(202), otherwise=reply(403)) as server:
         code, output, _ = try_them(webhook_url=server.url)
 
@@ -191,7 +191,7 @@ def test_an_end_that_is_not_taken_is_told(try_them):
     assert "accepted the test alert, but NOT its end" in output
 
 
-def test_one_that_fails_keeps_no_other_from_being_told(try_them, server):
+def test_one_that_fails_keeps_no_other_from_being_reported(try_them, server):
     tables = [
         {"type": "webhook", "name": "bad", "url": "http://127.0.0.1:1"},
         {"type": "webhook", "name": "good", "url": server.url},
@@ -199,7 +199,7 @@ def test_one_that_fails_keeps_no_other_from_being_told(try_them, server):
     code, output, _ = try_them(receivers=tables)
 
     assert code == 1
-    assert len(told(server)) == 2
+    assert len(reported(server)) == 2
     assert output.splitlines()[1] == "good  accepted the test alert and its end"
 
 
@@ -221,7 +221,7 @@ def test_a_password_in_the_address_of_the_runbooks_is_not_sent(try_them, server)
     assert server.requests == []
 
 
-def test_settings_that_cannot_be_used_are_refused_before_anybody_is_told(try_them, server):
+def test_settings_that_cannot_be_used_are_refused_before_anybody_is_reported(try_them, server):
     code, _, errors = try_them(webhook_url=server.url, slack_webhook_url="nowhere")
 
     assert code == COULD_NOT_BEGIN

@@ -94,7 +94,7 @@ def test_nothing_waits_in_what_has_been_read():
     assert known.backlogs == {0: {}}
 
 
-def test_a_query_that_was_set_back_begins_anew():
+def test_a_query_that_was_set_back_begins_again():
     known = follow(
         poll(at=0, committed=5, latest=10, since=0), poll(at=15, committed=3, latest=10, since=0)
     )
@@ -103,7 +103,7 @@ def test_a_query_that_was_set_back_begins_anew():
     assert known.backlogs[0]["t/0"].marks[0].at == 15
 
 
-def test_a_topic_that_was_made_anew_begins_anew():
+def test_a_topic_that_was_made_again_begins_again():
     known = follow(
         poll(at=0, committed=5, latest=100, since=0), poll(at=15, committed=5, latest=10, since=0)
     )

@@ -23,7 +23,7 @@ def test_a_driver_that_bars_the_watcher_is_an_alert_of_the_watcher():
         "severity": "warning",
     }
     assert "http://a:9719: barred; check --token-file" in alert.annotations["reason"]
-    assert watch_harness.ever_told == set()
+    assert watch_harness.ever_reported == set()
 
 
 def test_the_log_says_once_who_does_not_let_the_watcher_in():
@@ -193,5 +193,5 @@ def test_the_next_watcher_ends_what_names_nobody_that_it_watches():
 @pytest.mark.slow
 def test_a_driver_that_wants_a_token_is_an_alert_over_real_http(monkeypatch):
     monkeypatch.setattr(blindness, "AFTER_SECONDS", 0.5)
-    with serving("etl", token="wanted") as server, watching(server.url) as told:
-        told.wait_for("querypulse-watch")
+    with serving("etl", token="wanted") as server, watching(server.url) as reported:
+        reported.wait_for("querypulse-watch")

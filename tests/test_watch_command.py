@@ -94,7 +94,7 @@ def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
         with ServedDriver(port=driver.port):
             pages.wait_for("StreamingDriverDown", "*", status="resolved")
         assert watcher.end() == 0
-    assert pages.told == [
+    assert pages.reported == [
         ("firing", "StreamingDriverDown", "*"),
         ("resolved", "StreamingDriverDown", "*"),
     ]
@@ -107,7 +107,7 @@ def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
         watcher.wait_for("etl shut down gracefully")
         time.sleep(3)
         assert watcher.end() == 0
-    assert pages.told == []
+    assert pages.reported == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -120,7 +120,7 @@ def test_a_signal_ends_it_in_good_order(run, pages, number):
         assert "Traceback" not in watcher.log
 
 
-def test_what_is_pending_at_the_end_is_told(run):
+def test_what_is_pending_at_the_end_is_reported(run):
     with (
         HttpDouble(reply(503), reply(503), reply(503), otherwise=reply(200)) as receiver,
         ServedDriver() as driver,
@@ -143,11 +143,11 @@ def test_the_next_watcher_knows_from_the_spool_what_is_open(run, pages, tmp_path
             assert first.end() == 0
         with run(driver.url, webhook_url=pages.url, **settings) as second:
             time.sleep(3)
-            assert len(pages.told) == 1
+            assert len(pages.reported) == 1
             with ServedDriver(port=driver.port):
                 pages.wait_for("StreamingDriverDown", "*", status="resolved")
             assert second.end() == 0
-    assert len(pages.told) == 2
+    assert len(pages.reported) == 2
 
 
 def test_a_silence_keeps_it_from_paging(run, pages, config):
@@ -162,7 +162,7 @@ def test_a_silence_keeps_it_from_paging(run, pages, config):
         watcher.wait_for("StreamingDriverDown: [etl] driver")
         time.sleep(2)
         assert watcher.end() == 0
-    assert pages.told == []
+    assert pages.reported == []
 
 
 def test_secrets_do_not_reach_the_log(run, tmp_path):

@@ -23,217 +23,217 @@ def proven(watch_harness, said, seconds, endpoint=A):
 
 
 @pytest.mark.parametrize("said", BAD)
-def test_a_driver_that_was_seen_is_told_when_it_has_been_away_for_the_time(said):
+def test_a_driver_that_was_seen_is_reported_when_it_has_been_away_for_the_time(said):
     watch_harness = WatchHarness().poll()
-    assert watch_harness.polls(said, 15).told == []
-    assert watch_harness.poll(said=said).told == ["etl"]
+    assert watch_harness.polls(said, 15).reported == []
+    assert watch_harness.poll(said=said).reported == ["etl"]
 
 
-def test_one_that_was_never_seen_is_told_after_four_times_as_long():
+def test_one_that_was_never_seen_is_reported_after_four_times_as_long():
     watch_harness = WatchHarness().polls(Said.REFUSED, 60)
-    assert watch_harness.told == []
-    assert watch_harness.poll(said=Said.REFUSED).told == ["a:9719"]
+    assert watch_harness.reported == []
+    assert watch_harness.poll(said=Said.REFUSED).reported == ["a:9719"]
     assert "never answered" in watch_harness.page["summary"]
 
 
-def test_one_that_never_answers_as_it_should_is_told_after_four_times_as_long():
-    assert WatchHarness().polls(Said.STUCK, 62).told == ["a:9719"]
+def test_one_that_never_answers_as_it_should_is_reported_after_four_times_as_long():
+    assert WatchHarness().polls(Said.STUCK, 62).reported == ["a:9719"]
 
 
-def test_one_that_has_only_barred_us_is_told_when_it_dies():
+def test_one_that_has_only_barred_us_is_reported_when_it_dies():
     watch_harness = WatchHarness().polls(Said.BARRED, 600).polls(Said.REFUSED, 15)
-    assert watch_harness.told == []
-    assert watch_harness.poll(said=Said.REFUSED).told == ["a:9719"]
+    assert watch_harness.reported == []
+    assert watch_harness.poll(said=Said.REFUSED).reported == ["a:9719"]
     assert "was killed" in watch_harness.page["summary"]
     assert watch_harness.page["last_seen"] == "never by this watcher"
 
 
-def test_an_unreachable_driver_is_told_when_something_else_answers():
-    assert proven(WatchHarness().poll(), Said.UNREACHABLE, 17).told == ["etl"]
+def test_an_unreachable_driver_is_reported_when_something_else_answers():
+    assert proven(WatchHarness().poll(), Said.UNREACHABLE, 17).reported == ["etl"]
 
 
 def test_another_driver_that_answers_is_proof_of_the_network():
     watch_harness = WatchHarness(A, B).poll(A).poll(B, app="other")
     for _ in range(6):
         watch_harness.poll(B, app="other").poll(A, Said.UNREACHABLE, took=3.0)
-    assert watch_harness.told == ["etl"]
+    assert watch_harness.reported == ["etl"]
 
 
 def test_another_driver_that_refuses_is_proof_of_the_network():
     watch_harness = WatchHarness(A, B).poll(A)
     for _ in range(6):
         watch_harness.poll(B, Said.REFUSED).poll(A, Said.UNREACHABLE, took=3.0)
-    assert watch_harness.told == ["etl"]
+    assert watch_harness.reported == ["etl"]
 
 
 def test_on_this_machine_no_network_can_be_at_fault():
-    assert WatchHarness(HERE).poll(HERE).polls(Said.UNREACHABLE, 17, HERE).told == ["etl"]
+    assert WatchHarness(HERE).poll(HERE).polls(Said.UNREACHABLE, 17, HERE).reported == ["etl"]
 
 
-def test_a_heart_that_stands_still_while_the_server_answers_is_told():
+def test_a_heart_that_stuck_still_while_the_server_answers_is_reported():
     watch_harness = WatchHarness().poll(heartbeat=BEAT)
     watch_harness.polls(Said.HEALTHY, 19, heartbeat=BEAT)
-    assert watch_harness.told == []
-    assert watch_harness.polls(Said.HEALTHY, 2, heartbeat=BEAT).told == ["etl"]
+    assert watch_harness.reported == []
+    assert watch_harness.polls(Said.HEALTHY, 2, heartbeat=BEAT).reported == ["etl"]
     assert "heartbeat has not advanced" in watch_harness.page["connection"]
 
 
-def test_a_driver_that_dies_in_changing_ways_is_told():
+def test_a_driver_that_dies_in_changing_ways_is_reported():
     watch_harness = WatchHarness().poll()
     for said in (Said.BROKEN, Said.REFUSED, Said.SILENT, Said.REFUSED, Said.STUCK, Said.REFUSED):
         watch_harness.poll(said=said, after=3.5)
-    assert watch_harness.told == ["etl"]
+    assert watch_harness.reported == ["etl"]
 
 
-def test_each_driver_is_told_by_itself():
+def test_each_driver_is_reported_by_itself():
     watch_harness = WatchHarness(A, B).poll(A, app="one").poll(B, app="two")
     for _ in range(10):
         watch_harness.poll(A, Said.REFUSED).poll(B, Said.REFUSED)
-    assert watch_harness.told == ["one", "two"]
+    assert watch_harness.reported == ["one", "two"]
 
 
 # -- who is not told --------------------------------------------------------------------------
 
 
-def test_a_driver_that_is_well_is_never_told():
-    assert WatchHarness().polls(Said.HEALTHY, 600, every=5.0).ever_told == set()
+def test_a_driver_that_is_well_is_never_reported():
+    assert WatchHarness().polls(Said.HEALTHY, 600, every=5.0).ever_reported == set()
 
 
 @pytest.mark.parametrize("said", BAD)
-def test_one_that_is_back_in_time_is_not_told(said):
+def test_one_that_is_back_in_time_is_not_reported(said):
     watch_harness = WatchHarness().poll()
     for _ in range(20):
         watch_harness.polls(said, 15).poll()
-    assert watch_harness.ever_told == set()
+    assert watch_harness.ever_reported == set()
 
 
 def test_a_single_poll_is_a_glitch_however_short_the_time():
     watch_harness = WatchHarness(gone_after=1.0).poll().poll(said=Said.SILENT, took=3.0)
-    assert watch_harness.told == []
-    assert watch_harness.poll(said=Said.SILENT, took=3.0).told == ["etl"]
+    assert watch_harness.reported == []
+    assert watch_harness.poll(said=Said.SILENT, took=3.0).reported == ["etl"]
 
 
-def test_a_driver_that_starts_slowly_is_not_told():
-    assert WatchHarness().polls(Said.REFUSED, 60).polls(Said.HEALTHY, 60).ever_told == set()
+def test_a_driver_that_starts_slowly_is_not_reported():
+    assert WatchHarness().polls(Said.REFUSED, 60).polls(Said.HEALTHY, 60).ever_reported == set()
 
 
 def test_one_that_bars_us_after_it_was_seen_lives():
     watch_harness = WatchHarness().poll().polls(Said.BARRED, 600)
-    assert watch_harness.ever_told == set()
+    assert watch_harness.ever_reported == set()
 
 
 def test_one_that_bars_us_from_the_beginning_lives():
-    assert WatchHarness().polls(Said.BARRED, 600).ever_told == set()
+    assert WatchHarness().polls(Said.BARRED, 600).ever_reported == set()
 
 
 def test_one_that_starts_slowly_and_then_bars_us_lives():
-    assert WatchHarness().polls(Said.REFUSED, 60).polls(Said.BARRED, 600).ever_told == set()
+    assert WatchHarness().polls(Said.REFUSED, 60).polls(Said.BARRED, 600).ever_reported == set()
 
 
 def test_a_pod_that_bars_us_from_the_beginning_lives():
-    assert WatchHarness(pod(1)).polls(Said.BARRED, 600, pod(1)).ever_told == set()
+    assert WatchHarness(pod(1)).polls(Said.BARRED, 600, pod(1)).ever_reported == set()
 
 
 def test_one_that_never_answered_and_then_bars_us_is_there():
     watch_harness = WatchHarness().polls(Said.REFUSED, 62)
-    assert watch_harness.told == ["a:9719"]
+    assert watch_harness.reported == ["a:9719"]
     assert watch_harness.poll(said=Said.BARRED).ended == ["a:9719"]
 
 
-def test_an_unreachable_driver_is_not_told_while_nothing_else_answers():
+def test_an_unreachable_driver_is_not_reported_while_nothing_else_answers():
     watch_harness = WatchHarness(A, B).poll(A).poll(B, app="other")
     for _ in range(300):
         watch_harness.poll(A, Said.UNREACHABLE).poll(B, Said.UNREACHABLE)
-    assert watch_harness.ever_told == set()
+    assert watch_harness.ever_reported == set()
     assert any("own network" in line for line in watch_harness.news)
 
 
 def test_when_our_network_is_back_everything_is_polled_at_afresh():
     watch_harness = WatchHarness().poll().polls(Said.UNREACHABLE, 300).proved(1.0)
     watch_harness.polls(Said.REFUSED, 15)
-    assert watch_harness.ever_told == set()
-    assert watch_harness.poll(said=Said.REFUSED).told == ["etl"]
+    assert watch_harness.ever_reported == set()
+    assert watch_harness.poll(said=Said.REFUSED).reported == ["etl"]
 
 
 def test_a_driver_that_refuses_first_thing_after_our_outage_is_polled_at_afresh():
     watch_harness = WatchHarness().poll().polls(Said.UNREACHABLE, 300)
-    assert watch_harness.polls(Said.REFUSED, 15).told == []
+    assert watch_harness.polls(Said.REFUSED, 15).reported == []
 
 
 def test_a_proof_from_before_the_silence_proves_nothing():
     watch_harness = WatchHarness(gone_after=1.0).poll().proved()
-    assert watch_harness.polls(Said.UNREACHABLE, 9).ever_told == set()
+    assert watch_harness.polls(Said.UNREACHABLE, 9).ever_reported == set()
 
 
 def test_a_local_driver_does_not_prove_the_network():
     watch_harness = WatchHarness(A, HERE).poll(A).poll(HERE, app="local")
     for _ in range(30):
         watch_harness.poll(HERE, app="local").poll(A, Said.UNREACHABLE)
-    assert watch_harness.ever_told == set()
+    assert watch_harness.ever_reported == set()
 
 
 def test_a_watcher_that_stood_still_itself_does_not_blame_the_driver():
     watch_harness = WatchHarness().poll().poll(said=Said.SILENT)
-    assert watch_harness.poll(said=Said.SILENT, after=3600.0).told == []
-    assert watch_harness.poll().ever_told == set()
+    assert watch_harness.poll(said=Said.SILENT, after=3600.0).reported == []
+    assert watch_harness.poll().ever_reported == set()
 
 
-def test_a_poll_that_took_too_long_tells_of_the_watcher():
+def test_a_poll_that_took_too_long_reports_of_the_watcher():
     watch_harness = WatchHarness().poll().poll(said=Said.SILENT).poll(said=Said.SILENT, took=3600.0)
-    assert watch_harness.poll(said=Said.SILENT).ever_told == set()
+    assert watch_harness.poll(said=Said.SILENT).ever_reported == set()
 
 
 def test_a_heart_that_beats_slowly_beats():
     watch_harness = WatchHarness()
     for beat in range(60):
         watch_harness.polls(Said.HEALTHY, 4, heartbeat=BEAT + beat)
-    assert watch_harness.ever_told == set()
+    assert watch_harness.ever_reported == set()
 
 
 def test_a_driver_whose_heartbeat_is_not_shown_is_evaluated_by_its_answers():
-    assert WatchHarness().polls(Said.HEALTHY, 600, heartbeat=None).ever_told == set()
+    assert WatchHarness().polls(Said.HEALTHY, 600, heartbeat=None).ever_reported == set()
 
 
 def test_a_driver_without_a_name_goes_by_its_address():
     watch_harness = WatchHarness().poll(app="")
-    assert watch_harness.polls(Said.REFUSED, 17).told == ["a:9719"]
+    assert watch_harness.polls(Said.REFUSED, 17).reported == ["a:9719"]
 
 
-def test_what_is_not_watched_any_more_is_not_told():
+def test_what_is_not_watched_any_more_is_not_reported():
     watch_harness = WatchHarness(A, B).poll(A).poll(B, app="other").listed(B)
-    assert watch_harness.polls(Said.REFUSED, 60, A).ever_told == set()
+    assert watch_harness.polls(Said.REFUSED, 60, A).ever_reported == set()
 
 
 # -- a close in good order --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("said", BAD)
-def test_a_driver_that_closed_in_good_order_is_not_missed(said):
-    assert WatchHarness().poll().stopped().polls(said, 600).ever_told == set()
+def test_a_driver_that_closed_in_good_order_is_not_expected(said):
+    assert WatchHarness().poll().stopped().polls(said, 600).ever_reported == set()
 
 
-def test_a_farewell_that_comes_after_the_first_bad_poll_counts():
+def test_a_shutdown_notice_that_comes_after_the_first_bad_poll_counts():
     watch_harness = WatchHarness().poll().poll(said=Said.STUCK).stopped(after=1.0)
-    assert watch_harness.polls(Said.REFUSED, 600).ever_told == set()
+    assert watch_harness.polls(Said.REFUSED, 600).ever_reported == set()
 
 
-def test_a_poll_from_before_the_farewell_does_not_bring_the_driver_back():
+def test_a_poll_from_before_the_shutdown_notice_does_not_bring_the_driver_back():
     watch_harness = WatchHarness().poll()
     watch_harness.stopped(after=1.0)
     watch_harness.now -= 0.5
     watch_harness.poll(after=0.0)
     watch_harness.now += 1.0
-    assert watch_harness.polls(Said.REFUSED, 600).ever_told == set()
+    assert watch_harness.polls(Said.REFUSED, 600).ever_reported == set()
 
 
-def test_after_a_farewell_the_driver_is_missed_again_once_it_was_seen():
+def test_after_a_shutdown_notice_the_driver_is_expected_again_once_it_was_seen():
     watch_harness = WatchHarness().poll().stopped().polls(Said.REFUSED, 60).poll()
-    assert watch_harness.polls(Said.REFUSED, 17).told == ["etl"]
+    assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl"]
 
 
-def test_a_driver_that_closes_while_it_is_told_ends_its_alert():
+def test_a_driver_that_closes_while_it_is_reported_ends_its_alert():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17).poll().stopped()
-    assert (watch_harness.told, watch_harness.ended) == ([], ["etl"])
+    assert (watch_harness.reported, watch_harness.ended) == ([], ["etl"])
 
 
 # -- the end of an alert ----------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_a_driver_that_closes_while_it_is_told_ends_its_alert():
 
 def test_a_driver_that_is_back_ends_its_alert_once():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 17).poll()
-    assert (watch_harness.told, watch_harness.ended) == ([], ["etl"])
+    assert (watch_harness.reported, watch_harness.ended) == ([], ["etl"])
     assert watch_harness.poll().ended == []
 
 
@@ -249,7 +249,7 @@ def test_it_has_to_stay_well_for_the_time_that_is_set():
     watch_harness = (
         WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17).polls(Said.HEALTHY, 30)
     )
-    assert watch_harness.told == ["etl"]
+    assert watch_harness.reported == ["etl"]
     assert watch_harness.poll().ended == ["etl"]
 
 
@@ -257,12 +257,12 @@ def test_a_driver_that_crashes_again_and_again_is_one_page():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
     for _ in range(10):
         watch_harness.polls(Said.HEALTHY, 20).polls(Said.REFUSED, 20)
-        assert watch_harness.told == ["etl"]
-    assert len({one.starts_at for told in watch_harness.all for one in told.incidents}) == 1
+        assert watch_harness.reported == ["etl"]
+    assert len({one.starts_at for reported in watch_harness.all for one in reported.incidents}) == 1
 
 
 def test_no_answer_from_the_network_ends_nothing():
-    assert WatchHarness().poll().polls(Said.REFUSED, 17).polls(Said.UNREACHABLE, 600).told == [
+    assert WatchHarness().poll().polls(Said.REFUSED, 17).polls(Said.UNREACHABLE, 600).reported == [
         "etl"
     ]
 
@@ -274,7 +274,7 @@ def test_an_alert_of_what_is_not_watched_any_more_ends():
 
 def test_who_never_answered_and_then_does_ends_its_alert():
     watch_harness = WatchHarness().polls(Said.REFUSED, 62).poll()
-    assert (watch_harness.told, watch_harness.ended) == ([], ["a:9719"])
+    assert (watch_harness.reported, watch_harness.ended) == ([], ["a:9719"])
 
 
 # -- what is told -----------------------------------------------------------------------------
@@ -301,15 +301,15 @@ def test_the_alert_is_of_the_whole_driver_and_began_with_the_first_bad_poll():
     assert alert.starts_at == WALL + 1002.0
 
 
-def test_what_is_told_does_not_change_while_it_is_open():
+def test_what_is_reported_does_not_change_while_it_is_open():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 17)
     before = watch_harness.page
     assert watch_harness.polls(Said.SILENT, 600).page == before
 
 
-def test_a_long_list_of_sick_queries_is_cut():
-    sick = tuple(f"q{number}: stalled" for number in range(15))
-    page = WatchHarness().poll(unhealthy=sick).polls(Said.REFUSED, 17).page
+def test_a_long_list_of_failing_queries_is_cut():
+    failing = tuple(f"q{number}: stalled" for number in range(15))
+    page = WatchHarness().poll(unhealthy=failing).polls(Said.REFUSED, 17).page
     assert page["not_well_then"].endswith("q9: stalled and 5 more")
 
 
@@ -339,7 +339,7 @@ def left_open(app, ends_at=None):
 def test_what_an_earlier_watcher_left_open_stays_open_until_the_driver_is_seen():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("etl")], watch_harness.now)
-    assert watch_harness.polls(Said.REFUSED, 30).told == ["etl"]
+    assert watch_harness.polls(Said.REFUSED, 30).reported == ["etl"]
     assert watch_harness.all[-1].incidents[0].revision == 3
     assert watch_harness.poll().ended == ["etl"]
 
@@ -347,14 +347,14 @@ def test_what_an_earlier_watcher_left_open_stays_open_until_the_driver_is_seen()
 def test_what_an_earlier_watcher_left_open_does_not_wait_for_ever():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("other")], watch_harness.now)
-    assert watch_harness.update(DAY).told == ["other"]
+    assert watch_harness.update(DAY).reported == ["other"]
     assert watch_harness.update(1.0).ended == ["other"]
 
 
 def test_what_had_ended_is_not_inherited():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("etl", ends_at=WALL)], watch_harness.now)
-    assert watch_harness.polls(Said.REFUSED, 10).ever_told == set()
+    assert watch_harness.polls(Said.REFUSED, 10).ever_reported == set()
 
 
 def test_a_driver_found_well_closes_once_what_may_have_been_left_open():
@@ -367,24 +367,24 @@ def test_a_driver_found_well_closes_once_what_may_have_been_left_open():
 def test_what_is_closed_was_over_by_the_newest_poll_and_not_later():
     """What the driver reports itself after that look is not closed by it."""
     watch_harness = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 60)
-    (told,) = [
+    (reported,) = [
         watch_harness.evaluate.update(watch_harness.now + late, WALL + late) for late in (0.9,)
     ]
-    assert {round(one.ends_at - WALL, 3) for one in told.stale_resolves} == {0.0}
+    assert {round(one.ends_at - WALL, 3) for one in reported.stale_resolves} == {0.0}
     assert watch_harness.evaluate.update(watch_harness.now + 1.1, WALL).stale_resolves == ()
 
 
-def test_nothing_is_closed_for_a_driver_that_was_told_here():
+def test_nothing_is_closed_for_a_driver_that_was_reported_here():
     watch_harness = WatchHarness().polls(Said.REFUSED, 62).polls(Said.HEALTHY, 60)
     assert watch_harness.stale_resolves == []
-    assert watch_harness.ever_told == {"a:9719"}
+    assert watch_harness.ever_reported == {"a:9719"}
 
 
 def test_a_driver_that_reports_the_end_of_its_jvm_closes_and_ends_nothing():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("etl")], watch_harness.now)
     watch_harness.polls(Said.HEALTHY, 60, reports_gone=True)
-    assert (watch_harness.stale_resolves, watch_harness.told) == ([], ["etl"])
+    assert (watch_harness.stale_resolves, watch_harness.reported) == ([], ["etl"])
     assert watch_harness.poll().ended == ["etl"]
 
 
@@ -393,21 +393,21 @@ def test_a_driver_that_reports_the_end_of_its_jvm_closes_and_ends_nothing():
 
 def test_a_driver_that_a_signal_has_ended_has_five_minutes_to_be_back():
     watch_harness = WatchHarness().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
-    assert watch_harness.polls(Said.REFUSED, 290).told == []
-    assert watch_harness.polls(Said.REFUSED, 20).told == ["etl"]
+    assert watch_harness.polls(Said.REFUSED, 290).reported == []
+    assert watch_harness.polls(Said.REFUSED, 20).reported == ["etl"]
     assert "was terminated by a signal and has not come back" in watch_harness.page["reason"]
 
 
-def test_one_that_is_back_within_five_minutes_is_told_to_nobody():
+def test_one_that_is_back_within_five_minutes_is_reported_to_nobody():
     watch_harness = WatchHarness().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
     watch_harness.polls(Said.REFUSED, 200).polls(Said.HEALTHY, 60)
-    assert watch_harness.ever_told == set()
+    assert watch_harness.ever_reported == set()
 
 
 def test_one_that_came_back_and_is_killed_is_gone_as_soon_as_any():
     watch_harness = WatchHarness().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
     watch_harness.polls(Said.REFUSED, 60).polls(Said.HEALTHY, 10).polls(Said.REFUSED, 17)
-    assert watch_harness.told == ["etl"]
+    assert watch_harness.reported == ["etl"]
 
 
 def test_the_log_says_that_a_signal_has_ended_it():

@@ -22,146 +22,147 @@ WELL_PAST = 3 * GONE_AFTER
 """By then a driver that is missed would have been told."""
 
 
-def seen(told, app="etl"):
-    until(lambda: is_seen(told, app), f"{app} is seen")
-    return told
+def seen(reported, app="etl"):
+    until(lambda: is_seen(reported, app), f"{app} is seen")
+    return reported
 
 
-def waits_for_farewell(server):
+def waits_for_shutdown_notice(server):
     until(lambda: server._shutdown_notice._waiting == 1, "the watcher waits for the farewell")
 
 
 # -- processes --------------------------------------------------------------------------------
 
 
-def test_a_driver_killed_is_told_within_the_time_and_a_little():
-    with ServedDriver() as driver, watching(driver.url, interval=5.0) as told:
-        seen(told)
+def test_a_driver_killed_is_reported_within_the_time_and_a_little():
+    with ServedDriver() as driver, watching(driver.url, interval=5.0) as reported:
+        seen(reported)
         time.sleep(0.5)
         driver.signal(signal.SIGKILL)
         killed_at = time.monotonic()
 
-        assert GONE_AFTER <= told.wait_for("etl") - killed_at < GONE_AFTER + 3.0
-        assert "nothing listens" in told.pages["etl"]["reason"]
-        assert "refused the connection" in told.pages["etl"]["connection"]
+        assert GONE_AFTER <= reported.wait_for("etl") - killed_at < GONE_AFTER + 3.0
+        assert "nothing listens" in reported.pages["etl"]["reason"]
+        assert "refused the connection" in reported.pages["etl"]["connection"]
 
 
-def test_a_driver_that_is_frozen_is_told_and_goes_on_to_be_well():
-    with ServedDriver() as driver, watching(driver.url) as told:
-        seen(told)
+def test_a_driver_that_is_frozen_is_reported_and_goes_on_to_be_well():
+    with ServedDriver() as driver, watching(driver.url) as reported:
+        seen(reported)
         driver.signal(signal.SIGSTOP)
-        told.wait_for("etl")
-        assert "is frozen" in told.pages["etl"]["reason"]
+        reported.wait_for("etl")
+        assert "is frozen" in reported.pages["etl"]["reason"]
         driver.signal(signal.SIGCONT)
-        told.wait_for_end("etl")
+        reported.wait_for_end("etl")
 
 
-def test_a_driver_that_closes_in_good_order_is_not_told():
-    with ServedDriver() as driver, watching(driver.url, interval=5.0) as told:
-        seen(told)
+def test_a_driver_that_closes_in_good_order_is_not_reported():
+    with ServedDriver() as driver, watching(driver.url, interval=5.0) as reported:
+        seen(reported)
         time.sleep(0.5)
         driver.say_stop()
         time.sleep(WELL_PAST)
-        assert told.firing == {}
+        assert reported.firing == {}
 
 
 def test_another_process_at_the_same_address_ends_the_alert():
-    with ServedDriver() as driver, watching(driver.url) as told:
-        seen(told)
+    with ServedDriver() as driver, watching(driver.url) as reported:
+        seen(reported)
         driver.signal(signal.SIGKILL)
-        told.wait_for("etl")
+        reported.wait_for("etl")
         with ServedDriver(port=driver.port):
-            told.wait_for_end("etl")
+            reported.wait_for_end("etl")
 
 
-def test_a_driver_that_was_restarted_at_once_is_not_told():
-    with ServedDriver() as driver, watching(driver.url, gone_after=3.0) as told:
-        seen(told)
+def test_a_driver_that_was_restarted_at_once_is_not_reported():
+    with ServedDriver() as driver, watching(driver.url, gone_after=3.0) as reported:
+        seen(reported)
         driver.signal(signal.SIGKILL)
         driver.process.wait(10)
         with ServedDriver(port=driver.port):
             time.sleep(4.0)
-            assert told.firing == {}
+            assert reported.firing == {}
 
 
-def test_a_driver_frozen_for_less_than_the_time_is_not_told():
-    with ServedDriver() as driver, watching(driver.url, gone_after=6.0) as told:
-        seen(told)
+def test_a_driver_frozen_for_less_than_the_time_is_not_reported():
+    with ServedDriver() as driver, watching(driver.url, gone_after=6.0) as reported:
+        seen(reported)
         driver.signal(signal.SIGSTOP)
         time.sleep(3.5)
         driver.signal(signal.SIGCONT)
         time.sleep(4.0)
-        assert told.firing == {}
+        assert reported.firing == {}
 
 
 # -- servers in this process ------------------------------------------------------------------
 
 
-def test_the_close_of_a_sidecar_in_a_process_that_goes_on_is_not_told():
-    with serving() as server, watching(server.url, interval=5.0) as told:
-        seen(told)
-        waits_for_farewell(server)
+def test_the_close_of_a_sidecar_in_a_process_that_goes_on_is_not_reported():
+    with serving() as server, watching(server.url, interval=5.0) as reported:
+        seen(reported)
+        waits_for_shutdown_notice(server)
         server.close()
         time.sleep(WELL_PAST)
-        assert told.firing == {}
+        assert reported.firing == {}
 
 
-def test_after_a_close_in_good_order_the_next_driver_there_is_missed_again():
-    with serving() as server, watching(server.url) as told:
-        seen(told)
-        waits_for_farewell(server)
+def test_after_a_close_in_good_order_the_next_driver_there_is_expected_again():
+    with serving() as server, watching(server.url) as reported:
+        seen(reported)
+        waits_for_shutdown_notice(server)
         server.close()
         with ServedDriver(port=address(server)[1]) as driver:
             until(
-                lambda: any(not one.stopped for one in told.tracker.drivers.values()), "seen again"
+                lambda: any(not one.stopped for one in reported.tracker.drivers.values()),
+                "seen again",
             )
             driver.signal(signal.SIGKILL)
-            told.wait_for("etl")
+            reported.wait_for("etl")
 
 
-def test_a_worker_that_stands_still_is_told_and_ends_when_it_goes_on():
+def test_a_worker_that_stuck_still_is_reported_and_ends_when_it_goes_on():
     alive = threading.Event()
     alive.set()
-    with serving(alive=alive.is_set) as server, watching(server.url) as told:
-        seen(told)
+    with serving(alive=alive.is_set) as server, watching(server.url) as reported:
+        seen(reported)
         alive.clear()
-        told.wait_for("etl")
-        assert "does not beat" in told.pages["etl"]["reason"]
+        reported.wait_for("etl")
+        assert "does not beat" in reported.pages["etl"]["reason"]
         alive.set()
-        told.wait_for_end("etl")
+        reported.wait_for_end("etl")
 
 
-def test_an_address_where_nobody_ever_was_is_told_as_that():
+def test_an_address_where_nobody_ever_was_is_reported_as_that():
     with serving() as server:
         pass
-    with watching(server.url, gone_after=0.5) as told:
+    with watching(server.url, gone_after=0.5) as reported:
         host, port = address(server)
-        told.wait_for(f"{host}:{port}")
-        assert "never answered" in told.pages[f"{host}:{port}"]["reason"]
+        reported.wait_for(f"{host}:{port}")
+        assert "never answered" in reported.pages[f"{host}:{port}"]["reason"]
 
 
 def test_a_wrong_token_from_the_beginning_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch):
     monkeypatch.setattr(blindness, "AFTER_SECONDS", 4 * 0.5 + WELL_PAST)
-    with serving(token="secret") as server, watching(server.url, gone_after=0.5) as told:
-        told.wait_for("querypulse-watch")
-        assert list(told.firing) == ["querypulse-watch"]
-        assert "401" in told.pages["querypulse-watch"]["reason"]
+    with serving(token="secret") as server, watching(server.url, gone_after=0.5) as reported:
+        reported.wait_for("querypulse-watch")
+        assert list(reported.firing) == ["querypulse-watch"]
+        assert "401" in reported.pages["querypulse-watch"]["reason"]
 
 
-def test_with_the_token_the_driver_is_seen_and_its_farewell_heard():
-    with serving(token="secret") as server, watching(server.url, token="secret") as told:
-        seen(told)
-        waits_for_farewell(server)
+def test_with_the_token_the_driver_is_seen_and_its_shutdown_notice_received():
+    with serving(token="secret") as server, watching(server.url, token="secret") as reported:
+        seen(reported)
+        waits_for_shutdown_notice(server)
         server.close()
         time.sleep(WELL_PAST)
-        assert told.firing == {}
+        assert reported.firing == {}
 
 
 def test_a_driver_found_well_has_old_alerts_closed():
-    with serving() as server, watching(server.url) as told:
-        seen(told)
-        until(lambda: "etl" in told.stale_resolves, "what an earlier watcher left is closed")
-        assert told.firing == {}
+    with serving() as server, watching(server.url) as reported:
+        seen(reported)
+        until(lambda: "etl" in reported.stale_resolves, "what an earlier watcher left is closed")
+        assert reported.firing == {}
 
 
 def test_a_driver_without_the_watch_page_is_watched_all_the_same(monkeypatch):
@@ -174,10 +175,10 @@ def test_a_driver_without_the_watch_page_is_watched_all_the_same(monkeypatch):
         del self._pages["/watch"]
 
     monkeypatch.setattr(pages.Pages, "__init__", without_watch)
-    with serving() as server, watching(server.url) as told:
-        seen(told)
+    with serving() as server, watching(server.url) as reported:
+        seen(reported)
         server.close()
-        told.wait_for("etl")
+        reported.wait_for("etl")
 
 
 # -- our own network --------------------------------------------------------------------------
@@ -195,19 +196,19 @@ def out_of_reach(monkeypatch):
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_driver_out_of_reach_is_told_when_a_receivers_host_answers(out_of_reach):
+def test_a_driver_out_of_reach_is_reported_when_a_receivers_host_answers(out_of_reach):
     receiver = socket.create_server(("127.0.0.1", 0))
-    with receiver, watching(out_of_reach, hosts=[receiver.getsockname()]) as told:
-        told.wait_for(out_of_reach.partition("//")[2], timeout=40)
-    (page,) = told.pages.values()
+    with receiver, watching(out_of_reach, hosts=[receiver.getsockname()]) as reported:
+        reported.wait_for(out_of_reach.partition("//")[2], timeout=40)
+    (page,) = reported.pages.values()
     assert "did not accept the connection" in page["connection"]
 
 
-def test_a_driver_out_of_reach_is_not_told_while_nobody_else_answers(out_of_reach, caplog):
-    with watching(out_of_reach) as told, caplog.at_level("INFO", "querypulse"):
+def test_a_driver_out_of_reach_is_not_reported_while_nobody_else_answers(out_of_reach, caplog):
+    with watching(out_of_reach) as reported, caplog.at_level("INFO", "querypulse"):
         until(lambda: "own network?" in caplog.text, "the log says it", timeout=40)
         time.sleep(WELL_PAST)
-    assert told.firing == {}
+    assert reported.firing == {}
     assert caplog.text.count("no receiver on another machine") == 1
 
 
@@ -231,48 +232,56 @@ def test_no_host_and_a_host_that_cannot_be_polled_up_prove_nothing():
 def test_a_driver_added_to_the_file_is_watched_and_one_taken_out_is_not(tmp_path):
     file = tmp_path / "drivers"
     file.write_text("")
-    with ServedDriver("one") as one, ServedDriver("two") as two, watching(file=str(file)) as told:
+    with (
+        ServedDriver("one") as one,
+        ServedDriver("two") as two,
+        watching(file=str(file)) as reported,
+    ):
         file.write_text(f"{one.url}\n{two.url}\n")
-        seen(told, "one")
-        seen(told, "two")
+        seen(reported, "one")
+        seen(reported, "two")
         file.write_text(f"{one.url}\n")
-        until(lambda: len(told.tracker.drivers) == 1, "the second is watched no more")
+        until(lambda: len(reported.tracker.drivers) == 1, "the second is watched no more")
         two.signal(signal.SIGKILL)
         time.sleep(WELL_PAST)
-        assert told.firing == {}
+        assert reported.firing == {}
 
 
 def test_a_file_that_becomes_nonsense_leaves_the_last_list(tmp_path, caplog):
     file = tmp_path / "drivers"
     with ServedDriver() as driver:
         file.write_text(driver.url)
-        with watching(file=str(file)) as told:
-            seen(told)
+        with watching(file=str(file)) as reported:
+            seen(reported)
             file.write_text("ftp://nonsense")
             until(lambda: "nonsense" in caplog.text, "the log says it")
             driver.signal(signal.SIGKILL)
-            told.wait_for("etl")
+            reported.wait_for("etl")
     assert caplog.text.count("keeping the last list") == 1
 
 
 def test_a_name_is_watched_at_all_its_addresses():
-    with ServedDriver() as driver, watching(names=[f"http://localhost:{driver.port}"]) as told:
-        seen(told)
+    with ServedDriver() as driver, watching(names=[f"http://localhost:{driver.port}"]) as reported:
+        seen(reported)
         driver.signal(signal.SIGKILL)
-        told.wait_for("etl")
+        reported.wait_for("etl")
 
 
-def test_of_two_drivers_the_one_that_was_killed_is_told():
-    with ServedDriver("one") as one, ServedDriver("two") as two, watching(one.url, two.url) as told:
-        seen(told, "one")
-        seen(told, "two")
+def test_of_two_drivers_the_one_that_was_killed_is_reported():
+    with (
+        ServedDriver("one") as one,
+        ServedDriver("two") as two,
+        watching(one.url, two.url) as reported,
+    ):
+        seen(reported, "one")
+        seen(reported, "two")
         one.signal(signal.SIGKILL)
-        told.wait_for("one")
+        reported.wait_for("one")
         time.sleep(WELL_PAST)
-        assert set(told.firing) == {"one"}
+        assert set(reported.firing) == {"one"}
 
 
 def test_a_watcher_leaves_no_thread_behind():
-    with serving() as server, watching(server.url) as told:
-        seen(told)
+    with serving() as server, watching(server.url) as reported:
+        seen(reported)
     until(lambda: not OURS & {thread.name for thread in threading.enumerate()}, "all have ended")

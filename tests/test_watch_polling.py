@@ -46,7 +46,7 @@ def listening(backlog=8):
 # -- what a driver tells ----------------------------------------------------------------------
 
 
-def test_a_driver_that_is_well_tells_its_name_and_its_heartbeat():
+def test_a_driver_that_is_well_reports_its_name_and_its_heartbeat():
     with serving(board=lambda: driver_board("etl", 1_600_000_000.0)) as server:
         found = seen(server.url)
     assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
@@ -77,7 +77,7 @@ def test_a_driver_that_has_polled_at_nothing_yet_is_well_and_has_no_name():
     assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "", None)
 
 
-def test_a_worker_that_stands_still_is_seen():
+def test_a_worker_that_stuck_still_is_seen():
     with serving(alive=lambda: False) as server:
         found = seen(server.url)
     assert (found.said, found.detail) == (Said.STUCK, "GET /livez answered 503")
@@ -258,7 +258,7 @@ def test_a_server_that_speaks_no_tls_is_not_well():
 
 
 @pytest.mark.parametrize(
-    ("answer", "heard"),
+    ("answer", "received"),
     [
         (reply(200, body=b'{"status":"running"}'), WatchAnswer.RUNNING),
         (reply(200, body=b'{"status":"stopped"}'), WatchAnswer.STOPPED),
@@ -267,9 +267,9 @@ def test_a_server_that_speaks_no_tls_is_not_well():
         (reply(401, body=b"a bearer token is needed"), WatchAnswer.NOTHING),
     ],
 )
-def test_what_is_heard_at_watch(answer, heard):
+def test_what_is_received_at_watch(answer, received):
     with HttpDouble(otherwise=answer) as driver:
-        assert await_notice(Client(endpoint_of(driver.url, "here"), Access())) is heard
+        assert await_notice(Client(endpoint_of(driver.url, "here"), Access())) is received
         assert driver.requests[0].path == "/watch"
 
 

@@ -27,7 +27,7 @@ def waiting(server, count=1):
     return server._shutdown_notice._waiting == count
 
 
-def test_a_watcher_is_told_of_a_close_in_good_order_at_once():
+def test_a_watcher_is_reported_of_a_close_in_good_order_at_once():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch")
         until(lambda: waiting(server), "somebody waits")
@@ -37,7 +37,7 @@ def test_a_watcher_is_told_of_a_close_in_good_order_at_once():
         assert time.monotonic() - began < 2
 
 
-def test_a_watcher_is_told_that_a_signal_ends_the_driver():
+def test_a_watcher_is_reported_that_a_signal_ends_the_driver():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch")
         until(lambda: waiting(server), "somebody waits")
@@ -53,7 +53,7 @@ def test_a_crash_leaves_who_waits_without_an_answer():
         assert answer.exception() is not None or answer.result().status_code != 200
 
 
-def test_all_who_wait_are_told_before_the_server_goes():
+def test_all_who_wait_are_reported_before_the_server_goes():
     with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
         answers = [pool.submit(get, server, "/watch") for _ in range(MAX_WAITING)]
         until(lambda: waiting(server, MAX_WAITING), "all wait")
@@ -63,7 +63,7 @@ def test_all_who_wait_are_told_before_the_server_goes():
             get(server, "/watch")
 
 
-def test_the_farewell_is_sent_though_no_time_is_left_to_close():
+def test_the_shutdown_notice_is_sent_though_no_time_is_left_to_close():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch")
         until(lambda: waiting(server), "somebody waits")
@@ -137,7 +137,7 @@ def test_watch_needs_the_token_as_every_page_does():
         assert get(server, "/watch").status_code == 401
 
 
-def test_a_farewell_is_heard_by_those_who_come_later():
+def test_a_shutdown_notice_is_received_by_those_who_come_later():
     shutdown_notice = ShutdownNotice(Clock())
     assert not shutdown_notice.say(Notice.STOPPED, 0.0)
     assert shutdown_notice.wait()
@@ -147,7 +147,7 @@ def test_a_farewell_is_heard_by_those_who_come_later():
 # -- status pages, which give way -------------------------------------------------------------
 
 
-def test_a_status_page_is_told_of_a_close_in_good_order_too():
+def test_a_status_page_is_reported_of_a_close_in_good_order_too():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch/page")
         until(lambda: server._shutdown_notice._pages == 1, "the page waits")
@@ -182,7 +182,7 @@ def test_a_page_finds_no_endpoint_where_four_watch():
         server.close()
 
 
-def test_four_watchers_are_told_though_pages_came_first():
+def test_four_watchers_are_reported_though_pages_came_first():
     with serving() as server, ThreadPoolExecutor(MAX_WAITING + MAX_PAGES) as pool:
         pages = [pool.submit(get, server, "/watch/page") for _ in range(MAX_PAGES)]
         until(lambda: server._shutdown_notice._pages == MAX_PAGES, "two pages wait")

@@ -86,7 +86,7 @@ def test_the_file_holds_one_url_a_line_with_comments(tmp_path):
     assert Targets([], str(file), []).now() == [Endpoint("http://a:1"), Endpoint("http://b:2")]
 
 
-def test_the_file_is_read_anew(tmp_path):
+def test_the_file_is_read_again(tmp_path):
     file = tmp_path / "drivers"
     file.write_text("a:1\n")
     watched = Targets([], str(file), [])
@@ -123,12 +123,12 @@ def pod(address):
     return Endpoint("http://drivers:9719", address, "http://drivers:9719")
 
 
-def test_a_name_stands_for_all_its_addresses(dns):
+def test_a_name_stuck_for_all_its_addresses(dns):
     dns["drivers"] = ["10.0.0.2", "10.0.0.1", "10.0.0.1"]
     assert Targets([], None, ["http://drivers:9719"]).now() == [pod("10.0.0.1"), pod("10.0.0.2")]
 
 
-def test_a_name_is_polled_up_anew(dns):
+def test_a_name_is_polled_up_again(dns):
     dns["drivers"] = ["10.0.0.1"]
     watched = Targets([], None, ["drivers:9719"])
     watched.now()

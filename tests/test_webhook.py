@@ -23,7 +23,7 @@ def double() -> Iterator[HttpDouble]:
         yield double
 
 
-def test_a_firing_alert_is_told_as_alertmanager_would(double):
+def test_a_firing_alert_is_reported_as_alertmanager_would(double):
     """Every key, in the types that receivers were written against."""
     receiver = webhook(double, name="hook", external_url="http://driver:9719")
     receiver.send(ONE, time.time())
@@ -92,10 +92,10 @@ def test_an_incident_fires_until_its_last_alert_has_ended():
 def test_each_incident_has_a_group_key_of_its_own():
     """By which a receiver knows what a message goes on with, and what it ends."""
     keys = [f"querypulse/etl/*/StreamingQueryFailed{more}" for more in ("", "/critical", "/driver")]
-    told = [incident("a"), *(replace(incident("a", "b"), opened_as=key) for key in keys)]
+    reported = [incident("a"), *(replace(incident("a", "b"), opened_as=key) for key in keys)]
 
-    assert len({message(one, "")["groupKey"] for one in told}) == 4
-    assert message(told[1], "")["groupKey"] == (
+    assert len({message(one, "")["groupKey"] for one in reported}) == 4
+    assert message(reported[1], "")["groupKey"] == (
         '{}/{dedup_key="querypulse/etl/*/StreamingQueryFailed"}:{alertname="StreamingQueryFailed", app="etl"}'
     )
 

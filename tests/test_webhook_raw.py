@@ -35,7 +35,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 texts = st.text(max_size=30)
 ends = st.none() | st.floats(STARTED, STARTED + 1e6)
 incidents = st.builds(
-    lambda told, revision: Incident(tuple(told), revision=revision),
+    lambda reported, revision: Incident(tuple(reported), revision=revision),
     st.lists(
         st.builds(
             lambda query, severity, ends_at, annotations: alert(
@@ -53,8 +53,8 @@ incidents = st.builds(
 )
 
 
-def body_of(told, **options):
-    return json.loads(to_json(raw_message(told, message_id(told), **options)))
+def body_of(reported, **options):
+    return json.loads(to_json(raw_message(reported, message_id(reported), **options)))
 
 
 def test_the_schema_is_one():
@@ -62,8 +62,8 @@ def test_the_schema_is_one():
 
 
 @given(incidents, st.booleans())
-def test_every_body_keeps_to_the_schema(told, plain):
-    VALIDATOR.validate(body_of(told, plain=plain))
+def test_every_body_keeps_to_the_schema(reported, plain):
+    VALIDATOR.validate(body_of(reported, plain=plain))
 
 
 def test_a_post_holds_the_whole_incident():

@@ -140,8 +140,8 @@ def test_a_url_from_a_file_may_change(double, tmp_path):
 def test_a_disliked_body_is_tried_once_more_in_plain(double, status):
     """With the words a person needs most, under the same id, signed anew."""
     double.script.append(reply(status))
-    told = incident(stream_thread="x" * 5000, reason="y" * 5000)
-    webhook(double, secrets=[Secret(SIGNING_SECRET)]).send(told, time.time())
+    reported = incident(stream_thread="x" * 5000, reason="y" * 5000)
+    webhook(double, secrets=[Secret(SIGNING_SECRET)]).send(reported, time.time())
     full, plain = double.requests
     body = standardwebhooks.Webhook(SIGNING_SECRET).verify(plain.body, dict(plain.headers))
 

@@ -95,7 +95,7 @@ def test_a_warning_that_would_come_after_what_is_critical_is_refused():
     assert wiring.policy(Settings(data_loss_warning_ratio=0.5, queries=own)).overrides
 
 
-def test_limits_that_contradict_each_other_are_told_on_the_users_own_line():
+def test_limits_that_contradict_each_other_are_reported_on_the_users_own_line():
     assert "data_loss_warning_ratio" in refused(Sidecar, data_loss_warning_ratio=0.95)
 
 

@@ -82,20 +82,20 @@ def test_a_death_is_evaluated_at_once():
     harness = WorkerHarness().started().step()
     harness.ended(exception=CONFLICT).step(after=0.001)
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 def test_an_end_without_an_exception_is_evaluated_at_once_and_pages_nobody():
     harness = WorkerHarness().started().step()
     harness.ended().step(after=0.001)
 
-    assert (states(harness), harness.told) == ({"a": "stopped"}, [])
+    assert (states(harness), harness.reported) == ({"a": "stopped"}, [])
 
 
 def test_a_death_goes_before_the_progress_that_waits_with_it():
     harness = WorkerHarness().started().commit(batch=7).ended(exception=CONFLICT).step()
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
     assert harness.published[-1].snapshot.queries[0].last_commit_batch == 7
 
 
@@ -103,22 +103,22 @@ def test_the_last_words_under_a_stopped_context_page_nobody():
     harness = WorkerHarness().started().step()
     words = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
     harness.ended(exception=words)
-    (heard,) = harness.inbox.take(0)
+    (received,) = harness.inbox.take(0)
     context = Context.STOPPED_BY_APPLICATION
-    harness.inbox.put(Arrived(heard.event, heard.at, context), lifecycle=True)
+    harness.inbox.put(Arrived(received.event, received.at, context), lifecycle=True)
     harness.step()
 
-    assert harness.told == []
+    assert harness.reported == []
 
 
 def test_a_crash_leaves_no_time_for_graces():
     harness = WorkerHarness(gone_grace_seconds=60).poll(run()).commit(batch=1).step()
     harness.ended().step().step()
-    assert harness.told == []
+    assert harness.reported == []
     harness.inbox.put(Ending(crashed=True), lifecycle=True)
     harness.step().step()
 
-    assert harness.told == [("StreamingQueryStopped", "a")]
+    assert harness.reported == [("StreamingQueryStopped", "a")]
 
 
 def test_a_crash_reports_nothing_of_what_is_healthy():
@@ -126,7 +126,7 @@ def test_a_crash_reports_nothing_of_what_is_healthy():
     harness.inbox.put(Ending(crashed=True), lifecycle=True)
     harness.step().step()
 
-    assert harness.told == []
+    assert harness.reported == []
 
 
 def test_a_rule_that_raises_is_reported_and_the_others_stand(monkeypatch):
@@ -138,7 +138,7 @@ def test_a_rule_that_raises_is_reported_and_the_others_stand(monkeypatch):
     harness = WorkerHarness().started().started("b").step()
     harness.ended(exception=CONFLICT).step().step()
 
-    assert ("StreamingQueryFailed", "a") in harness.told
+    assert ("StreamingQueryFailed", "a") in harness.reported
     assert {where for where, _ in harness.errors} == {"rule query_missing"}
     blind = [
         one for one in harness.published[-1].alerts if one.name == "QuerypulseMonitoringDegraded"
@@ -153,7 +153,7 @@ def test_a_failure_that_recovers_within_its_grace_is_reported_to_nobody():
     for batch in (2, 3, 4):
         harness.hear(replace(progress(batch=batch), run_id="a-2")).step(after=20.0)
 
-    assert harness.told == []
+    assert harness.reported == []
 
 
 def test_a_failure_that_outlasts_its_grace_is_reported():
@@ -162,7 +162,7 @@ def test_a_failure_that_outlasts_its_grace_is_reported():
     for _ in range(31):
         harness.step(after=2.0)
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 @pytest.mark.parametrize("crashed", [True, False])
@@ -172,7 +172,7 @@ def test_a_failure_within_its_grace_is_reported_when_the_process_ends(crashed):
     harness.inbox.put(Ending(crashed=crashed), lifecycle=True)
     harness.step().step()
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 def test_a_query_that_is_gone_within_its_grace_is_not_reported_when_the_process_closes():
@@ -181,7 +181,7 @@ def test_a_query_that_is_gone_within_its_grace_is_not_reported_when_the_process_
     harness.inbox.put(Ending(crashed=False), lifecycle=True)
     harness.step().step()
 
-    assert harness.told == []
+    assert harness.reported == []
 
 
 # -- the probe --------------------------------------------------------------------------------
@@ -191,7 +191,7 @@ def test_a_new_poll_is_evaluated_at_once():
     harness = WorkerHarness().step()
     harness.poll(run(active=False, exception=CONFLICT)).step(after=0.001)
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 def test_the_same_report_is_taken_in_once():
@@ -210,10 +210,10 @@ def test_of_several_polls_between_two_rounds_only_the_newest_counts():
 def test_a_run_the_newest_poll_does_not_name_has_vanished():
     harness = WorkerHarness(gone_grace_seconds=1).poll(run(), run("b")).step()
     harness.poll(run("b")).step()
-    assert harness.told == []
+    assert harness.reported == []
     harness.poll(run("b")).step(after=1.5).step()
 
-    assert harness.told == [("StreamingQueryStopped", "a")]
+    assert harness.reported == [("StreamingQueryStopped", "a")]
 
 
 # -- markers ----------------------------------------------------------------------------------
@@ -270,15 +270,15 @@ def test_what_is_well_is_offered_once_as_over_and_then_no_longer():
     harness.step()
 
     assert (batch, open_.key) == (11, "querypulse/etl/a/StreamingQueryFailed")
-    assert (harness.told, harness.offers[-1]) == ([], ())
+    assert (harness.reported, harness.offers[-1]) == ([], ())
 
 
-def test_a_start_alone_cures_nothing():
+def test_a_start_alone_recoveries_nothing():
     harness = WorkerHarness().started().ended(exception=CONFLICT).step()
     for _ in range(60):
         harness.poll(processing(number=2, batch=0)).step(after=1.0)
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 def test_what_an_earlier_driver_may_have_left_open_is_offered_as_over():
@@ -288,7 +288,7 @@ def test_what_an_earlier_driver_may_have_left_open_is_offered_as_over():
     stale_resolves = keys(harness.stale_resolves[-1])
 
     assert "querypulse/etl/a/StreamingQueryFailed" in stale_resolves
-    assert harness.told == []
+    assert harness.reported == []
 
 
 def test_the_silences_of_the_moment_hold():
@@ -347,7 +347,7 @@ def test_a_round_that_fails_does_not_beat_and_is_done_again():
     harness.worker._on_evaluated = harness.on_evaluated
     harness.step()
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 def test_a_completed_query_is_forgotten_in_time():
@@ -392,7 +392,7 @@ def test_a_failed_or_stalled_query_says_where_the_main_thread_is(alertname):
     else:
         for batches in range(40):
             harness.poll(processing(batch=1, tasks=0)).step(after=2.0)
-            assert batches < 39 or harness.told
+            assert batches < 39 or harness.reported
     (alert,) = harness.published[-1].alerts
 
     assert alert.name == alertname

@@ -74,14 +74,14 @@ def test_a_driver_that_is_late_in_every_round_is_evaluated_all_the_same():
         harness.step(after=LATE_SECONDS + 1.0)
         harness.poll(run(active=False, exception=CONFLICT))
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 def test_where_there_is_no_probe_nobody_waits_for_it():
     harness = WorkerHarness().started().step().commit().step()
     harness.step(after=600.0)
 
-    assert (len(harness.published), harness.told) == (3, [])
+    assert (len(harness.published), harness.reported) == (3, [])
 
 
 def test_a_frozen_driver_pages_nobody():
@@ -92,7 +92,7 @@ def test_a_frozen_driver_pages_nobody():
     harness.step(after=600.0)
     watched(harness, seconds=10, run_now=processing(batch=1))
 
-    assert harness.told == []
+    assert harness.reported == []
 
 
 def test_a_driver_frozen_in_the_middle_of_a_round_pages_nobody():
@@ -110,7 +110,7 @@ def test_a_driver_frozen_in_the_middle_of_a_round_pages_nobody():
     harness.step().step()
     watched(harness, seconds=10, run_now=processing(batch=1))
 
-    assert harness.told == []
+    assert harness.reported == []
     assert sum(pause.seconds for pause in harness.worker.state.snapshot(0).pauses) > 590
 
 
@@ -120,19 +120,19 @@ def test_time_before_the_pause_still_counts():
     )
     harness.step(after=600.0)
     watched(harness, seconds=5, run_now=processing(batch=1))
-    assert harness.told == []
+    assert harness.reported == []
     watched(harness, seconds=10, run_now=processing(batch=1))
 
-    assert harness.told == [("StreamingQueryStalled", "a")]
+    assert harness.reported == [("StreamingQueryStalled", "a")]
 
 
-def test_a_death_found_after_a_pause_is_told():
+def test_a_death_found_after_a_pause_is_reported():
     harness = WorkerHarness().poll(run()).step()
     harness.ended(exception=CONFLICT)
     harness.step(after=600.0)
     harness.poll(run(active=False, exception=CONFLICT)).step()
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 def test_a_marker_that_came_in_a_pause_passes_only_when_evaluated():
@@ -140,9 +140,9 @@ def test_a_marker_that_came_in_a_pause_passes_only_when_evaluated():
     harness = WorkerHarness().poll(run()).step()
     marker = harness.ended(exception=CONFLICT).mark()
     harness.step(after=30.0)
-    assert harness.told == []
+    assert harness.reported == []
     assert not marker.passed.is_set()
     harness.poll(run(active=False, exception=CONFLICT)).step()
 
-    assert harness.told == [("StreamingQueryFailed", "a")]
+    assert harness.reported == [("StreamingQueryFailed", "a")]
     assert marker.passed.is_set()

@@ -13,7 +13,7 @@ from itertools import count
 from random import SystemRandom
 
 from .generate import generate
-from .history import tell
+from .history import report
 from .shrink import shrink
 from .world import Outcome, run
 
@@ -36,7 +36,7 @@ def main() -> int:
     for outcome in failed:
         shown[outcome.violation] += 1
         if shown[outcome.violation] <= MOST_SHOWN:
-            sys.stdout.write(f"\n{tell(shrink(outcome))}\n")
+            sys.stdout.write(f"\n{report(shrink(outcome))}\n")
     return 1 if failed else 0
 
 
@@ -51,7 +51,7 @@ def _arguments() -> argparse.Namespace:
 def _one(seed: int) -> int:
     """Show one history."""
     outcome = run(generate(seed))
-    sys.stdout.write(f"{tell(shrink(outcome) if outcome.violation else outcome)}\n")
+    sys.stdout.write(f"{report(shrink(outcome) if outcome.violation else outcome)}\n")
     return 1 if outcome.violation else 0
 
 

@@ -29,7 +29,7 @@ class Bookkeeping:
         self._totals: dict[tuple[int, str], Totals] = {}
         self._owners: dict[tuple[int, str], str] = {}
         self._names: dict[str, str] = {}
-        self._untold: dict[int, dict[str, OutboxEntry]] = {}
+        self._unreported: dict[int, dict[str, OutboxEntry]] = {}
         self._losses: dict[int, int] = {}
         self._within_at = stage.time.now
 
@@ -92,26 +92,26 @@ class Bookkeeping:
         if len(rows) > MOST_ROWS:
             raise Violation("P7", f"{len(rows)} rows in the outbox of {courier.name}")
         place = id(courier)
-        before, losses = self._untold.get(place, {}), courier.losses.total()
+        before, losses = self._unreported.get(place, {}), courier.losses.total()
         held = {row.incident.key for row in rows}
-        gone = [key for key in before if key not in held and not self._was_heard(courier, key)]
+        gone = [key for key in before if key not in held and not self._was_received(courier, key)]
         if len(gone) > losses - self._losses.get(place, 0):
             raise Violation("P8", f"{gone[0]} was lost on the way to {courier.name}, uncounted")
-        self._untold[place] = {row.incident.key: row for row in rows if _must_be_told(row)}
+        self._unreported[place] = {row.incident.key: row for row in rows if _must_be_reported(row)}
         if not gone:
             self._losses[place] = losses
         else:
             self._losses[place] += len(gone)
 
     @staticmethod
-    def _was_heard(courier: Courier, key: str) -> bool:
+    def _was_received(courier: Courier, key: str) -> bool:
         receiver = courier.receiver
         known = receiver.open.keys() | {one.incident.key for one in receiver.closed}
         # Alertmanager knows alerts by their labels: what it was given at all, it knows.
         return key in known or receiver.kind == "alertmanager"
 
 
-def _must_be_told(row: OutboxEntry) -> bool:
+def _must_be_reported(row: OutboxEntry) -> bool:
     return row.is_unsent and row.is_critical and not row.incident.muted
 
 

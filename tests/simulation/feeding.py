@@ -82,7 +82,7 @@ class Feeding:
         """What a driver has open of it is known to a person at each receiver that works."""
         for receiver in self._stage.receivers:
             place = (query.key, receiver.name)
-            spoken = {*(one for held in receiver.open.values() for one in held.heard)}
+            spoken = {*(one for held in receiver.open.values() for one in held.received)}
             spoken |= {one for rejected in receiver.rejected for one in rejected.named}
             excused = not is_up(receiver) or self._stage.silences.covers(query.spec, NAME)
             if open_ones != {NAME} or excused or (query.key, NAME) in spoken:
@@ -112,7 +112,7 @@ class Feeding:
         if (
             hungry > self._promised(query, driver)
             and not open_ones
-            and self._is_told(query, driver)
+            and self._is_reported(query, driver)
         ):
             raise Violation("P1", f"{query.key} has read no rows for {hungry:.0f} s")
         if query_flapping.NAME in open_ones:
@@ -136,6 +136,6 @@ class Feeding:
         return least + SLACK_SECONDS + SEEN_SECONDS + self._stage.longest_delay
 
     @staticmethod
-    def _is_told(query: SimQuery, driver: SimDriver) -> bool:
+    def _is_reported(query: SimQuery, driver: SimDriver) -> bool:
         """Whether an event has told of its last rows: else nobody knows whether there were more."""
         return driver.bus.lost_until.get(query.key, -inf) < query.fed_at

@@ -11,7 +11,7 @@ from .world import Outcome, World
 MOST_LINES = 60
 
 
-def tell(outcome: Outcome) -> str:
+def report(outcome: Outcome) -> str:
     """What happened, what was true, what people heard, and which promise broke."""
     world = World(outcome.plan)
     broken = ""

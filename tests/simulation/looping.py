@@ -68,13 +68,13 @@ class Looping:
         if since == -inf:
             # Its checkpoint is new, and so is the next batch.
             return
-        heard = Counter(
+        received = Counter(
             (one.key, name)
             for one in receiver.notifications
             for key, name in one.named
             if key == query.key and one.at >= since
         )
-        for (key, name), times in heard.items():
+        for (key, name), times in received.items():
             if times > MOST.get(name, MOST_OF_OTHERS) + MORE_AT_WEBHOOKS * webhook:
                 raise Violation(
                     "P9", f"{receiver.name} notified {times} times of {key} in one loop"

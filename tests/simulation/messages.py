@@ -29,18 +29,18 @@ class Notification(msgspec.Struct, frozen=True):
 class Open(msgspec.Struct):
     """An incident that is open at a receiver.
 
-    ``heard`` is what the last message that a person was notified by had in it, ``shown`` what
-    the incident shows now; so it is with ``heard_severity`` and ``severity``.
+    ``received`` is what the last message that a person was notified by had in it, ``shown`` what
+    the incident shows now; so it is with ``received_severity`` and ``severity``.
     """
 
     key: str
     driver: str
     opened_at: float
-    heard: Named
+    received: Named
     shown: Named
     held: bool
     severity: str
-    heard_severity: str
+    received_severity: str
     starts_at: float
     acknowledged: bool = False
     words: str = ""

@@ -45,7 +45,7 @@ EVALUATION = import_module("querypulse.alerting.evaluate")
 _gather = incidents.gather
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
-_succeed, _told, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
+_succeed, _reported, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
 
 
 def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
@@ -57,12 +57,12 @@ def _poll_living_only(self: state.State, run: Any, report: Any) -> None:
         _poll_known(self, run, report)
 
 
-def _counts_anew(old: Any, query_id: str, run_id: str, at: float) -> Any:
+def _counts_again(old: Any, query_id: str, run_id: str, at: float) -> Any:
     return replace(_succeed(old, query_id, run_id, at), totals=query.Totals())
 
 
 def _reminds_always(page: Any, now: float, repeat_after: float) -> Any:
-    return _told(page, now, min(repeat_after, 30.0))
+    return _reported(page, now, min(repeat_after, 30.0))
 
 
 def _doubt_is_success(self: Any, sent: Any, error: Any, now: float, wall: float, _: int = 0) -> Any:
@@ -153,7 +153,7 @@ OF_NOTIFYING = (
              active_alert.ActiveAlert, "is_ripe", property(lambda one: not one.begun and one.polls >= 30),
              only("die")),
     Mutation("each run counts from zero", "P6",
-             identity, "succeed", _counts_anew, only("restart")),
+             identity, "succeed", _counts_again, only("restart")),
     Mutation("nothing that ended is ever forgotten", "P7",
              state.State, "forget", lambda *_: None,
              only("repeat", finite=1.0, queries=(6,), small_memory=1.0, memory=1)),
@@ -185,7 +185,7 @@ OF_NOTIFYING = (
              outbox.Outbox, "failed", _gone_is_for_ever,
              only("die", "die in outage", steps=(4, 6), outages=("gone",), minutes=(8.0,)), 60, finding="A18"),
     Mutation("a commit log that was never written is no reason to report a stall", "P1",
-             fold, "fold_log", _empty_log_is_ignored, only("log_stands", "new", logs_rarely=1.0, steps=(6,)), 60),
+             fold, "fold_log", _empty_log_is_ignored, only("log_stuck", "new", logs_rarely=1.0, steps=(6,)), 60),
     Mutation("a checkpoint that cannot be read is reported to nobody", "P1",
              monitoring_degraded, "_is_unread", lambda *_: False,
              only("unreadable", logs_rarely=1.0, minutes=(8.0,))),

@@ -77,8 +77,8 @@ class SimWatch:
 
     def _evaluate_all(self) -> None:
         """More often than anybody looks."""
-        told = self._evaluate.update(self._time.now, self._time.wall())
-        self._dispatch.offer(told.incidents, told.stale_resolves)
+        reported = self._evaluate.update(self._time.now, self._time.wall())
+        self._dispatch.offer(reported.incidents, reported.stale_resolves)
         for courier in self.couriers:
             courier.pump()
         self._time.after(EVALUATE_SECONDS, self._evaluate_all)

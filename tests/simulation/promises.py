@@ -23,7 +23,7 @@ def promised_seconds(
 ) -> float:
     """How long it may last until somebody is notified, by a ``critical`` alert or by any."""
     if episode.health is Health.DEAD:
-        return DEATH_SECONDS if is_told(driver, query, episode) else GONE_SECONDS
+        return DEATH_SECONDS if is_reported(driver, query, episode) else GONE_SECONDS
     if episode.health is Health.GONE:
         return GONE_SECONDS
     if critical or _is_first_batch(driver, query, episode):
@@ -44,10 +44,10 @@ def promised_seconds(
     return window + BEYOND_WINDOW_SECONDS
 
 
-def is_told(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+def is_reported(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
     """Whether an event, or the probe's last sight of the run, tells of the death."""
-    told = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-    return told or driver.probe.failures.get(query.key, 0.0) >= episode.began_at
+    reported = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+    return reported or driver.probe.failures.get(query.key, 0.0) >= episode.began_at
 
 
 def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) -> float:

@@ -56,7 +56,7 @@ class Quiet:
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._checked: dict[str, int] = {}
-        self._heard: dict[tuple[str, str, str, int, str], Notification] = {}
+        self._received: dict[tuple[str, str, str, int, str], Notification] = {}
         self._resolved: dict[str, int] = {}
         self._vain: dict[tuple[str, str, float], dict[str, float]] = {}
         """By process: what it has resolved that was never open, and when."""
@@ -203,8 +203,8 @@ class Quiet:
                 which = query.fed_at
             # A warning that becomes critical is news.
             mark = (receiver.name, key, name, which, one.severity)
-            before = self._heard.get(mark)
-            self._heard[mark] = one
+            before = self._received.get(mark)
+            self._received[mark] = one
             late = which > 0 and before is not None and before.at < receiver.is_up_from
             # What an outage held up speaks of the trouble before this one.
             nameless = is_of_unnamed(one.key) and query.spec.name and self._is_unheard(query)
@@ -218,13 +218,13 @@ class Quiet:
             says_more = before is not None and one.revision > before.revision and (
                 shown is not None and self._says_more(query, shown)
             )  # fmt: skip
-            told = late or silenced or nameless or says_more
-            told |= before is not None and self._outlasts_driver(query, name, before, one)
+            reported = late or silenced or nameless or says_more
+            reported |= before is not None and self._outlasts_driver(query, name, before, one)
             # What was refused is sent once more when it is over, and another trouble lasts by then.
-            told |= before is not None and before.starts_at < one.starts_at and any(
+            reported |= before is not None and before.starts_at < one.starts_at and any(
                 other.at < before.at and (key, name) in other.named for other in receiver.rejected
             )  # fmt: skip
-            if before is None or told or self._is_excused(receiver, before, one):
+            if before is None or reported or self._is_excused(receiver, before, one):
                 fresh = True
             else:
                 again.append((key, name))

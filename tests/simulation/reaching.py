@@ -15,7 +15,7 @@ from querypulse.sidecar.worker import Evaluated
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Open
 from .outside import GONE_AFTER_SECONDS, POLL_SECONDS
-from .promises import DEATH_SECONDS, GONE_SECONDS, is_told, promised_seconds
+from .promises import DEATH_SECONDS, GONE_SECONDS, is_reported, promised_seconds
 from .queries import SimQuery
 from .receivers import SimReceiver
 from .stage import (
@@ -107,15 +107,15 @@ class Reaching:
         if episode.health is not Health.DEAD:
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
             return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
-        if is_told(driver, query, episode):
+        if is_reported(driver, query, episode):
             return True
         # A finite run that is not there any more may have completed, and each start is waited for.
         waits = driver.time.now - query.started_at < GONE_SECONDS
         unknown = query.spec.is_finite or waits
-        return not unknown and self._is_missed(driver, query, episode)
+        return not unknown and self._is_expected(driver, query, episode)
 
     @staticmethod
-    def _is_missed(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+    def _is_expected(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
         """Whether the run was known, and polls of all that lives lack it since."""
         report = driver.probe.latest
         fresh = report is not None and driver.time.now - report.at <= SEEN_SECONDS
@@ -141,7 +141,7 @@ class Reaching:
     @staticmethod
     def _is_loud(held: Open) -> bool:
         """Whether somebody was notified that it is critical."""
-        return held.heard_severity == "critical"
+        return held.received_severity == "critical"
 
     def _speaks(self, held: Open, query: SimQuery, episode: Episode) -> bool:
         """Whether an incident that is open covers the episode."""
@@ -150,13 +150,13 @@ class Reaching:
         relapse = episode.previous < calm + self._left_open_seconds(held, query)
         # What is a warning's matter waits for a critical alert of the same query to end.
         slow = episode.health in WARNINGS
-        speaks = any(key == query.key and (slow or name in says) for key, name in held.heard)
+        speaks = any(key == query.key and (slow or name in says) for key, name in held.received)
         if query.spec.name is None and is_of_unnamed(held.key):
             # They share one incident, and nobody is notified of each that joins it.
-            speaks |= any(name in says for _, name in held.heard)
+            speaks |= any(name in says for _, name in held.received)
             relapse = True
         # Of a query that fails again and again, no further failure is news.
-        flaps = (query.key, query_flapping.NAME) in held.heard
+        flaps = (query.key, query_flapping.NAME) in held.received
         return speaks and (relapse or held.held or slow or flaps)
 
     def _left_open_seconds(self, held: Open, query: SimQuery) -> float:
@@ -242,8 +242,10 @@ class Reaching:
             seen = driver.attached_at < float("inf")
             visible = inside or (watched and seen and not driver.attached)
             silent = self._stage.silences.covers(None, driver_down.NAME)
-            heard = down and all(is_up(one, down[0].truth.since) for one in self._stage.receivers)
-            if not heard or not visible or silent:
+            received = down and all(
+                is_up(one, down[0].truth.since) for one in self._stage.receivers
+            )
+            if not received or not visible or silent:
                 self._down.pop(name, None)
                 continue
             since = self._down.setdefault(name, now)
@@ -276,8 +278,8 @@ class Reaching:
         """Whether a poll or an event showed it: an idle run of a stopped SparkContext posts none."""
         report = driver.probe.latest
         posted = query.key not in driver.spark.living
-        told = posted and driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-        return told or (report is not None and report.at >= episode.began_at)
+        reported = posted and driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+        return reported or (report is not None and report.at >= episode.began_at)
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         born_at = self._stage.drivers[query.spec.driver].born_at
@@ -288,7 +290,7 @@ class Reaching:
                 and (query.key, name) in one.named
                 for one in (*receiver.notifications, *receiver.rejected)
                 for name in SAYS[Health.DEAD])
-            or any((query.key, name) in one.heard
+            or any((query.key, name) in one.received
                    for one in receiver.open.values() for name in SAYS[Health.DEAD])
             for receiver in self._stage.receivers
         )  # fmt: skip

@@ -183,8 +183,8 @@ class SimReceiver:
             if key not in self.open:
                 self._open(key, incident, driver, named)
             one = self.open[key]
-            one.shown = one.heard = named
-            one.severity = one.heard_severity = incident.severity
+            one.shown = one.received = named
+            one.severity = one.received_severity = incident.severity
             one.words = headline_of(incident)
             self._notify(key, incident, driver, named, doubted=doubted)
         self._posted.add(identity)

@@ -223,8 +223,8 @@ class Resolving:
     def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
         """Whether it is known at once, and what tells of it was not lost on the way."""
         driver = self._stage.drivers[query.spec.driver]
-        heard = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-        return episode.health in SEVERE and heard and driver.attached_at <= episode.began_at
+        received = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+        return episode.health in SEVERE and received and driver.attached_at <= episode.began_at
 
     def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open, name: str) -> bool:
         """Whether something else speaks of it: then one alert has replaced another.

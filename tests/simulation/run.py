@@ -116,8 +116,8 @@ class Run:
         batch = self.batch_id if in_batch else None
         java = "io.delta.exceptions.ConcurrentAppendException"
         self._end(f"{java}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
-        told = self._spark.tells(self.spec.key)
-        self.query.failures.append(Failed(self._spark.time.now, batch, told))
+        reported = self._spark.reports(self.spec.key)
+        self.query.failures.append(Failed(self._spark.time.now, batch, reported))
 
     def die_of_context(self, health: Health) -> None:
         """The run ends as busy ones do when their SparkContext goes away."""
@@ -130,7 +130,7 @@ class Run:
 
     def _plan(self) -> None:
         truth = self.query.truth
-        if truth.health in (Health.STUCK, Health.SLOW) and not self._log_stands():
+        if truth.health in (Health.STUCK, Health.SLOW) and not self._log_stuck():
             # The source has answered: that is a move, and what follows is another trouble.
             truth.becomes(Health.STARTING, self._spark.time.now)
         self.message, self.data = "Processing new data", True
@@ -208,17 +208,17 @@ class Run:
     def _write_log(self) -> None:
         """Async progress tracking writes now and then; a log that is not written is no life."""
         now, checkpoint = self._spark.time.now, self.query.checkpoint
-        stands = self._log_stands()
-        if not stands and now - checkpoint.logged_at >= self.spec.log_every:
+        stuck = self._log_stuck()
+        if not stuck and now - checkpoint.logged_at >= self.spec.log_every:
             checkpoint.logged, checkpoint.logged_at = self.committed, now
             self.query.source.written()
-        if not stands or self.query.truth.health is not Health.STUCK:
+        if not stuck or self.query.truth.health is not Health.STUCK:
             # The batch is done, whatever becomes of its log.
             self._shows_life()
-        if stands:
+        if stuck:
             self._suffer(self.query.log_until - now, Health.STUCK)
 
-    def _log_stands(self) -> bool:
+    def _log_stuck(self) -> bool:
         return bool(self.spec.log_every) and self._spark.time.now < self.query.log_until
 
     def _is_done(self) -> bool:

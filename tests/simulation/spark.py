@@ -114,7 +114,7 @@ class SimSpark:
                 run.die_of_context(health)
         self._all_become(health)
 
-    def tells(self, who: str) -> bool:
+    def reports(self, who: str) -> bool:
         """Whether what was just posted arrives at once."""
         now = self.time.now
         return self._bus.listens_since <= now and self._bus.lost_until.get(who, 0.0) < now

@@ -26,7 +26,7 @@ receivers:
 """
 
 
-class Told(HttpDouble):
+class Reported(HttpDouble):
     """The people behind Alertmanager: the bodies of all notifications."""
 
     def __init__(self) -> None:
@@ -57,12 +57,12 @@ class Told(HttpDouble):
 
 
 class RealAlertmanager(ServerProcess):
-    """``told`` is whom it tells; ``config`` its configuration, by default one that tells all."""
+    """``reported`` is whom it tells; ``config`` its configuration, by default one that tells all."""
 
-    def __init__(self, folder: Path, told: Told, config: str | None = None) -> None:
-        self.told = told
+    def __init__(self, folder: Path, reported: Reported, config: str | None = None) -> None:
+        self.reported = reported
         path = folder / "alertmanager.yml"
-        path.write_text(config or CONFIG.format(url=told.url))
+        path.write_text(config or CONFIG.format(url=reported.url))
         port = free_port()
         command = [
             "prometheus-alertmanager",

@@ -44,9 +44,9 @@ class EventLog:
 
     def commit(self, query="a", run=1, *, batch, at, seconds=1.0, rows=None):
         """A batch committed ``at``, after ``seconds``; with so many ``rows``, where that is told."""
-        told = progress(query, run, batch, at, seconds)
+        reported = progress(query, run, batch, at, seconds)
         sources = [] if rows is None else [{"description": "RateStreamV2", "numInputRows": rows}]
-        return self.add(STREAMING.format("Progress"), progress=told | {"sources": sources})
+        return self.add(STREAMING.format("Progress"), progress=reported | {"sources": sources})
 
     def commits(self, query="a", *, since, until, every=2.0, batch=0):
         """A batch every so often."""

@@ -34,7 +34,7 @@ START_SECONDS = 3
 """What Spark itself may take to begin a query while others begin."""
 
 
-class Told(NamedTuple):
+class Reported(NamedTuple):
     """A page that must come: ``window`` and two seconds at most after ``began_at()``.
 
     ``window`` None is the stall window of the query itself.
@@ -52,7 +52,7 @@ class Failing(NamedTuple):
 
     query: Any
     strike: Callable[[], object]
-    told: tuple[Told, ...]
+    reported: tuple[Reported, ...]
 
 
 class Blow:
@@ -103,11 +103,11 @@ class Moment:
 def dies_in_first_batch(harness):
     blow = Blow(harness, die)
     blow.struck.set()
-    told = Told(
+    reported = Reported(
         "StreamingQueryFailed", "dies_in_first_batch", lambda: blow.began_at, reason="Boom: "
     )
     return Failing(
-        None, lambda: harness.start(harness.rate(), "dies_in_first_batch", blow), (told,)
+        None, lambda: harness.start(harness.rate(), "dies_in_first_batch", blow), (reported,)
     )
 
 
@@ -119,10 +119,10 @@ def dies_initialising(harness):
     (checkpoint / "offsets" / "0").write_text("v99\n{}\n-\n")
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid4())}))
     start = Moment(lambda: harness.start(harness.rate(), name))
-    told = Told(
+    reported = Reported(
         "StreamingQueryFailed", name, lambda: start.at, START_SECONDS, "IllegalStateException: "
     )
-    return Failing(None, start, (told,))
+    return Failing(None, start, (reported,))
 
 
 def stopped_and_not_back(harness):
@@ -131,7 +131,7 @@ def stopped_and_not_back(harness):
     return Failing(
         query,
         stop,
-        (Told("StreamingQueryStopped", "stopped_and_not_back", lambda: stop.at, GONE_GRACE),),
+        (Reported("StreamingQueryStopped", "stopped_and_not_back", lambda: stop.at, GONE_GRACE),),
     )
 
 
@@ -158,10 +158,10 @@ def overflowed(harness):
         blow.free.set()
 
     stop = Moment(stop_and_fail)
-    told = Told(
+    reported = Reported(
         "StreamingQueryStopped", "overflowed", lambda: stop.at, GONE_GRACE, "stopped without an "
     )
-    return Failing(query, stop, (told,))
+    return Failing(query, stop, (reported,))
 
 
 def crash_loop(harness):
@@ -204,8 +204,8 @@ def restarting(harness, name, function, runs, reason):
         None,
         lambda: harness.help(keep_up),
         (
-            Told("StreamingQueryFailed", name, lambda: died_at[0], reason="Boom: "),
-            Told("StreamingQueryFlapping", name, lambda: died_at[2], reason=reason),
+            Reported("StreamingQueryFailed", name, lambda: died_at[0], reason="Boom: "),
+            Reported("StreamingQueryFlapping", name, lambda: died_at[2], reason=reason),
         ),
     )
 
@@ -220,15 +220,19 @@ def die(batch):
 def hangs_in_foreach_batch(harness):
     name, blow = "hangs_in_foreach_batch", Blow(harness)
     query = harness.start(harness.rate(), name, blow)
-    told = Told("StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch ")
-    return Failing(query, blow.struck.set, (told,))
+    reported = Reported(
+        "StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch "
+    )
+    return Failing(query, blow.struck.set, (reported,))
 
 
 def hangs_in_first_batch(harness):
     name, blow = "hangs_in_first_batch", Blow(harness)
     blow.struck.set()
-    told = Told("StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch 0 ")
-    return Failing(None, lambda: harness.start(harness.rate(), name, blow), (told,))
+    reported = Reported(
+        "StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch 0 "
+    )
+    return Failing(None, lambda: harness.start(harness.rate(), name, blow), (reported,))
 
 
 def hangs_in_source(harness):
@@ -245,8 +249,8 @@ def continuous_stops(harness):
     query = harness.start(stream, "continuous_stops", trigger={"continuous": "1 second"})
     strike = Moment(lambda: set_property(harness, "workload.continuous", "failing"))
     # The epoch in flight may still end.
-    told = Told("StreamingQueryStalled", "continuous_stops", lambda: strike.at + 1.0, None)
-    return Failing(query, strike, (told,))
+    reported = Reported("StreamingQueryStalled", "continuous_stops", lambda: strike.at + 1.0, None)
+    return Failing(query, strike, (reported,))
 
 
 def async_log_stops(harness):
@@ -261,10 +265,10 @@ def async_log_stops(harness):
     )
     storage = Storage(harness.spark, query)
     harness.at_close(storage.free.set)
-    told = Told(
+    reported = Reported(
         "StreamingQueryStalled", name, lambda: newest_batch_at(query), None, "commit_log_behind: "
     )
-    return Failing(query, storage.hang, (told,))
+    return Failing(query, storage.hang, (reported,))
 
 
 class Storage:
@@ -299,15 +303,15 @@ def offsets_rewound(harness):
 def from_staged(harness, name, reader, alertname, reason=""):
     switch = Switch(harness, name)
     stream = staged(harness.spark, reader, switch.path)
-    told = Told(alertname, name, switch.began_at, None, reason)
-    return Failing(start_alone(harness, stream, name), switch.path.touch, (told,))
+    reported = Reported(alertname, name, switch.began_at, None, reason)
+    return Failing(start_alone(harness, stream, name), switch.path.touch, (reported,))
 
 
 def lagging(harness):
     name, switch = "lagging", Switch(harness, "lagging")
     query = start_alone(harness, harness.backlog(switch.path), name)
-    told = Told("StreamingQueryLagging", name, switch.began_at, TREND)
-    return Failing(query, switch.path.touch, (told,))
+    reported = Reported("StreamingQueryLagging", name, switch.began_at, TREND)
+    return Failing(query, switch.path.touch, (reported,))
 
 
 def start_alone(harness, stream, name):
@@ -337,7 +341,11 @@ def watermark_stuck(harness):
     return Failing(
         query,
         lambda: set_property(harness, "workload.clock", str(time.time())),
-        (Told("StreamingWatermarkStuck", "watermark_stuck", lambda: stuck_since(query), TREND),),
+        (
+            Reported(
+                "StreamingWatermarkStuck", "watermark_stuck", lambda: stuck_since(query), TREND
+            ),
+        ),
     )
 
 
@@ -382,7 +390,7 @@ WELL_AT_FIRST = (
     async_log_stops,
     watermark_stuck,
 )
-BORN_SICK = (
+BORN_FAILING = (
     dies_in_first_batch,
     dies_initialising,
     hangs_in_first_batch,

@@ -60,7 +60,7 @@ FACTS = RunFacts("id", "run", "name", parse_trigger("ProcessingTimeTrigger(0)"),
 
 
 class LifecycleHarness:
-    """One driver's queries; ``told`` is what a receiver heard, as ``"12 + StreamingQueryFailed a"``.
+    """One driver's queries; ``reported`` is what a receiver heard, as ``"12 + StreamingQueryFailed a"``.
 
     ``+``: it was told of an incident; ``^``: told again; ``-``: told that it is over.
     """
@@ -70,7 +70,7 @@ class LifecycleHarness:
             app, Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings(**terms)
         )
         self.now = 0.0
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.ended: list[Incident] = []
         self.closed: list[str] = []
         self.incidents: tuple[Incident, ...] = ()
@@ -105,11 +105,11 @@ class LifecycleHarness:
         """Judge once, at ``now``."""
         for label, query in self._queries.items():
             self._queries[label] = self._live(query, self._conditions[label])
-        evaluation = Evaluation(tuple(self._findings()), self._verdicts())
+        evaluation = Evaluation(tuple(self._findings()), self._healths())
         snapshot = Snapshot(self.now, 0.0, tuple(self._queries.values()), pauses=self.pauses)
         wall = WALL + self.now + self.wall_jump
         self.incidents = self.lifecycle.update(evaluation, snapshot, self.now, wall, self.silences)
-        self._tell()
+        self._report()
         known = {closed.partition(" ")[2] for closed in self.closed}
         keys = [one.key for one in self.lifecycle.stale_resolves]
         self.closed += [f"{self.now:g} {key}" for key in keys if key not in known]
@@ -157,14 +157,14 @@ class LifecycleHarness:
             if name.rstrip("!") in STATES
         ]
 
-    def _verdicts(self) -> dict[str, QueryHealth]:
+    def _healths(self) -> dict[str, QueryHealth]:
         return {
             query: QueryHealth(CALM_STATES.get(what) or STATES[what.split("+")[0].rstrip("!")])
             for query, what in self._conditions.items()
             if query != WHOLE_DRIVER
         }
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """As a receiver that is told at once: what is new, told again, and then what is over."""
         before = self._known
         self._known = {}
@@ -184,4 +184,4 @@ class LifecycleHarness:
 
     def _say(self, what: str, incident: Incident) -> None:
         names = ",".join(alert.labels["query"] for alert in incident.alerts)
-        self.told.append(f"{self.now:g} {what} {incident.name} {names}")
+        self.reported.append(f"{self.now:g} {what} {incident.name} {names}")

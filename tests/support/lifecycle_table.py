@@ -14,10 +14,10 @@ def all_of(at: float, what: str, queries: str = "abcdefgh") -> list[tuple[float,
     return [(at, query, what) for query in queries]
 
 
-def cycles(name: str, *beginnings: float, sick: float = 5, cure: str = "idle"):
+def cycles(name: str, *beginnings: float, failing: float = 5, recovery: str = "idle"):
     """Sick for a few seconds at each beginning, then well."""
     return [
-        entry for at in beginnings for entry in ((at, "a", name), (at + sick, "a", cure))
+        entry for at in beginnings for entry in ((at, "a", name), (at + failing, "a", recovery))
     ]  # fmt: skip
 
 
@@ -84,7 +84,7 @@ SILENT_BESIDES = [
      ["0 + StreamingQueryFailed a", "35 - StreamingQueryFailed a", "100 + StreamingQueryFailed a", "135 - StreamingQueryFailed a", "200 + StreamingQueryFailed a"]),
 ]  # fmt: skip
 
-TELLING = [
+NOTIFYING = [
     ("a death is told at once", [HEALTHY, (10, A, "StreamingQueryFailed")], 10, ["10 + StreamingQueryFailed a"]),
     ("a query that is dead from the first look", [(0, A, "StreamingQueryFailed")], 5, ["0 + StreamingQueryFailed a"]),
     ("a stall is told at the second look", [HEALTHY, (10, A, "StreamingQueryStalled")], 60, ["11 + StreamingQueryStalled a"]),

@@ -22,7 +22,7 @@ import yaml
 from support.alertmanager import RealAlertmanager
 from support.driver import SHARES_THE_QUEUE, Driver
 from support.http_double import Handler, HttpDouble, Request
-from support.observed_play import APP, BACK, SICK
+from support.observed_play import APP, BACK, FAILING
 from support.prometheus import RealPrometheus
 from support.queries import until
 from support.server_process import ServerProcess
@@ -38,7 +38,7 @@ DOOMED = "doomed"
 DEAF = ("QuerypulseEventsMissing", DOOMED)
 HEALED = ("StreamingQueryFailed", "healed")
 MUST_FIRE = {
-    *SICK,
+    *FAILING,
     DEAF,
     HEALED,
     ("StreamingDriverDown", DOOMED),
@@ -77,21 +77,21 @@ time.sleep(3600)
 
 
 class Harness(HttpDouble):
-    """All people behind Alertmanager; ``told`` has what arrived, each alert by itself."""
+    """All people behind Alertmanager; ``reported`` has what arrived, each alert by itself."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: list[dict[str, Any]] = []
+        self.reported: list[dict[str, Any]] = []
 
     def handle(self, request: Request, handler: Handler) -> None:
         body = json.loads(request.body)
-        told = {"receiver": body["receiver"], "group": body["groupLabels"]}
-        self.told += [{**alert, **told} for alert in body["alerts"]]
+        reported = {"receiver": body["receiver"], "group": body["groupLabels"]}
+        self.reported += [{**alert, **reported} for alert in body["alerts"]]
         super().handle(request, handler)
 
-    def heard(self, status: str) -> set[tuple[str, str]]:
+    def received(self, status: str) -> set[tuple[str, str]]:
         """``what`` has arrived with that status."""
-        return {what(one["labels"]) for one in self.told if one["status"] == status}
+        return {what(one["labels"]) for one in self.reported if one["status"] == status}
 
 
 class Stage:
@@ -125,17 +125,17 @@ class Stage:
 
     def _play(self, doomed: Driver) -> None:
         self.driver.wait_for_line("well", 120)
-        until(lambda: DEAF in self.harness.heard("firing"), f"told: {DEAF}", 60)
+        until(lambda: DEAF in self.harness.received("firing"), f"told: {DEAF}", 60)
         (self._folder / DOOMED / "fail").touch()
-        until(lambda: HEALED in self.harness.heard("firing"), f"told: {HEALED}", 60)
+        until(lambda: HEALED in self.harness.received("firing"), f"told: {HEALED}", 60)
         (self._folder / DOOMED / "heal").touch()
-        until(lambda: HEALED in self.harness.heard("resolved"), f"the end is told: {HEALED}", 60)
+        until(lambda: HEALED in self.harness.received("resolved"), f"the end is told: {HEALED}", 60)
         doomed.signal_all(signal.SIGKILL)
         self.driver.wait_for_line("failing", 120)
-        until(lambda: self.harness.heard("firing") >= MUST_FIRE, f"all told: {MUST_FIRE}", 60)
+        until(lambda: self.harness.received("firing") >= MUST_FIRE, f"all told: {MUST_FIRE}", 60)
         (self._folder / APP / "come_back").touch()
         self.driver.wait_for_line("back", 120)
-        until(lambda: self.harness.heard("resolved") >= BACK, f"the end is told: {BACK}", 60)
+        until(lambda: self.harness.received("resolved") >= BACK, f"the end is told: {BACK}", 60)
 
     def _driver(self, app: str, script: str) -> tuple[Driver, str]:
         """A driver and its address, which it says first."""

@@ -1,7 +1,7 @@
 """What is played in the driver that Prometheus observes; runs inside that driver.
 
 Some of its queries fall ill, each in its own way, and two of those come back. Says ``well``,
-``sick`` and ``back`` when it is so.
+``failing`` and ``back`` when it is so.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from support.spark_harness import Harness
 
 APP = "observed"
 HEALTHY, IDLE, SLOW, HUNG, DEAD = "well", "idle", "slow", "hung", "dead"
-SICK = {
+FAILING = {
     ("StreamingQueryFailed", DEAD),
     ("StreamingQueryStopped", "stopped_and_not_back"),
     ("StreamingQueryMissing", "never_started"),
@@ -80,14 +80,14 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
         blow.struck.set()
     for failing in (*patients, crash_loop(harness)):
         failing.strike()
-    until(lambda: told(sidecar) >= SICK, f"all are told, not only {told(sidecar)}", 90)
+    until(lambda: reported(sidecar) >= FAILING, f"all are told, not only {reported(sidecar)}", 90)
     say("failing")
     until((Path(folder) / "come_back").exists, "the test has seen enough", 90)
     for blow in blows.values():
         blow.struck.clear()
         blow.free.set()
     harness.start(harness.rate(), DEAD, blows[DEAD], trigger=BRISK)
-    until(lambda: not told(sidecar) & BACK, f"they are well again: {told(sidecar)}", 60)
+    until(lambda: not reported(sidecar) & BACK, f"they are well again: {reported(sidecar)}", 60)
     say("back")
     time.sleep(3600)
 
@@ -130,6 +130,6 @@ def committed(sidecar: Any) -> int:
     return sum(query.last_commit_batch is not None for query in sidecar.snapshot().queries)
 
 
-def told(sidecar: Any) -> set[tuple[str, str]]:
+def reported(sidecar: Any) -> set[tuple[str, str]]:
     """The alerts of querypulse that are open."""
     return {(one.name, one.labels["query"]) for one in sidecar.alerts()}

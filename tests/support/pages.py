@@ -33,15 +33,15 @@ class Pages(HttpDouble):
     def __init__(self) -> None:
         super().__init__()
         self.pages: list[Page] = []
-        self._told = threading.Condition()
+        self._reported = threading.Condition()
 
     def handle(self, request: Request, handler: Handler) -> None:
         now = time.monotonic()
-        with self._told:
+        with self._reported:
             for alert in json.loads(request.body)["alerts"]:
                 page = Page(now, alert["status"], alert["labels"], alert["annotations"])
                 self.pages.append(page)
-            self._told.notify_all()
+            self._reported.notify_all()
         super().handle(request, handler)
 
     def wait_for(self, alertname, query, *, status="firing", timeout=20.0) -> Page:
@@ -51,14 +51,14 @@ class Pages(HttpDouble):
             wanted = (alertname, query)
             return [page for page in self.pages if page.what == wanted and page.status == status]
 
-        with self._told:
-            assert self._told.wait_for(found, timeout), (
-                f"not told: {alertname} of {query}; told: {self.told}"
+        with self._reported:
+            assert self._reported.wait_for(found, timeout), (
+                f"not told: {alertname} of {query}; told: {self.reported}"
             )
         return found()[0]
 
     @property
-    def told(self) -> list[tuple[str, str, str]]:
+    def reported(self) -> list[tuple[str, str, str]]:
         return [(page.status, *page.what) for page in self.pages]
 
 

@@ -17,12 +17,12 @@ from querypulse.sidecar.replay.replaying import Replay
 def replayed(*paths: Path, **settings):
     """Every application at ``paths``, judged: (changes, what there was to judge) of each."""
     wanted = Settings(**settings)
-    told = []
+    reported = []
     for application in find_applications(map(str, paths)):
         replay = Replay(application, policy(wanted), wanted.app_name)
         changes = list(replay.changes(lambda _: None))
-        told.append((changes, replay.replayed))
-    return told
+        reported.append((changes, replay.replayed))
+    return reported
 
 
 def changes(*paths: Path, **settings) -> list[Change]:
@@ -32,7 +32,7 @@ def changes(*paths: Path, **settings) -> list[Change]:
     return found
 
 
-def told(log, folder: Path, **settings):
+def reported(log, folder: Path, **settings):
     """What a log makes of itself: (status, alertname, query, seconds after its beginning)."""
     found = changes(log.write(folder / "log"), **settings)
     return [(one.status, one.alertname, one.query, after(one.at)) for one in found]

@@ -267,8 +267,8 @@ def idle_with(end, latest, **polls):
 def asked(story, begin, until, *, every=15, **says):
     """The broker is asked every 15 s; what it says may be functions of the time."""
     for at in range(begin, until + 1, every):
-        told = {name: said(at) if callable(said) else said for name, said in says.items()}
-        story.ask(at=at, **told)
+        reported = {name: said(at) if callable(said) else said for name, said in says.items()}
+        story.ask(at=at, **reported)
     return story
 
 
@@ -285,13 +285,13 @@ def edge(at, keeps=1000, leap=100):
 def reader(*, begins, speed=1.0, since=100):
     """Where a query stands that began ``begins`` seconds behind: (offset, time of the record)."""
 
-    def stands(at):
+    def stuck(at):
         return min(at, since - begins + (at - since) * speed)
 
-    return {"committed": lambda at: int(end(stands(at))), "since": stands}
+    return {"committed": lambda at: int(end(stuck(at))), "since": stuck}
 
 
-STANDS = {"committed": end(100), "since": 100}
+STUCK = {"committed": end(100), "since": 100}
 BY_TIME = {"latest": end, "earliest": edge, "keeps": 1000}
 BY_SIZE = {"latest": end, "earliest": edge, "keeps": 604_800, "sized": True}
 UNSAID = {"latest": end, "earliest": edge}
@@ -299,9 +299,9 @@ LAG_IS_FINE = {"lag_allowed_offsets": 1e9}
 HEALTHY = {"committed": end, "since": None}
 
 
-def near_the_edge(until, *, kept=BY_TIME, story=None, begin=15, **stands):
+def near_the_edge(until, *, kept=BY_TIME, story=None, begin=15, **stuck):
     """The broker's word on a query that stands where it was at 100 s, unless told otherwise."""
-    return asked(story or hung_batch(until=until), begin, until, **{**kept, **STANDS, **stands})
+    return asked(story or hung_batch(until=until), begin, until, **{**kept, **STUCK, **stuck})
 
 
 def alive_at(until, *, behind, kept=BY_TIME, since=100, **how):
@@ -424,7 +424,7 @@ CASES = [
     ("started again, not well yet",
      steady().ended(at=101, exception=CONFLICT).started(run=2, at=103), 104, {}, "StreamingQueryFailed", "failed"),
     ("started again under a new id, not well yet (checkpoint deleted)",
-     steady().ended(at=101, exception=CONFLICT).started_anew(at=103), 104, {}, "StreamingQueryFailed", "failed"),
+     steady().ended(at=101, exception=CONFLICT).started_again(at=103), 104, {}, "StreamingQueryFailed", "failed"),
     ("dies under availableNow", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=1, exception=CONFLICT), 2, {}, "StreamingQueryFailed", "failed"),
     ("dies a moment before spark.stop()", steady().ended(at=101, exception=CONFLICT, context=STOPPED), 102, {}, "StreamingQueryFailed", "failed"),
     ("back and committing",

@@ -24,7 +24,7 @@ class Steady(DataSourceStreamReader):
         self.switch = Path(switch)
         self.latest = None
 
-    def sick(self):
+    def failing(self):
         """Whether the test has thrown the switch; the first time it shows is written down."""
         if not self.switch.exists():
             return False
@@ -57,7 +57,7 @@ class Hanging(Steady):
     """Gives no answer when it is asked for its offsets."""
 
     def latestOffset(self, start, limit):
-        while self.sick():
+        while self.failing():
             time.sleep(0.1)
         return super().latestOffset(start, limit)
 
@@ -66,7 +66,7 @@ class Frozen(Steady):
     """Its second partition stands still, while more and more waits there."""
 
     def latestOffset(self, start, limit):
-        if not self.sick():
+        if not self.failing():
             return super().latestOffset(start, limit)
         first, second = start["topic"].values()
         self.latest = offsets(first + self.step, self.latest["topic"]["1"] + self.step)
@@ -81,7 +81,7 @@ class Rewound(Steady):
         self.rewound = False
 
     def latestOffset(self, start, limit):
-        if self.rewound or not self.sick():
+        if self.rewound or not self.failing():
             return super().latestOffset(start, limit)
         self.rewound = True
         self.latest = offsets(0, 0)
@@ -98,7 +98,7 @@ class Backlog(Steady):
         first, second = start["topic"].values()
         if self.latest is None:
             self.latest = offsets(first + self.waiting, second + self.waiting)
-        if self.sick():
+        if self.failing():
             more = 40 * self.step
             self.latest = offsets(*(end + more for end in self.latest["topic"].values()))
         return offsets(first + self.step, second + self.step)

@@ -87,9 +87,9 @@ def write_for_ever(spool: Spool) -> None:
     number = 0
     while True:
         number += 1
-        told = DeliveryState.FIRING if number % 2 else DeliveryState.NOTHING
-        spool.offer("pager", tuple(entry(one, told, size=3000) for one in range(20)))
-        spool.offer("chat", tuple(entry(one, told, size=3000) for one in range(20)))
+        reported = DeliveryState.FIRING if number % 2 else DeliveryState.NOTHING
+        spool.offer("pager", tuple(entry(one, reported, size=3000) for one in range(20)))
+        spool.offer("chat", tuple(entry(one, reported, size=3000) for one in range(20)))
         time.sleep(0.001)
 
 

@@ -117,7 +117,7 @@ class Story:
         self.state.apply_event(Started(f"id-{query}", f"{query}-{run}", query), at)
         return self
 
-    def started_anew(self, query="a", *, at):
+    def started_again(self, query="a", *, at):
         """The same name under a new id: its checkpoint was deleted."""
         self.state.apply_event(Started(f"id-new-{query}", f"new-{query}", query), at)
         return self

@@ -37,7 +37,7 @@ def pod(number: int) -> Endpoint:
 
 
 class WatchHarness:
-    """``told`` is what is open after the newest look; every look is followed by a judgement."""
+    """``reported`` is what is open after the newest look; every look is followed by a judgement."""
 
     def __init__(
         self, *endpoints: Endpoint, gone_after=15.0, interval=5.0, resolve_after=0.0
@@ -91,7 +91,7 @@ class WatchHarness:
         return self
 
     @property
-    def told(self) -> list[str]:
+    def reported(self) -> list[str]:
         """The apps whose ``StreamingDriverDown`` is open now."""
         return [one.alerts[0].labels["app"] for one in self._newest(APP) if one.ends_at is None]
 
@@ -112,8 +112,8 @@ class WatchHarness:
         ]
 
     @property
-    def ever_told(self) -> set[str]:
-        found = (one for told in self.all for one in told.incidents if not _is_own(one))
+    def ever_reported(self) -> set[str]:
+        found = (one for reported in self.all for one in reported.incidents if not _is_own(one))
         return {one.alerts[0].labels["app"] for one in found}
 
     @property
@@ -124,12 +124,14 @@ class WatchHarness:
 
     @property
     def news(self) -> list[str]:
-        return [line for told in self.all for line in told.news]
+        return [line for reported in self.all for line in reported.news]
 
     @property
     def stale_resolves(self) -> list[str]:
         """Each once."""
-        found = [one.alerts[0].labels["app"] for told in self.all for one in told.stale_resolves]
+        found = [
+            one.alerts[0].labels["app"] for reported in self.all for one in reported.stale_resolves
+        ]
         return list(dict.fromkeys(found))
 
 

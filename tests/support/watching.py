@@ -26,7 +26,7 @@ from querypulse.sidecar.watch.target_tracker import TargetTracker
 from querypulse.sidecar.watch.targets import Targets
 from querypulse.sidecar.watch.watcher import Watcher
 
-__all__ = ["ServedDriver", "Told", "address", "driver_board", "get", "serving", "watching"]
+__all__ = ["Reported", "ServedDriver", "address", "driver_board", "get", "serving", "watching"]
 
 SCRIPT = """
 import sys, threading
@@ -103,7 +103,7 @@ class ServedDriver:
         self.process.stdout.close()
 
 
-class Told:
+class Reported:
     """An incident sink that keeps when each alert was first received, and when it ended."""
 
     def __init__(self) -> None:
@@ -137,8 +137,8 @@ class Told:
 
 @contextmanager
 def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(), token=None):
-    """A running watcher with a ``Told``; ``seen`` waits until it knows a driver."""
-    told, tracker = Told(), TargetTracker(gone_after, interval)
+    """A running watcher with a ``Reported``; ``seen`` waits until it knows a driver."""
+    reported, tracker = Reported(), TargetTracker(gone_after, interval)
     watcher = Watcher(
         targets=Targets(urls, file, names),
         evaluate=DriverAlerts(tracker, DriverAlertSettings(
@@ -148,17 +148,17 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
         access=Access(None if token is None else Secret(token)),
         interval_seconds=interval,
         hosts=hosts,
-        sink=told,
+        sink=reported,
         guard=Guard(),
     )  # fmt: skip
-    told.tracker = tracker
+    reported.tracker = tracker
     watcher.start()
     try:
-        yield told
+        yield reported
     finally:
         watcher.close(5.0)
 
 
-def is_seen(told, app) -> bool:
+def is_seen(reported, app) -> bool:
     """Whether the watcher has seen that driver, and waits for its farewell."""
-    return any(driver.app == app and driver.seen for driver in told.tracker.drivers.values())
+    return any(driver.app == app and driver.seen for driver in reported.tracker.drivers.values())

@@ -62,28 +62,28 @@ class WebHdfs(HttpDouble):
         return self.folder / path.strip("/")
 
     def _gethomedirectory(self, path, options, request):
-        return tell({"Path": "/user/etl"})
+        return report({"Path": "/user/etl"})
 
     def _getserverdefaults(self, path, options, request):
-        return tell({"FsServerDefaults": SERVER_DEFAULTS})
+        return report({"FsServerDefaults": SERVER_DEFAULTS})
 
     def _getfilestatus(self, path, options, request):
         if not path.exists():
             return refusal(
                 404, "java.io.FileNotFoundException", f"File does not exist: {path.name}"
             )
-        return tell({"FileStatus": status(path, "")})
+        return report({"FileStatus": status(path, "")})
 
     _getfilelinkstatus = _getfilestatus
 
     def _liststatus(self, path, options, request):
         if not path.exists():
             return self._getfilestatus(path, options, request)
-        return tell({"FileStatuses": {"FileStatus": [status(p, p.name) for p in path.iterdir()]}})
+        return report({"FileStatuses": {"FileStatus": [status(p, p.name) for p in path.iterdir()]}})
 
     def _mkdirs(self, path, options, request):
         path.mkdir(parents=True, exist_ok=True)
-        return tell({"boolean": True})
+        return report({"boolean": True})
 
     def _create(self, path, options, request):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -98,7 +98,7 @@ class WebHdfs(HttpDouble):
         moved = path.exists() and not target.exists()
         if moved:
             path.rename(target)
-        return reply(200) if "renameoptions" in options else tell({"boolean": moved})
+        return reply(200) if "renameoptions" in options else report({"boolean": moved})
 
     def _delete(self, path, options, request):
         there = path.exists()
@@ -106,10 +106,10 @@ class WebHdfs(HttpDouble):
             shutil.rmtree(path)
         elif there:
             path.unlink()
-        return tell({"boolean": there})
+        return report({"boolean": there})
 
 
-def tell(answer: dict) -> Answer:
+def report(answer: dict) -> Answer:
     # Without a type: Hadoop's shaded client lacks the class that would read it.
     return reply(200, body=json.dumps(answer).encode())
 

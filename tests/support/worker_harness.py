@@ -107,6 +107,6 @@ class WorkerHarness:
         return self
 
     @property
-    def told(self) -> list[tuple[str, str]]:
+    def reported(self) -> list[tuple[str, str]]:
         """The alerts of the newest judging."""
         return [(alert.name, alert.labels["query"]) for alert in self.published[-1].alerts]

@@ -9,7 +9,7 @@ from tools.grafana.panels import drawn, graph
 from tools.grafana.promql import each, source
 
 HALF = (12, 7)
-UNTOLD = "its sources do not tell their backlog"
+UNREPORTED = "its sources do not tell their backlog"
 
 
 def files() -> Json:
@@ -38,5 +38,5 @@ def _backlog(what: str, unit: str) -> Json:
         unit=unit,
         at_least=1,
         color=BLUE,
-        empty=UNTOLD,
+        empty=UNREPORTED,
     )

@@ -10,7 +10,7 @@ from support.http_double import Handler, HttpDouble, Request, reply
 PATIENCE_ASKED_FOR = 3
 
 
-class IllReceiver(HttpDouble):
+class FailingReceiver(HttpDouble):
     """Answers 500 for ``outage`` seconds from the first request on, then 429 once, then 202."""
 
     def __init__(self, outage: float) -> None:
@@ -22,12 +22,12 @@ class IllReceiver(HttpDouble):
         self.waited: float | None = None
         """Seconds from the 429 to the next request."""
         self._outage = outage
-        self._ill_until: float | None = None
+        self._failing_until: float | None = None
 
     def handle(self, request: Request, handler: Handler) -> None:
         now = time.monotonic()
-        self._ill_until = self._ill_until or now + self._outage
-        if now < self._ill_until:
+        self._failing_until = self._failing_until or now + self._outage
+        if now < self._failing_until:
             self.refused += 1
             reply(500)(handler)
         elif self.asked_at is None:
