@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.lifecycle_harness import STATES, WALL, WARNINGS, LifecycleHarness
 
 from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.lifecycle.flap_guard import WITHIN_SECONDS
 from querypulse.alerting.lifecycle.inhibition import INDEPENDENT_ALERTS
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.listener.snapshot import Pause
@@ -128,6 +129,10 @@ class Watch:
         self.step(0.0, [(query, "idle") for query in QUERIES] + [("*", "well")], ())
         for _ in range(20):
             self.step(60.0, (), ())
+        # An alert that flaps must be absent for as long as its last three times took: up to a day.
+        for _ in range(int(WITHIN_SECONDS / 900)):
+            if self.harness.incidents:
+                self.step(900.0, (), ())
 
 
 def ended_before(incident: Incident | None) -> set[str]:
