@@ -33,10 +33,10 @@ SEEN_SECONDS = 600
 """The play is shorter than that."""
 OF_BROKERS_AND_TABLES = (
     "query: Lag by topic A",
-    "query: Age of what waits A",
-    "query: Age of what waits B",
-    "query: Age of what waits C",
-    "query: Retention used up by what waits A",
+    "query: Age of the oldest unread record A",
+    "query: Age of the oldest unread record B",
+    "query: Age of the oldest unread record C",
+    "query: Retention used by the unread backlog A",
     "query: Time until data is lost A",
     "query: Backlog by source, files A",
     "query: Backlog by source, bytes A",

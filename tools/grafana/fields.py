@@ -1,4 +1,4 @@
-"""How values look: thresholds, words for numbers, and overrides for single columns or lines."""
+"""How values are shown: thresholds, words for numbers, overrides for columns or lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def thresholds(base: str, steps: Mapping[float, str] | None = None) -> Json:
 
 
 def good_below(steps: Mapping[float, str]) -> Json:
-    """Green from 0 to the first step; grey where there is no value: that is no good sign."""
+    """Green from 0 to the first step; grey where there is no value, which is not good."""
     return thresholds(GREY, {0: GREEN, **steps})
 
 
@@ -52,7 +52,7 @@ def lines_like(pattern: str, **properties: Any) -> Json:
 
 
 def every_column(**properties: Any) -> Json:
-    """An override for all columns; the panel's own default goes on speaking of an empty panel."""
+    """An override for all columns; the panel's default text still describes an empty panel."""
     return lines_like(".*", **properties)
 
 
@@ -75,7 +75,7 @@ def limit(ref: str, color: str) -> Json:
 
 
 def _override(matcher: str, what: str, properties: Mapping[str, Any]) -> Json:
-    """``custom__lineWidth`` stands for the property ``custom.lineWidth``."""
+    """``custom__lineWidth`` is the property ``custom.lineWidth``."""
     return {
         "matcher": {"id": matcher, "options": what},
         "properties": [

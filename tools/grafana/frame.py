@@ -12,7 +12,7 @@ from tools.grafana.promql import ALERT_LABELS, OPEN_ALERTS, each, matcher, query
 
 COLUMNS = 24
 SCHEMA = 39
-"""Grafana 11's; younger ones lift older files, none lowers newer ones."""
+"""Grafana 11's: newer versions migrate older files, no version reads newer ones."""
 
 Section = tuple[str, Sequence[Json]]
 """A heading, empty for none, and its panels from left to right, line by line."""
@@ -133,7 +133,7 @@ def _annotation(name: str, expression: str, color: str, title: str, text: str) -
 
 
 def _placed(sections: Sequence[Section]) -> Iterator[Json]:
-    """Number the panels and give each its place: lines are filled, and then the next begins."""
+    """Number the panels and place them row by row."""
     number, top = 0, 0
     for heading, panels in sections:
         left, tall = 0, 0

@@ -1,4 +1,4 @@
-"""Where a dashboard leads: the other dashboard, a driver's status page, the runbooks."""
+"""Links of a dashboard: the other dashboard, a driver's status page, the runbooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FLEET = "querypulse-fleet"
 QUERY = "querypulse-query"
 
 CHOSEN = "${datasource:queryparam}&${job:queryparam}&${instance:queryparam}"
-"""What stays chosen on the way to the other dashboard."""
+"""The variables that a link to the other dashboard keeps."""
 
 
 def runbook(alertname: str) -> str:
@@ -19,7 +19,7 @@ def runbook(alertname: str) -> str:
 
 
 def to_dashboard(title: str, uid: str, tooltip: str) -> dict[str, Any]:
-    """A link at the top of a dashboard: the time stays, and which drivers are looked at."""
+    """A link at the top of a dashboard that keeps the time range and the chosen drivers."""
     return {**_top(title, f"/d/{uid}?{CHOSEN}&${{app:queryparam}}", tooltip), "keepTime": True}
 
 
@@ -30,14 +30,14 @@ def to_runbooks() -> dict[str, Any]:
 
 
 def query_of_row(app: str, query: str) -> dict[str, Any]:
-    """From a table's row, or a series, to *Query*; the arguments say where its names stand."""
+    """From a table's row, or a series, to *Query*; the arguments are the fields with its names."""
     where = f"var-app=${{{app}:percentencode}}&var-query=${{{query}:percentencode}}"
     url = f"/d/{QUERY}?${{__url_time_range}}&{CHOSEN}&{where}"
     return {"title": "Look at this query", "url": url}
 
 
 def status_page_of_row() -> dict[str, Any]:
-    """From an ``instance`` in a table to the page that this driver shows of itself."""
+    """From an ``instance`` in a table to the status page of this driver."""
     return _away("The driver's own status page", "http://${__value.raw}/")
 
 

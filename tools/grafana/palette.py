@@ -1,7 +1,7 @@
 """What colours mean: the same on the status page, in Grafana and in the documents.
 
-Okabe and Ito's palette, which the colour-blind can tell apart. A colour never speaks alone:
-the state's word stands beside it.
+Okabe and Ito's palette, which colour-blind people can distinguish. The state's word is always
+shown beside its colour.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One function for each kind of panel we use; each gives the panel as plain JSON."""
+"""One function for each kind of panel; each returns the panel as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def stat(
     empty: str = "nothing is known",
     **defaults: Any,
 ) -> Json:
-    """Large numbers, coloured by ``steps``; ``empty`` is said where there is nothing to show."""
+    """Large numbers, coloured by ``steps``; ``empty`` is shown where there is no value."""
     poll = {"thresholds": steps or thresholds(GREY), "color": {"mode": "thresholds"}}
     options = {
         "reduceOptions": {"values": False, "calcs": ["lastNotNull"], "fields": ""},
@@ -99,7 +99,7 @@ def graph(
 def timeline(
     title: str, description: str, targets: Sequence[Json], size: tuple[int, int], **defaults: Any
 ) -> Json:
-    """The state of each query over time, as words in the binding colours."""
+    """The state of each query over time, as words in the palette's colours."""
     options = {
         "mergeValues": True,
         "showValue": "auto",

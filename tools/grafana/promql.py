@@ -69,7 +69,7 @@ def meanwhile(counter: str, *, by: str = "app, query") -> str:
 
 
 def quantile(share: float, buckets: str, *, by: str) -> str:
-    """A quantile of a histogram, of the batches (or events, looks) of the last moments."""
+    """A quantile of a histogram over the recent batches, events or polls."""
     return f"histogram_quantile({share}, {per_second(buckets, by=f'{by}, le')})"
 
 
@@ -97,7 +97,7 @@ def meanwhile_each_step(counter: str, *, by: str = "app, query") -> str:
 
 
 def share_of_window(*, by: str = "app, query") -> str:
-    """Time since the last sign of progress by the window, 1 at a stall; not of what is over."""
+    """Time since the last activity divided by the window, 1 at a stall; not of ended queries."""
     since = age(query("last_activity_timestamp_seconds"), by=by)
     window = each(query("stall_window_seconds"), by=by)
     over = query("state", matcher("state", "stopped", "completed"))
@@ -105,7 +105,7 @@ def share_of_window(*, by: str = "app, query") -> str:
 
 
 def silent_apps() -> str:
-    """The last heartbeat of each application that should go on and is not heard of.
+    """The last heartbeat of each application that should keep running and is silent.
 
     That is the alert ``StreamingDriverDown`` without its patience.
     """
@@ -129,7 +129,7 @@ def in_state(*states: str) -> str:
 
 
 def matcher(label: str, *values: str) -> str:
-    """The label has one of these values, none of which holds a sign that regex knows."""
+    """The label has one of these values, none of which contains a regex metacharacter."""
     return f'{label}{"=~" if len(values) > 1 else "="}"' + "|".join(values) + '"'
 
 

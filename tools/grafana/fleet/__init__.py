@@ -1,4 +1,4 @@
-"""*Fleet*: every job and query at a glance. The first look of whoever was woken up."""
+"""*Fleet*: every job and query at a glance. The first page to open when an alert fires."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def fleet_dashboard() -> Json:
     sections: list[Section] = [
         ("", here),
         ("Progress", [queries.commits(), queries.lag_of_queries()]),
-        ("Was anybody told?", [monitors.pages(), monitors.receivers()]),
+        ("Are alerts delivered?", [monitors.pages(), monitors.receivers()]),
         ("The monitors themselves", watching),
     ]
     series = f"spark_streaming_query_state{{{OF_DRIVER}"
@@ -34,6 +34,6 @@ def fleet_dashboard() -> Json:
             links.to_dashboard("Query", links.QUERY, "One query in depth"),
             links.to_runbooks(),
         ],
-        # What befalls one of two hundred queries would shade the lines of all.
+        # Annotations of one query out of two hundred would shade the lines of all.
         noted=False,
     )

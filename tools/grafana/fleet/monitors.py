@@ -1,4 +1,4 @@
-"""Whether anybody was told, and how the monitors themselves are."""
+"""Whether alerts are delivered, and the health of the monitors themselves."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ EVENTS = {"progress": GREEN, "idle": SKY, "started": BLUE, "terminated": GREY}
 
 
 def pages() -> Json:
-    """What was said, and what was not."""
+    """Messages that were delivered, failed or were lost."""
     by = "receiver"
     delivered = monitor("deliveries_total", 'outcome="delivered"')
     failed = monitor("deliveries_total", 'outcome!="delivered"')
     return graph(
         "Pages",
-        "What was said to each receiver in a minute. Good: *delivered* only. *tried in vain* comes "
-        "again until it arrives; *given up* never arrived: look at the driver's log, and run "
-        "`querypulse test-alert`.",
+        "Messages to each receiver per minute. Good: *delivered* only. A *failed attempt* is "
+        "retried until it succeeds; a message that was *given up* never arrives: read the driver's "
+        "log, and run `querypulse test-alert`.",
         [
             drawn(per_minute(delivered, by=by), "delivered to {{receiver}}"),
-            drawn(per_minute(failed, by=by), "tried in vain: {{receiver}}"),
+            drawn(per_minute(failed, by=by), "failed attempts: {{receiver}}"),
             drawn(per_minute(monitor("alerts_lost_total"), by=by), "given up: {{receiver}}"),
         ],
         (14, 8),
@@ -44,14 +44,14 @@ def pages() -> Json:
         bars=True,
         overrides=[
             lines_like("^delivered", color=fixed(GREEN)),
-            lines_like("^tried in vain", color=fixed(ORANGE)),
+            lines_like("^failed attempts", color=fixed(ORANGE)),
             lines_like("^given up", color=fixed(VERMILLION)),
         ],
     )
 
 
 def receivers() -> Json:
-    """Who takes pages now."""
+    """Which receivers accept messages now."""
     bad = {
         "thresholds": thresholds(GREY, {1: VERMILLION}),
         "custom__cellOptions": {"type": "color-text"},
@@ -61,20 +61,20 @@ def receivers() -> Json:
     circuit = each(monitor("receiver_circuit_open"), by=by)
     return table(
         "Receivers",
-        "Good: nothing waits. *waiting* for longer than a minute, or *struggling* (its circuit is "
-        "open after failures in a row): this receiver does not take pages now; somebody else must "
-        "be told by another way. *given up* counts the time shown.",
+        "Good: nothing is waiting. If messages are *waiting* for longer than a minute, or the "
+        "receiver is *failing* (its circuit is open after failures in a row), it accepts no "
+        "messages now: notify people in another way. *given up* counts the time shown.",
         {
             "receiver": None,
             "waiting": now(each(monitor("outbox_pending"), by=by)),
-            "struggling": now(circuit),
+            "failing": now(circuit),
             "given up": now(meanwhile(monitor("alerts_lost_total"), by=by)),
             "instance": None,
         },
         (10, 8),
         overrides=[
             column("waiting", **bad),
-            column("struggling", unit="bool_yes_no", **bad),
+            column("failing", unit="bool_yes_no", **bad),
             column("given up", **bad),
             column("instance", links=[links.status_page_of_row()]),
         ],
@@ -93,10 +93,10 @@ def drivers() -> Json:
     beat = good_below({15: ORANGE, 60: VERMILLION})
     return table(
         "Drivers",
-        "One line for each monitor, and for each that is silent and should not be. Good: a "
-        "heartbeat below 15 s, nothing lost, no own error. "
-        "*unread events* that only grow, or lost ones: this monitor sees less than it should, see "
-        f"{runbook('QuerypulseEventsMissing')} and {runbook('QuerypulseMonitoringDegraded')}.",
+        "One row for each monitor, silent ones that should be running included. Good: a heartbeat "
+        "below 15 s, no lost events, no own errors. If *unread events* only grow, or events are "
+        "lost, this monitor misses events: "
+        f"{runbook('QuerypulseEventsMissing')}, {runbook('QuerypulseMonitoringDegraded')}.",
         {
             "app": None,
             "instance": None,
@@ -129,7 +129,7 @@ def drivers() -> Json:
 
 
 def _heartbeat() -> str:
-    """Of those that are heard, and of those that should be."""
+    """Of the monitors that report, and of those that should."""
     by = "job, instance, app"
     received = driver("heartbeat_timestamp_seconds")
     last = each(f"last_over_time({received}[1d])", by=by)
@@ -137,12 +137,12 @@ def _heartbeat() -> str:
 
 
 def events() -> Json:
-    """What the monitors hear."""
+    """The events that the monitors receive."""
     received = per_second(monitor("events_total"), by="event")
     return graph(
-        "Events heard",
-        "What Spark tells its listeners, by kind. Good: progress as often as batches end. None "
-        f"while batches run: {runbook('QuerypulseEventsMissing')}.",
+        "Events received",
+        "Events that Spark sends to its listeners, by kind. Good: progress as often as batches "
+        f"end. None while batches run: {runbook('QuerypulseEventsMissing')}.",
         [drawn(received, "{{event}}")],
         (8, 8),
         unit="eps",
@@ -155,9 +155,9 @@ def callback() -> Json:
     buckets = monitor("callback_duration_seconds_bucket")
     return graph(
         "Cost to the job: one event",
-        "Time that Python takes from Spark's listener thread for one event, the slowest of a "
-        "hundred. Empty on the paths bus_queue and session_listeners, which run no Python there. "
-        "Milliseconds: PySpark's own callbacks are in use, or the driver has no CPU to spare.",
+        "Time that one event holds Spark's listener thread for Python, 99th percentile. Empty on "
+        "the event paths bus_queue and session_listeners, which run no Python there. Milliseconds: "
+        "PySpark's own callbacks are in use, or the driver has no CPU to spare.",
         [drawn(quantile(0.99, buckets, by="instance"), "{{instance}}")],
         (8, 8),
         unit="s",
@@ -166,13 +166,13 @@ def callback() -> Json:
 
 
 def probe() -> Json:
-    """How fast the JVM answers."""
+    """How fast the JVM answers the probe."""
     buckets = monitor("probe_duration_seconds_bucket")
     return graph(
-        "One look at Spark",
-        "How long the probe waits for the JVM's answer, the slowest of a hundred looks. Good: "
-        "below 0.1 s. Seconds: garbage collection, or a JVM short of CPU; no line: it does not "
-        f"answer, {runbook('QuerypulseMonitoringDegraded')}.",
+        "One poll of Spark",
+        "How long the probe waits for the JVM's answer, 99th percentile. Good: below 0.1 s. "
+        "Seconds: garbage collection, or a JVM short of CPU. No line: the JVM does not answer, "
+        f"{runbook('QuerypulseMonitoringDegraded')}.",
         [drawn(quantile(0.99, buckets, by="instance"), "{{instance}}")],
         (8, 8),
         unit="s",

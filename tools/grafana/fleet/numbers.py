@@ -1,4 +1,4 @@
-"""The numbers that matter at three in the morning."""
+"""The large numbers in the first row."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from tools.grafana.promql import (
 )
 
 SIZE = (4, 4)
-"""Six fill a line."""
+"""Six fill a row."""
 
 
 def numbers() -> list[Json]:
-    """The panels of the first line."""
+    """The panels of the first row."""
     return [
         stat(
             "Dead",
-            "Queries that ended with an exception, or should be there and are not. Good: 0. "
-            f"Otherwise nothing of their data arrives: {runbook('StreamingQueryFailed')}, "
+            "Queries that ended with an exception, or should be running and are not. Good: 0. "
+            f"Otherwise their data does not arrive: {runbook('StreamingQueryFailed')}, "
             f"{runbook('StreamingQueryStopped')}, {runbook('StreamingQueryMissing')}.",
             [now(in_state("failed", "missing", "stopped_unexpectedly"), "dead")],
             SIZE,
@@ -35,8 +35,8 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Stuck",
-            "Queries that are alive and get nowhere: no commit within their window, or failing and "
-            f"restarting again and again. Good: 0. {runbook('StreamingQueryStalled')}, "
+            "Queries that are alive and make no progress: no commit within their window, or they "
+            f"fail and restart repeatedly. Good: 0. {runbook('StreamingQueryStalled')}, "
             f"{runbook('StreamingOffsetsStalled')}, {runbook('StreamingQueryFlapping')}.",
             [now(in_state("stalled", "flapping"), "stuck")],
             SIZE,
@@ -45,8 +45,8 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Degraded",
-            "Queries that work, but slower than they should, ever further behind, or on offsets "
-            f"that went back. Good: 0. {runbook('StreamingBatchSlow')}, "
+            "Queries that commit too slowly, with growing lag, or from offsets that went back. "
+            f"Good: 0. {runbook('StreamingBatchSlow')}, "
             f"{runbook('StreamingQueryLagging')}, {runbook('StreamingOffsetsRewound')}.",
             [now(in_state("rewound", "slow", "lagging", "watermark_stuck"), "degraded")],
             SIZE,
@@ -55,8 +55,8 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Healthy",
-            "Queries that run, or have nothing to do and prove it. What is missing to *all* is "
-            "dead, stuck, degraded, just starting, or over.",
+            "Queries that make progress, or are known to have nothing to do. The rest of *all* are "
+            "dead, stuck, degraded, starting, or completed.",
             [
                 now(in_state("running", "idle", "waiting"), "healthy"),
                 now(f"count({each(query('state'))})", "of all"),
@@ -66,9 +66,9 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Silent drivers",
-            "Applications that were there today, had queries that should go on, and whose monitor "
-            "has not been heard of for a minute. Good: 0. Otherwise nothing on this page can speak "
-            f"for their queries: {runbook('StreamingDriverDown')}.",
+            "Applications that reported within a day, had queries that should keep running, and "
+            "have sent no heartbeat for a minute. Good: 0. Otherwise this page knows nothing about "
+            f"their queries: {runbook('StreamingDriverDown')}.",
             [now(_silent(), "silent")],
             SIZE,
             steps=good_below({1: VERMILLION}),
@@ -76,7 +76,7 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Alerts open now",
-            "What querypulse itself holds for wrong now. Good: 0. The table below names them.",
+            "Alerts that querypulse itself has open. Good: 0. The table below lists them.",
             [now(_open_alerts(), "open")],
             SIZE,
             steps=good_below({1: VERMILLION}),

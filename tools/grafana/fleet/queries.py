@@ -1,4 +1,4 @@
-"""What is wrong now, and how every query stands."""
+"""Open alerts, and the state of every query."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ LINE_LINKS = [links.query_of_row("__field.labels.app", "__field.labels.query")]
 
 
 def open_alerts() -> Json:
-    """What querypulse or Prometheus holds for wrong now."""
+    """The alerts that querypulse or Prometheus has open."""
     return table(
         "Open alerts",
-        "The alert leads to its runbook, the query to its own dashboard. querypulse tells within "
-        "seconds; Prometheus looks from outside, waits longer, and alone can tell that a driver is "
-        "gone. Both times count the last six hours.",
+        "The alert links to its runbook, the query to its own dashboard. querypulse alerts within "
+        "seconds. Prometheus watches from outside and waits longer; only it can report that a "
+        "driver is down. Both times count the last six hours.",
         {
             "severity": None,
             "alertname": None,
             "app": None,
             "query": None,
-            "open for, says querypulse": now(open_for(OPEN_ALERTS)),
-            "open for, says Prometheus": now(open_for(PROMETHEUS_ALERTS)),
+            "open in querypulse for": now(open_for(OPEN_ALERTS)),
+            "open in Prometheus for": now(open_for(PROMETHEUS_ALERTS)),
         },
         (24, 7),
         overrides=[
@@ -51,8 +51,8 @@ def open_alerts() -> Json:
             ),
             column("alertname", links=[links.runbook_of_row()]),
             column("query", links=ROW_LINKS),
-            column("open for, says querypulse", unit="dtdurations"),
-            column("open for, says Prometheus", unit="dtdurations"),
+            column("open in querypulse for", unit="dtdurations"),
+            column("open in Prometheus for", unit="dtdurations"),
         ],
         sort=("severity", False),
         empty="no alert is open",
@@ -63,8 +63,8 @@ def states() -> Json:
     """Every query's state over time."""
     return timeline(
         "State of every query",
-        "Good: a green or light blue line to the right edge. A gap: nobody could be asked, because "
-        "the driver or its monitor was gone. A click leads to the query.",
+        "Good: a green or light blue bar up to the right edge. A gap: no data, because the driver "
+        "or its monitor was down. Click to open the query.",
         [drawn(state_number(), "{{app}} / {{query}}")],
         (24, 9),
         links=LINE_LINKS,
@@ -72,15 +72,15 @@ def states() -> Json:
 
 
 def queries() -> Json:
-    """One row for each query: how it stands."""
+    """One row for each query."""
     lag = each(source("lag_offsets"), by=ROW, how="sum")
     last = each(query("phase_duration_seconds"), by=ROW, how="sum")
     failure = each(query("failure_info"), by=f"{ROW}, error_class")
     return table(
         "Every query",
-        "*of its window*: how much of the time it may go without a commit is used up, 100 % is a "
-        "stall. Proof that there is nothing to do counts like a commit. The query leads to its own "
-        "dashboard, the driver to the page it shows of itself.",
+        "*of its window*: how much of the time allowed without a commit is used up; 100 % is a "
+        "stall. Proof of idleness counts as a commit. The query links to its own dashboard, the "
+        "driver to its status page.",
         {
             "app": None,
             "query": None,
@@ -93,14 +93,14 @@ def queries() -> Json:
             "last batch": now(last),
             "alerts on": now(each(query("alerting_enabled"), by=ROW)),
             "restarts": now(meanwhile(query("restarts_total"), by=ROW)),
-            "stands": now(failure),
+            "open": now(failure),
             "instance": None,
         },
         (24, 12),
         overrides=_query_columns(),
         sort=("state", True),
         empty="no query seen",
-        unseen=["stands"],
+        unseen=["open"],
     )
 
 
@@ -138,8 +138,8 @@ def commits() -> Json:
     """How often each query commits."""
     return graph(
         "Commits",
-        "Batches committed in a minute. Good: a steady line for each query that has input. At 0: "
-        f"idle, or stalled; the states above tell which. {runbook('StreamingQueryStalled')}.",
+        "Batches committed per minute. Good: a steady line for each query that has input. At 0: "
+        f"idle, or stalled; the states above show which. {runbook('StreamingQueryStalled')}.",
         [drawn(per_minute(query("commits_total")), "{{app}} / {{query}}")],
         (12, 8),
         unit="cpm",
@@ -148,15 +148,15 @@ def commits() -> Json:
 
 
 def lag_of_queries() -> Json:
-    """What waits for each query."""
+    """The backlog of each query."""
     return graph(
         "Lag",
-        "Offsets that wait in the sources of each query. Good: small, or falling. Rising without "
-        f"an end: {runbook('StreamingQueryLagging')}. Sources that tell no lag draw no line.",
+        "Unread offsets in the sources of each query. Good: small, or falling. Rising steadily: "
+        f"{runbook('StreamingQueryLagging')}. Sources that report no lag have no line.",
         [drawn(each(source("lag_offsets"), how="sum"), "{{app}} / {{query}}")],
         (12, 8),
         unit="short",
         at_least=1,
-        empty="no source tells its lag",
+        empty="no source reports its lag",
         links=LINE_LINKS,
     )

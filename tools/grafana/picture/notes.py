@@ -18,7 +18,7 @@ class Note(NamedTuple):
 
 
 def notes(dashboard: Json, answers: Answers) -> list[Note]:
-    """What the annotations that are switched on tell of the time shown."""
+    """The values of the enabled annotations in the time shown."""
     found = []
     for annotation in dashboard["annotations"]["list"]:
         if annotation["enable"]:

@@ -24,7 +24,7 @@ def shown(value: float, fields: Json) -> str:
 
 
 def mapped(value: float | str, fields: Json) -> Json | None:
-    """The word and the colour that stand for this value."""
+    """The word and the colour of this value."""
     key = value if isinstance(value, str) else f"{value:g}"
     for mapping in fields.get("mappings", []):
         found: Json | None = mapping["options"].get(key)

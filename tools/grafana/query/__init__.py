@@ -18,9 +18,9 @@ def query_dashboard() -> Json:
         ("Does it commit?", [batches.commit_age(), batches.in_flight()]),
         ("Where does the time go?", [batches.duration(), batches.phases(), batches.commits()]),
         ("Does it keep up?", keeping_up),
-        ("What waits at the broker?", [data.lag_of_topics(), data.age_of_what_waits()]),
+        ("How far behind the broker?", [data.lag_of_topics(), data.age_of_what_waits()]),
         ("Is data in danger?", [retention.used(), retention.left()]),
-        ("What waits in its tables?", [backlog.files(), backlog.volume()]),
+        ("How far behind its tables?", [backlog.files(), backlog.volume()]),
         ("Event time and state", event_time),
         ("What went wrong?", [failures.errors(), failures.terminations(), failures.restarts()]),
     ]
@@ -28,7 +28,7 @@ def query_dashboard() -> Json:
     return dashboard(
         links.QUERY,
         "querypulse / Query",
-        "One streaming query: does it commit, where does its time go, does it keep up, what broke.",
+        "One streaming query: does it commit, what takes its time, does it keep up, what failed.",
         sections,
         variables=[
             *drivers(),

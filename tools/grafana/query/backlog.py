@@ -1,4 +1,4 @@
-"""What waits in a source in files and bytes, where it tells, as Databricks' sources do."""
+"""The backlog of a source in files and bytes, for sources that report it (Databricks')."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from tools.grafana.panels import drawn, graph
 from tools.grafana.promql import each, source
 
 HALF = (12, 7)
-UNREPORTED = "its sources do not tell their backlog"
+UNREPORTED = "its sources do not report their backlog"
 
 
 def files() -> Json:
-    """How many files wait."""
+    """How many files are unread."""
     return _backlog("files", "short")
 
 
 def volume() -> Json:
-    """How much they hold."""
+    """How many bytes are unread."""
     return _backlog("bytes", "bytes")
 
 
 def _backlog(what: str, unit: str) -> Json:
     return graph(
         f"Backlog by source, {what}",
-        f"How many {what} waited in each source after the last batch, as the source itself tells "
-        "(Delta and cloudFiles on Databricks do). Good: small, or falling. Rising without an end: "
+        f"Unread {what} in each source after the last batch, as the source itself reports (Delta "
+        "and cloudFiles on Databricks do). Good: small, or falling. Rising steadily: "
         f"{runbook('StreamingBatchSlow')}, {runbook('StreamingQueryLagging')}.",
         [
             drawn(

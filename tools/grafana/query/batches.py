@@ -15,16 +15,18 @@ TRIGGER = drawn(each(query("trigger_interval_seconds")), "{{query}}: trigger")
 
 
 def commit_age() -> Json:
-    """The heart of it: the age of the last commit under its limit."""
+    """The age of the last commit, and its limit."""
     return graph(
         "Time since the last commit, and its window",
-        "Good: a saw that stays below the dashed line. A *sign* is a commit, or proof that there "
-        "is nothing to do: without one for longer than the window the query is stalled: "
+        "Good: a sawtooth below the dashed line. *Activity* is a commit, or proof that there is "
+        "nothing to do: without it for longer than the window, the query is stalled: "
         f"{runbook('StreamingQueryStalled')}. The window follows the trigger and recent batches.",
         [
-            drawn(age(query("last_activity_timestamp_seconds")), "{{query}}: since the last sign"),
+            drawn(
+                age(query("last_activity_timestamp_seconds")), "{{query}}: since activity"
+            ),
             WINDOW,
-            drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: since the last commit"),
+            drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: since commit"),
         ],
         HALF,
         unit="s",
@@ -38,13 +40,13 @@ def commit_age() -> Json:
 
 
 def in_flight() -> Json:
-    """A batch that does not end shows nowhere else until it is over."""
+    """The batch that is running; other panels show it when it has ended."""
     return graph(
         "Batch in flight, and its window",
-        "How long the batch that runs now has been running. Good: short teeth, or nothing. It "
-        f"climbs and its tasks finish: {runbook('StreamingBatchSlow')}. The time without progress "
-        f"climbs with it, as no task finishes: {runbook('StreamingQueryStalled')}; the alert shows "
-        "where the stream's thread is.",
+        "How long the current batch has been running. Good: short teeth, or nothing. It climbs "
+        f"while its tasks finish: {runbook('StreamingBatchSlow')}. The time without progress "
+        f"climbs with it because no task finishes: {runbook('StreamingQueryStalled')}; the alert "
+        "shows where the stream's thread is blocked.",
         [
             drawn(each(query("batch_in_flight_seconds")), "{{query}}: in flight"),
             WINDOW,
@@ -63,9 +65,9 @@ def duration() -> Json:
     buckets = query("batch_duration_seconds_bucket")
     return graph(
         "Batch duration",
-        "Of the batches that ended in the last moments, by a histogram. Good: flat, and below the "
-        "dashed line, the trigger's interval, where it has one: above it the query cannot keep its "
-        f"pace. Rising: {runbook('StreamingBatchSlow')}. No line: no batch has ended.",
+        "Batches that ended recently, from a histogram. Good: flat, and below the dashed line, the "
+        "trigger interval if there is one; above it the query cannot keep up. "
+        f"Rising: {runbook('StreamingBatchSlow')}. No line: no batch has ended.",
         [
             drawn(quantile(0.5, buckets, by="app, query"), "{{query}}: half are faster"),
             drawn(quantile(0.99, buckets, by="app, query"), "{{query}}: 99 % are faster"),
@@ -88,10 +90,10 @@ def phases() -> Json:
     painted = [lines_like(f": {phase}$", color=fixed(color)) for phase, color in PHASES.items()]
     return graph(
         "Where the last batch spent its time",
-        "By Spark's names, stacked; dashed is the trigger's interval. *addBatch* is your own work "
-        "and the sink; *latestOffset* and *getBatch* the source; *walCommit* and *commitOffsets* "
-        "the checkpoint's storage; *queryPlanning* grows with the number of files or columns. "
-        "What grows is where to look.",
+        "Spark's phases, stacked; the dashed line is the trigger interval. *addBatch* is your own "
+        "work and the sink; *latestOffset* and *getBatch* the source; *walCommit* and "
+        "*commitOffsets* the checkpoint's storage; *queryPlanning* grows with the number of files "
+        "or columns. Investigate the phase that grows.",
         [drawn(by_phase, "{{query}}: {{phase}}"), TRIGGER],
         THIRD,
         unit="s",
@@ -105,8 +107,8 @@ def commits() -> Json:
     """How often it commits."""
     return graph(
         "Commits",
-        "Batches committed in a minute. Good: steady. At 0 it is idle, or stalled: the state above "
-        "tells which.",
+        "Batches committed per minute. Good: steady. At 0 it is idle, or stalled: the state above "
+        "shows which.",
         [drawn(per_minute(query("commits_total")), "{{query}}")],
         THIRD,
         unit="cpm",

@@ -11,17 +11,17 @@ from tools.grafana.promql import age, each, per_second, query, source, topic
 HALF = (12, 8)
 QUARTER = (6, 8)
 LEGEND = "{{query}}: {{topic}}"
-NOBODY_TO_ASK = "no broker tells of its sources"
+NOBODY_TO_ASK = "none of its sources is at a broker"
 
 
 def rates() -> Json:
-    """Rows in, rows out, and what it could do."""
+    """Rows in, rows out, and the rate it could process."""
     return graph(
         "Rows",
-        "*arriving* and *could process* are Spark's own figures of the last batch; *read* and "
-        "*written* are counted. Good: it could process more than arrives. Less, for long: "
-        f"{runbook('StreamingQueryLagging')}. *written* is 0 for sinks that do not count, such as "
-        "foreachBatch.",
+        "*arriving* and *could process* are Spark's own figures for the last batch; *read* and "
+        "*written* are counted. Good: it could process more than arrives. Less for a long time: "
+        f"{runbook('StreamingQueryLagging')}. *written* is 0 for sinks that do not count rows, "
+        "such as foreachBatch.",
         [
             drawn(each(query("input_rows_per_second")), "{{query}}: arriving"),
             drawn(each(query("processed_rows_per_second")), "{{query}}: could process"),
@@ -40,14 +40,14 @@ def rates() -> Json:
 
 
 def without_rows() -> Json:
-    """For how long it has read nothing, under what its settings allow."""
+    """How long it has read nothing, and the limit in its settings."""
     read, began = (query(f"{what}_timestamp_seconds") for what in ("last_input", "start"))
     return graph(
         "Time without rows",
-        "Since the present run last read rows, or since it began. Dashed is the setting "
-        "*expected_input_seconds*: above it, and above the window, data that must come is missing: "
-        f"{runbook('StreamingInputMissing')}. The alert also counts the runs before. No dashed "
-        "line: the query may be idle.",
+        "Time since the current run last read rows, or since it started. The dashed line is the "
+        "setting *expected_input_seconds*: above it, and above the window, expected data is "
+        f"missing: {runbook('StreamingInputMissing')}. The alert also counts earlier runs. No "
+        "dashed line: the query may be idle.",
         [
             drawn(f"time() - ({each(read)} or {each(began)})", "{{query}}: without rows"),
             drawn(each(query("expected_input_seconds")), "{{query}}: allowed"),
@@ -61,14 +61,14 @@ def without_rows() -> Json:
 
 
 def lag() -> Json:
-    """What waits, by source."""
+    """Unread offsets by source."""
     by = "app, query, source"
     return graph(
         "Lag by source",
-        "Offsets that wait in each source, by its place in the query: as the broker has it where "
-        "it can be asked, also while the query hangs or is dead. *Spark's* is of the moment the "
-        "last batch was planned, 0 where nothing limits a batch. Good: small, or falling. Rising "
-        f"without an end: {runbook('StreamingQueryLagging')}; constant, while nothing is "
+        "Unread offsets in each source, by its position in the query. The figure is the broker's "
+        "where it answers, also while the query hangs or is dead. *Spark's* figure is from the "
+        "planning of the last batch, and 0 where nothing limits a batch. Good: small, or falling. "
+        f"Rising steadily: {runbook('StreamingQueryLagging')}; constant while nothing is "
         f"committed: {runbook('StreamingOffsetsStalled')}.",
         [
             drawn(each(source("lag_offsets"), by=by), "{{query}}: source {{source}}"),
@@ -77,17 +77,17 @@ def lag() -> Json:
         HALF,
         unit="short",
         at_least=1,
-        empty="its sources do not tell their lag",
+        empty="its sources do not report their lag",
         overrides=[target_lines("B", color=fixed(GREY))],
     )
 
 
 def lag_of_topics() -> Json:
-    """What waits, by topic."""
+    """Unread offsets by topic."""
     return graph(
         "Lag by topic",
-        "Offsets that wait in each topic, as the broker has it. One topic of many: more comes "
-        "there, or its partitions are too few.",
+        "Unread offsets in each topic, from the broker. If one topic of many lags, it receives "
+        "more data, or has too few partitions.",
         [drawn(each(topic("lag_offsets"), by="app, query, topic", how="sum"), LEGEND)],
         HALF,
         unit="short",
@@ -97,17 +97,17 @@ def lag_of_topics() -> Json:
 
 
 def age_of_what_waits() -> Json:
-    """For how long the first record has waited."""
+    """How long the oldest unread record has waited."""
     asked = age(source("last_success_timestamp_seconds"), by="app, query, source")
     return graph(
-        "Age of what waits",
-        "How long the first record that the query has not read has waited, by the record's own "
-        "time: what a reader of the results misses. Good: a few seconds. *asked* is how long ago "
-        "the broker last answered: if it climbs, nobody knows.",
+        "Age of the oldest unread record",
+        "How long the oldest unread record has waited, by the record's own timestamp: how far the "
+        "results are behind. Good: a few seconds. *broker answered* is how long ago the broker "
+        "last answered: if it climbs, the age is unknown.",
         [
             drawn(each(topic("lag_seconds"), by="app, query, topic"), LEGEND),
             drawn(each(source("lag_seconds"), by="app, query, source"), "{{query}}: {{source}}"),
-            drawn(asked, "{{query}}: {{source}}, asked"),
+            drawn(asked, "{{query}}: {{source}}, broker answered"),
         ],
         HALF,
         unit="s",
@@ -121,13 +121,13 @@ def freshness() -> Json:
     return graph(
         "Freshness",
         "How old the results are: since the last commit, and behind the event-time watermark "
-        "(which also stands still when no data comes). *last heard* is the age of Spark's last "
-        f"event about the query: if it climbs while batches go on, "
+        "(which does not advance when no data arrives). *last event* is the age of Spark's last "
+        f"event about the query: if it climbs while batches commit, "
         f"{runbook('QuerypulseEventsMissing')}.",
         [
             drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: last commit"),
             drawn(age(query("watermark_timestamp_seconds")), "{{query}}: watermark"),
-            drawn(age(query("last_event_timestamp_seconds")), "{{query}}: last heard"),
+            drawn(age(query("last_event_timestamp_seconds")), "{{query}}: last event"),
         ],
         HALF,
         unit="s",
@@ -140,12 +140,12 @@ def freshness() -> Json:
 
 
 def watermark() -> Json:
-    """Event time against the clock on the wall."""
+    """How fast event time advances against the clock."""
     speed = each(f"deriv({query('watermark_timestamp_seconds')}[$__rate_interval])")
     return graph(
         "Speed of the watermark",
-        "Seconds of event time in each second. 1: it keeps pace. Above: it catches up. At 0 while "
-        f"rows arrive: {runbook('StreamingWatermarkStuck')}, nothing is ever emitted or forgotten. "
+        "Seconds of event time per second. 1: it keeps up. Above 1: it catches up. At 0 while "
+        f"rows arrive: {runbook('StreamingWatermarkStuck')}, state is neither emitted nor removed. "
         "Only for queries with a watermark.",
         [drawn(speed, "{{query}}")],
         QUARTER,
@@ -156,11 +156,11 @@ def watermark() -> Json:
 
 
 def late_rows() -> Json:
-    """Rows that came too late."""
+    """Rows that arrived too late."""
     return graph(
         "Late rows, dropped",
-        "Rows behind the watermark: they are lost to the result. Good: 0. Otherwise a source is "
-        "late, or the watermark's delay is too short.",
+        "Rows behind the watermark: the result does not contain them. Good: 0. Otherwise a source "
+        "is late, or the watermark's delay is too short.",
         [drawn(per_second(query("late_rows_dropped_total")), "{{query}}")],
         QUARTER,
         unit="rowsps",
@@ -171,11 +171,11 @@ def late_rows() -> Json:
 
 
 def state_rows() -> Json:
-    """How much the query remembers."""
+    """How many rows the query keeps in state."""
     return graph(
         "Rows in state",
-        "In all its state stores. Good: level over a day. Growing without an end: no watermark, "
-        f"or one that stands ({runbook('StreamingWatermarkStuck')}).",
+        "In all its state stores. Good: level over a day. Growing steadily: no watermark, or one "
+        f"that does not advance ({runbook('StreamingWatermarkStuck')}).",
         [drawn(each(query("state_rows")), "{{query}}")],
         QUARTER,
         unit="short",
@@ -185,10 +185,10 @@ def state_rows() -> Json:
 
 
 def state_memory() -> Json:
-    """What remembering costs."""
+    """How much memory the state takes."""
     return graph(
         "Memory of state",
-        "Of all its state stores, on the executors. Good: level, and far below their memory.",
+        "All its state stores, on the executors. Good: level, and far below the executors' memory.",
         [drawn(each(query("state_memory_bytes")), "{{query}}")],
         QUARTER,
         unit="bytes",

@@ -1,4 +1,4 @@
-"""What went wrong: errors that stand, runs that ended, and restarts."""
+"""What went wrong: the open failure, runs that ended, and restarts."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ SIZE = (8, 7)
 
 
 def errors() -> Json:
-    """The failure that still stands."""
+    """The failure that the query has not recovered from."""
     by = "app, query, error_class, instance"
     return table(
-        "The failure that stands",
-        "The class of the exception that ended the last run; gone as soon as the query is back. "
-        f"Its message is in the alert and on the driver's page. {runbook('StreamingQueryFailed')}.",
+        "Open failure",
+        "The class of the exception that ended the last run, until the query recovers. Its "
+        f"message is in the alert and on the status page. {runbook('StreamingQueryFailed')}.",
         {
             "query": None,
             "error_class": None,
             "instance": None,
-            "stands": now(each(query("failure_info"), by=by)),
+            "open": now(each(query("failure_info"), by=by)),
             "app": None,
         },
         SIZE,
         overrides=[column("instance", links=[status_page_of_row()])],
         sort=("query", False),
-        empty="no failure stands",
-        unseen=["stands"],
+        empty="no open failure",
+        unseen=["open"],
     )
 
 
@@ -38,8 +38,8 @@ def terminations() -> Json:
     ended = meanwhile_each_step(query("terminations_total"), by="app, query, outcome")
     return graph(
         "Runs that ended",
-        "By how: *failed* with an exception, *stopped* by somebody, *completed* by themselves. "
-        f"Good: only what you meant. {runbook('StreamingQueryFailed')}, "
+        "By outcome: *failed* with an exception, *stopped* by the application, *completed* by "
+        f"themselves. Good: only planned ones. {runbook('StreamingQueryFailed')}, "
         f"{runbook('StreamingQueryStopped')}.",
         [drawn(ended, "{{query}}: {{outcome}}")],
         SIZE,
@@ -55,10 +55,10 @@ def terminations() -> Json:
 
 
 def restarts() -> Json:
-    """Runs that followed."""
+    """Runs that followed an earlier run."""
     return graph(
         "Restarts",
-        "Runs that followed an earlier run. Good: none that you did not make. A row of them: "
+        "Runs that followed an earlier run. Good: only planned ones. Several in a row: "
         f"{runbook('StreamingQueryFlapping')}.",
         [drawn(meanwhile_each_step(query("restarts_total")), "{{query}}")],
         SIZE,

@@ -1,4 +1,4 @@
-"""How the query stands now, and how it stood."""
+"""The state of the query, now and over time."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from tools.grafana.promql import (
 )
 
 SIZE = (4, 4)
-"""Six fill a line."""
+"""Six fill a row."""
 
 
 def numbers() -> list[Json]:
-    """The first line: what matters now, as large numbers."""
+    """The first row: what matters now, as large numbers."""
     return [
         stat(
             "State",
-            "querypulse's verdict. Green or light blue is good; what each word means stands in "
-            "the rules' description.",
+            "The query's health as querypulse evaluates it. Green or light blue is good; "
+            "docs/rules.md explains each state.",
             [now(state_number(), "{{query}}")],
             SIZE,
             mappings=STATE_WORDS,
@@ -38,8 +38,8 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Window used up",
-            "How much of the time the query may go without a commit is used up. 100 % is a stall. "
-            "Proof that it has nothing to do counts like a commit.",
+            "How much of the time allowed without a commit is used up. 100 % is a stall. Proof of "
+            "idleness counts as a commit.",
             [now(share_of_window(), "{{query}}")],
             SIZE,
             unit="percentunit",
@@ -49,7 +49,7 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Last commit",
-            "How long ago the present run was seen to commit a batch.",
+            "How long ago the current run committed a batch.",
             [now(age(query("last_commit_timestamp_seconds")), "{{query}}")],
             SIZE,
             unit="s",
@@ -58,16 +58,16 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Lag",
-            "Offsets that wait in all its sources. Good: small, or falling. "
+            "Unread offsets in all its sources. Good: small, or falling. "
             f"{runbook('StreamingQueryLagging')}.",
             [now(each(source("lag_offsets"), how="sum"), "{{query}}")],
             SIZE,
             unit="short",
-            empty="its sources do not tell",
+            empty="its sources do not report it",
         ),
         stat(
             "Restarts in this time",
-            f"In the time shown. Good: 0, or those you made. {runbook('StreamingQueryFlapping')}.",
+            f"In the time shown. Good: 0, or planned ones. {runbook('StreamingQueryFlapping')}.",
             [now(meanwhile(query("restarts_total")), "{{query}}")],
             SIZE,
             steps=good_below({1: ORANGE, 3: VERMILLION}),
@@ -75,7 +75,7 @@ def numbers() -> list[Json]:
         ),
         stat(
             "Running since",
-            "When the present run began, or was first seen.",
+            "When the current run started, or was first seen.",
             [now(f"{each(query('start_timestamp_seconds'))} * 1000", "{{query}}")],
             SIZE,
             unit="dateTimeFromNow",
@@ -88,22 +88,22 @@ def states() -> Json:
     """The state over time."""
     return timeline(
         "State over time",
-        "Good: green or light blue to the right edge. A gap: nobody could be asked, because the "
-        f"driver or its monitor was gone ({runbook('StreamingDriverDown')}).",
+        "Good: green or light blue up to the right edge. A gap: no data, because the driver or "
+        f"its monitor was down ({runbook('StreamingDriverDown')}).",
         [drawn(state_number(), "{{query}}")],
         (24, 4),
     )
 
 
 def run() -> Json:
-    """What the present run is."""
+    """The ids and settings of the current run."""
     by = "app, query, instance"
     widths = {"app": 130, "query": 130, "last batch": 95, "trigger": 150, "sink": 140}
     widths |= {"query_id": 290, "run_id": 290}
     return table(
-        "The present run",
-        "What is running, under the ids that Spark's UI, its logs and the checkpoint use. The "
-        "driver leads to the page it shows of itself.",
+        "Current run",
+        "The current run, with the ids that Spark's UI, its logs and the checkpoint use. The "
+        "driver links to its status page.",
         {
             "app": None,
             "query": None,
@@ -127,17 +127,17 @@ def run() -> Json:
 
 
 def alerts() -> Json:
-    """What is open of this query, and of the driver as a whole."""
+    """Open alerts of this query, and of the driver as a whole."""
     return table(
         "Open alerts",
-        "Of this query, and of its whole application (`*`). The alert leads to its runbook; both "
-        "times count the last six hours.",
+        "Alerts of this query, and of its whole application (`*`). The alert links to its runbook; "
+        "both times count the last six hours.",
         {
             "severity": None,
             "alertname": None,
             "query": None,
-            "says querypulse": now(open_for(OPEN_ALERTS)),
-            "says Prometheus": now(open_for(PROMETHEUS_ALERTS)),
+            "in querypulse for": now(open_for(OPEN_ALERTS)),
+            "in Prometheus for": now(open_for(PROMETHEUS_ALERTS)),
             "app": None,
         },
         (24, 5),
@@ -148,8 +148,8 @@ def alerts() -> Json:
                 custom__cellOptions={"type": "color-background", "mode": "basic"},
             ),
             column("alertname", links=[links.runbook_of_row()]),
-            column("says querypulse", unit="dtdurations"),
-            column("says Prometheus", unit="dtdurations"),
+            column("in querypulse for", unit="dtdurations"),
+            column("in Prometheus for", unit="dtdurations"),
         ],
         sort=("severity", False),
         empty="no alert is open",

@@ -1,4 +1,4 @@
-"""What waits against what its source keeps: whether data is in danger."""
+"""The unread backlog against the retention of its source: whether data is at risk."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tools.grafana.promql import each, topic
 HALF = (12, 8)
 BY_TOPIC = "app, query, source, topic"
 LEGEND = "{{query}}: {{topic}}"
-UNKNOWN = "nobody tells what its sources keep"
+UNKNOWN = "the retention of its sources is unknown"
 
 
 def used() -> Json:
-    """How near the edge is."""
+    """How much of the retention the backlog uses."""
     return graph(
-        "Retention used up by what waits",
-        "How much of what a topic keeps, by age or by size, has not been read yet, in its worst "
-        "partition. Good: near 0, or falling. At 100 % it is deleted unread: "
-        f"{runbook('StreamingDataLossRisk')}. It stands high and falls while a query catches up.",
+        "Retention used by the unread backlog",
+        "How much of what a topic retains, by age or by size, is unread, in its worst partition. "
+        "Good: near 0, or falling. At 100 % records are deleted unread: "
+        f"{runbook('StreamingDataLossRisk')}. It is high and falls while a query catches up.",
         [drawn(each(topic("retention_used_ratio"), by=BY_TOPIC), LEGEND)],
         HALF,
         unit="percentunit",
@@ -32,12 +32,12 @@ def used() -> Json:
 
 
 def left() -> Json:
-    """How much time is left."""
+    """How much time is left before records are deleted unread."""
     return graph(
         "Time until data is lost",
-        "When the first record that waits would be deleted if nothing were read from now on, at "
-        "least: segments are deleted whole. Good: level, near the topic's retention time. Falling "
-        f"as fast as the clock runs: the query stands; {runbook('StreamingDataLossRisk')}.",
+        "When the oldest unread record is deleted, at the earliest, if nothing more is read: Kafka "
+        "deletes whole segments. Good: level, near the topic's retention time. Falling as fast as "
+        f"the clock: the query reads nothing; {runbook('StreamingDataLossRisk')}.",
         [drawn(each(topic("retention_left_seconds"), by=BY_TOPIC, how="min"), LEGEND)],
         HALF,
         unit="s",
