@@ -45,7 +45,7 @@ LAST = (
     "error_class",
     "exception",
     "window",
-    "witnesses",
+    "signals",
     "seen_by",
     "trigger",
     "sink",

@@ -27,7 +27,7 @@ def evidence(context: RuleContext, window: Window | None = None) -> dict[str, st
         "lag": _lag(context),
         "backlog": _backlog(context),
         "sources_unread": query.source_trouble,
-        "witnesses": _signals(context),
+        "signals": _signals(context),
     }
     if query.facts is not None:
         facts |= {

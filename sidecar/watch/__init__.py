@@ -1,1 +1,1 @@
-"""``querypulse watch``: the fourth witness, a process outside the drivers that it watches."""
+"""``querypulse watch``: a process outside the drivers that it watches."""
