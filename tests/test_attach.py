@@ -77,7 +77,7 @@ def fakes(clean_environment, monkeypatch):
     yield made
     for sidecar in made:
         sidecar.close()
-    assert our_threads() == []
+    until(lambda: not our_threads(), "every thread of ours has ended", 5.0)
 
 
 @pytest.fixture
