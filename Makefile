@@ -1,5 +1,5 @@
-# Every target sets up what it needs, in .venv; nothing has to be installed first
-# but Python and, for what runs Spark, Java. `make` alone lists the targets.
+# Every target installs what it needs into .venv; only Python and, for Spark, Java must be
+# installed first. `make` lists the targets.
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,17 +10,17 @@ CONNECTORS := .venv-connectors
 CONNECTORS_SPARK := 4.2.0
 ICEBERG := .venv-iceberg
 ICEBERG_SPARK := 4.1.3
-# With the listener that people would install instead.
+# With the peer that the benchmarks measure.
 BENCH := .venv-bench
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
-# Many of these tests wait for sockets and other processes; those with Spark or containers want
-# the machine.
+# Many of these tests wait for sockets and other processes; those with Spark or containers need
+# the whole machine.
 SIDE_BY_SIDE := -n 6 --dist worksteal
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
-# How long `make simulate` looks for a history that breaks a promise.
+# How long `make simulate` searches for a history that breaks a promise.
 MINUTES := 5
 GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
@@ -45,7 +45,7 @@ test: system-packages $(VENV)/.tests
 	$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)" $(ARGS) $(OR_NONE)
 	$(MAKE) test-connectors
 
-## make test-fast  tests without Java and browser, and none that takes seconds
+## make test-fast  tests without Java and browser that take no seconds
 test-fast: $(VENV)/.tests
 	$(BIN)/python -Im pytest -m "not spark and not docker and not browser and not slow" \
 	  $(SIDE_BY_SIDE) $(ARGS)
@@ -55,7 +55,7 @@ test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
 	$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg" $(ARGS) $(OR_NONE)
 	$(ICEBERG)/bin/python -Im pytest -m iceberg $(ARGS) $(OR_NONE)
 
-## make test-oldest  what touches Spark's insides, on the oldest Spark supported
+## make test-oldest  tests of Spark's internals, on the oldest Spark supported
 test-oldest: $(OLDEST)/.tests
 	$(OLDEST)/bin/python -Im pytest $(addprefix tests/test_,spark_listening.py spark_long_life.py \
 	  spark_jvm_gone.py spark_polling.py spark_deaths.py spark_stalls.py spark_commit_log.py \
@@ -65,8 +65,9 @@ test-oldest: $(OLDEST)/.tests
 simulate: $(VENV)/.tests
 	$(BIN)/python -m tests.simulation --minutes $(MINUTES) $(ARGS)
 
-## make lint       ruff on the checkout, mypy --strict on the built wheel and the tools
+## make lint       ruff and retired words in the checkout, mypy --strict on the wheel and the tools
 lint: $(VENV)/.lint
+	$(BIN)/python -m tools.wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf build/wheel && $(BIN)/python -m build --quiet --wheel --outdir build/wheel/dist .
@@ -79,12 +80,12 @@ lint: $(VENV)/.lint
 bench: java $(BENCH)/.bench
 	$(BENCH)/bin/python -m benchmarks.run
 
-## make dashboards rules and dashboards anew, from their generators
+## make dashboards write rules and dashboards with their generators
 dashboards: $(VENV)/.tests
 	for tool in $(GENERATORS); do $(BIN)/python -m tools.$$tool || exit; done
 	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md
 
-## make pictures   the pictures of README and docs anew, from a real driver
+## make pictures   draw the pictures of README and docs from a real driver
 pictures: $(VENV)/.tests
 	$(BIN)/python -m tools.pictures
 	PICTURES_FOLDER=docs/pictures $(BIN)/python -Im pytest tests/test_spark_grafana.py -k drawn
@@ -104,8 +105,8 @@ java:
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { \
 	  echo "Spark needs Java, 17 or newer for Spark 4: install it (Debian: openjdk-17-jre-headless) or set JAVA_HOME." >&2; exit 1; }
 
-# Where we may, we install what tests need from the system, and say so; elsewhere pytest
-# names each test it leaves out and how to get it.
+# As root, install the system packages that tests need, and print them; otherwise pytest names
+# each test that it leaves out and what to install.
 system-packages:
 	@for pair in $(APT_PACKAGES); do \
 	  package=$${pair%%:*}; command=$${pair##*:}; \
@@ -123,7 +124,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip
 
-# One stamp per purpose: the demo does not wait for test tools.
+# One stamp for each purpose: the demo does not wait for test tools.
 $(VENV)/.spark: $(BIN)/python pyproject.toml constraints.txt
 	@echo "installing querypulse with PySpark into $(VENV) (the first time takes a while)"
 	$(PIP) --editable '.[spark]'
@@ -137,7 +138,7 @@ $(OLDEST)/.%: SPARK := $(OLDEST_SPARK)
 $(CONNECTORS)/.%: SPARK := $(CONNECTORS_SPARK)
 $(ICEBERG)/.%: SPARK := $(ICEBERG_SPARK)
 
-# Environments beside ours, each with a Spark of its own.
+# Other environments, each with a Spark of its own.
 OTHERS := $(OLDEST) $(CONNECTORS) $(ICEBERG)
 OTHER_PIP = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
   --constraint build/constraints-$(SPARK).txt
@@ -162,7 +163,7 @@ $(OTHERS:%=%/.tests): %/.tests: %/.spark
 	$(OTHER_PIP) --group tests pyspark==$(SPARK)
 	@touch $@
 
-# mypy reads what the code imports, so the packages must be there too.
+# mypy reads what the code imports, so the packages must be installed, too.
 $(VENV)/.lint: $(VENV)/.tests
 	$(PIP) --group lint
 	@touch $@

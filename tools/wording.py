@@ -1,8 +1,7 @@
-"""``python -m tools.wording``: names each retired word that is left in the checkout.
+"""``python -m tools.wording``: reports each retired word in the checkout.
 
-A retired word belongs to a private dialect that a newcomer had to learn; CONTRIBUTING.md asks for
-plain English. A name is read as its words: ``_is_told`` and ``ToldTwice`` are found, ``retold`` is
-not.
+Retired words belong to a private dialect that newcomers had to learn. Names are split into their
+words: ``_is_told`` and ``ToldTwice`` are found, ``retold`` is not.
 """
 
 from __future__ import annotations

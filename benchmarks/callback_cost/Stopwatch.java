@@ -1,7 +1,7 @@
 import java.util.concurrent.ConcurrentLinkedQueue;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
 
-/** Stands in Spark's list for another listener and times how long that one holds the thread. */
+/** Replaces another listener in Spark's list, and times how long that one holds the thread. */
 public class Stopwatch extends StreamingQueryListener {
   private final StreamingQueryListener timed;
   private final int settleMillis;

@@ -83,7 +83,7 @@ def _serve(delay_seconds: float) -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     print(server.server_port, flush=True)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    # Whoever started us closes our input, or is gone and it closes by itself.
+    # The parent process closes our input, or exits, which closes it, too.
     sys.stdin.read()
 
 

@@ -23,7 +23,7 @@ def scraping(url: str) -> Iterator[Callable[[], int]]:
 
 
 def _scrape(url: str) -> None:
-    # Whoever started us closes our input, or is gone and it closes by itself.
+    # The parent process closes our input, or exits, which closes it, too.
     while not select.select([sys.stdin], [], [], 1.0)[0]:
         _scrape_once(url)
 

@@ -22,9 +22,7 @@ def commit_age() -> Json:
         "nothing to do: without it for longer than the window, the query is stalled: "
         f"{runbook('StreamingQueryStalled')}. The window follows the trigger and recent batches.",
         [
-            drawn(
-                age(query("last_activity_timestamp_seconds")), "{{query}}: since activity"
-            ),
+            drawn(age(query("last_activity_timestamp_seconds")), "{{query}}: since activity"),
             WINDOW,
             drawn(age(query("last_commit_timestamp_seconds")), "{{query}}: since commit"),
         ],
