@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from support.repository import ROOT
 
-wording = SimpleNamespace(**runpy.run_path(str(ROOT / "tools/wording.py")))
+wording = SimpleNamespace(**runpy.run_path(str(ROOT / "tools/wording/words.py")))
 
 FOUND = [
     ("Whoever sees it first", ["whoever"]),

@@ -1,0 +1,1 @@
+"""Keeps retired words out of code, docs, messages and tests."""
