@@ -7,7 +7,7 @@ processes: that batch is named, and a job that commits in between is one inciden
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import takewhile
 from math import inf
 
@@ -40,6 +40,8 @@ class Looping:
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
+        self._probed: defaultdict[str, set[float]] = defaultdict(set)
+        """When each query failed, as far as a probe saw the run: then its batch is known."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing changes by an evaluation."""
@@ -48,6 +50,8 @@ class Looping:
         """Check what each receiver shows of them, and how often it has notified."""
         now = self._stage.time.now
         for query in self._stage.queries.values():
+            probe = self._stage.drivers[query.spec.driver].probe
+            self._probed[query.key].add(probe.failures.get(query.key, inf))
             began_at = min((one.at for one in query.failures), default=now)
             receivers = [one for one in self._stage.receivers if is_up(one, began_at)]
             if now < query.bad_until:
@@ -109,7 +113,7 @@ class Looping:
         if query.checkpoint.planned_at == -inf:
             # A continuous query plans none, and each of its failures may be of another.
             return
-        failed_at = _in_its_batch(query)
+        failed_at = self._in_its_batch(query)
         if self._is_spent(failed_at, query):
             self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", POISON)
 
@@ -136,6 +140,16 @@ class Looping:
                 "P9", f"{receiver.name} notified of {again[0].key}, though "
                 f"{query.key} was known to flap"
             )  # fmt: skip
+
+    def _in_its_batch(self, query: SimQuery) -> list[float]:
+        """When its last runs failed, as far as that is known and was in the batch that it is in now.
+
+        Under async progress tracking the next run goes back to a batch whose commit was not written.
+        """
+        checkpoint, probed = query.checkpoint, self._probed[query.key]
+        same = takewhile(lambda one: one.batch == checkpoint.batch, reversed(query.failures))
+        known = [one.at for one in same if one.known and one.at in probed]
+        return [at for at in known if at > checkpoint.planned_at][::-1]
 
     def _is_silenced(self, query: SimQuery, name: str) -> bool:
         """Whether a silence covers it, or has until a moment ago."""
@@ -166,13 +180,3 @@ class Looping:
                 "P9", f"nothing at {receiver.name} says {words} of {query.key}, which fails in "
                 f"process after process: {shown}"
             )  # fmt: skip
-
-
-def _in_its_batch(query: SimQuery) -> list[float]:
-    """When its last runs failed, as far as that is known and was in the batch that it is in now.
-
-    Under async progress tracking the next run goes back to a batch whose commit was not written.
-    """
-    checkpoint = query.checkpoint
-    same = takewhile(lambda one: one.batch == checkpoint.batch, reversed(query.failures))
-    return [one.at for one in same if one.known and one.at > checkpoint.planned_at][::-1]

@@ -6,7 +6,7 @@ from math import inf
 
 from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
-from querypulse.alerting.rules import driver_down, query_flapping
+from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import ProcessEnd
 from querypulse.sidecar.watch.target_tracker import TERMINATED_AFTER_SECONDS
@@ -30,7 +30,7 @@ from .stage import (
     is_up,
     recovery_seconds,
 )
-from .truth import OF_SOURCE, WARNINGS, Episode, Health
+from .truth import OF_BATCH, OF_SOURCE, WARNINGS, Episode, Health
 
 BECOMES_CRITICAL = frozenset({Health.STUCK, Health.SLOW, Health.DELAYED})
 """A warning is not enough for ever."""
@@ -148,6 +148,9 @@ class Reaching:
         says = SAYS[episode.health]
         calm = recovery_seconds(query) + self._stage.longest_delay
         relapse = episode.previous < calm + self._left_open_seconds(held, query)
+        if relapse and episode.health in OF_BATCH:
+            # A failure that is not over suppresses what its restarted run does.
+            says |= {query_failed.NAME}
         # What is a warning's matter waits for a critical alert of the same query to end.
         slow = episode.health in WARNINGS
         speaks = any(key == query.key and (slow or name in says) for key, name in held.received)
