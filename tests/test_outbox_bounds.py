@@ -1,7 +1,7 @@
 """An outbox has room for so much; what goes first is not what somebody must hear."""
 
 import msgspec
-from support.deliveries import WALL, incident, outage, wrong_token
+from support.deliveries import WALL, incident, outage, poison, wrong_token
 
 from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.alerting.outbox.outbox import Outbox
@@ -54,6 +54,15 @@ def test_an_unreported_critical_one_goes_neither_for_a_warning_nor_for_a_newer_o
 
     assert queries(outbox) == ["dead"]
     assert outbox.losses["evicted"] == 2
+
+
+def test_rejected_critical_entry_is_evicted_before_an_unsent_one():
+    outbox = Outbox(max_entries=1)
+    outbox.offer([incident("rejected")], WALL)
+    outbox.failed(outbox.begin(0.0, WALL), poison(), 0.0, WALL)
+    outbox.offer([incident("rejected"), incident("newer")], WALL + 1)
+
+    assert queries(outbox) == ["newer"]
 
 
 def test_a_warning_does_not_push_out_a_critical_one_that_was_reported():

@@ -16,9 +16,9 @@ class BoundedStore:
     """Entries by key, at most ``max_entries`` of them and ``max_bytes`` as JSON.
 
     A full store evicts delivered and resolved entries first, then the least severe and oldest. It
-    never evicts an unsent critical entry for a less severe or newer one. ``evicted`` counts the
-    evicted entries, once each. A firing incident is offered again and comes back when there is
-    room. A single entry may be larger than ``max_bytes``.
+    never evicts an unsent critical entry for a less severe, a newer or a rejected one.
+    ``evicted`` counts the evicted entries, once each. A firing incident is offered again and comes
+    back when there is room. A single entry may be larger than ``max_bytes``.
     """
 
     def __init__(self, max_entries: int = MAX_ENTRIES, max_bytes: int = MAX_BYTES) -> None:
@@ -86,7 +86,7 @@ class BoundedStore:
         entry = self._entries[key]
         if _is_done(entry):
             return 0, False, entry.queued_at
-        if entry.is_critical and entry.is_unsent:
+        if entry.is_critical and entry.is_unsent and not entry.dead:
             return 3, key not in self._outside, -entry.queued_at
         return 2 if entry.is_critical else 1, key not in self._outside, entry.queued_at
 
