@@ -8,7 +8,7 @@ from typing import Any
 
 from ..listener.forgetting import is_called
 from ..listener.query import Query
-from .configuration.receiver_settings import SilenceSettings
+from .configuration.silence_settings import SilenceSettings
 from .runtime import Runtime
 from .silence_hints import unmatched
 from .silencing import Silencing

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from .configuration.receiver_settings import SilenceSettings
+from .configuration.silence_settings import SilenceSettings
 from .whole_file import write_whole
 
 FILE_MODE = 0o644

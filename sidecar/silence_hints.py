@@ -24,7 +24,7 @@ from ..alerting.rules import (
     watermark_stuck,
 )
 from .configuration.mistakes import suggestion
-from .configuration.receiver_settings import SilenceSettings
+from .configuration.silence_settings import SilenceSettings
 
 ALERTS = tuple(
     rule.NAME

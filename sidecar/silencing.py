@@ -13,7 +13,7 @@ import msgspec
 
 from ..alerting.lifecycle.silences import Silence
 from ..listener.guard import Guard
-from .configuration.receiver_settings import SilenceSettings
+from .configuration.silence_settings import SilenceSettings
 from .file_loop import end_file_loop, file_loop
 from .silence_file import read_silences
 

@@ -125,7 +125,10 @@ def test_a_receiver_without_its_place_is_refused(kind):
     ],
 )
 def test_a_part_without_its_whole_is_refused(settings, word):
-    assert f"needs '{word}'" in refused(**settings)
+    message = refused(**settings)
+
+    assert "needs " in message
+    assert repr(word) in message
 
 
 def test_two_of_one_name_are_refused():

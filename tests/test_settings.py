@@ -6,16 +6,22 @@ from datetime import datetime, timezone
 
 import pytest
 
-from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.masking import HIDDEN as MASK
-from querypulse.sidecar.configuration.masking import PATTERNS, QUERIES, SECRET, TABLES, URLS, masked
-from querypulse.sidecar.configuration.receiver_settings import (
+from querypulse.alerting.receivers.declaration import Holds
+from querypulse.alerting.receivers.registry import (
     AlertmanagerSettings,
     PagerDutySettings,
-    SilenceSettings,
     WebhookSettings,
 )
-from querypulse.sidecar.configuration.settings import TYPES, QuerySettings, check_value
+from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.configuration.masking import HIDDEN as MASK
+from querypulse.sidecar.configuration.settings import (
+    HOLDS,
+    TYPES,
+    QuerySettings,
+    check_value,
+    masked,
+)
+from querypulse.sidecar.configuration.silence_settings import SilenceSettings
 
 CONTRACT = {
     "app_name": None,
@@ -226,8 +232,10 @@ def test_receivers_and_silences_may_be_built_by_hand():
 # -- what may be shown ------------------------------------------------------------------------
 
 
-TOP_SECRET = sorted(SECRET & set(TYPES))
-TOP_URLS = sorted(URLS & set(TYPES))
+TOP_SECRET = sorted(name for name in HOLDS if HOLDS[name] is Holds.KEY)
+TOP_URLS = sorted(name for name in HOLDS if HOLDS[name] in (Holds.URL, Holds.ADDRESS))
+TABLES = {"receivers", "queries"}
+SHOWN = {Holds.NOTHING, Holds.SECRET_FILE, None}
 
 
 @pytest.mark.parametrize("name", TOP_SECRET)
@@ -336,7 +344,9 @@ def test_a_pattern_of_what_is_secret_is_not_shown(value):
     assert masked("redact_patterns", ()) == ()
 
 
-@pytest.mark.parametrize("name", sorted(set(TYPES) - SECRET - URLS - TABLES - PATTERNS - {QUERIES}))
+@pytest.mark.parametrize(
+    "name", [name for name in sorted(TYPES) if HOLDS.get(name) in SHOWN and name not in TABLES]
+)
 def test_everything_else_is_shown_as_it_is(name):
     assert masked(name, "file:///etc/x?y") == "file:///etc/x?y"
 

@@ -7,9 +7,9 @@ import json
 import pytest
 from support.java_errors import refused
 
-from querypulse.sidecar.configuration.masking import SECRET
-from querypulse.sidecar.configuration.receiver_settings import PagerDutySettings, SlackSettings
-from querypulse.sidecar.configuration.settings import TYPES, QuerySettings
+from querypulse.alerting.receivers.declaration import Holds
+from querypulse.alerting.receivers.registry import PagerDutySettings, SlackSettings
+from querypulse.sidecar.configuration.settings import HOLDS, TYPES, QuerySettings
 from querypulse.sidecar.configuration.settings_sources import load_settings
 
 # setting -> what an argument gives, and the same as text
@@ -106,7 +106,7 @@ def test_a_setting_is_the_same_wherever_it_comes_from(name, config):
     file = load_settings({}, config(f"{name} = {toml}"), {})
 
     assert argument.settings == variable.settings == file.settings
-    if name not in SECRET:
+    if HOLDS.get(name) is not Holds.KEY:
         conf = load_settings({}, {}, {f"spark.querypulse.{name}": text})
         assert conf.settings == argument.settings
     assert getattr(argument.settings, name) != getattr(load_settings({}, {}, {}).settings, name)
@@ -121,7 +121,7 @@ def test_each_value_knows_where_it_came_from(name, config):
     variable = environment(name)
     origin = f"environment variable {variable}"
     assert load_settings({}, {variable: text}, {}).origins == {name: origin}
-    if name not in SECRET:
+    if HOLDS.get(name) is not Holds.KEY:
         assert load_settings({}, {}, {spark: text}).origins == {name: f"Spark conf {spark}"}
 
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from querypulse.sidecar.configuration.receiver_settings import SilenceSettings
+from querypulse.sidecar.configuration.silence_settings import SilenceSettings
 from querypulse.sidecar.silence_file import add_silence, end_silences, in_force, read_silences
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)

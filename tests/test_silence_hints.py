@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from querypulse.sidecar.configuration.receiver_settings import SilenceSettings
+from querypulse.sidecar.configuration.silence_settings import SilenceSettings
 from querypulse.sidecar.silence_hints import ALERTS, unmatched
 
 NAMES = ("billing", "bronze-eu", "bronze-us")

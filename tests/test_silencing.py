@@ -11,7 +11,7 @@ from support.clock import Clock
 
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings, Sidecar, silencing
-from querypulse.sidecar.configuration.receiver_settings import SilenceSettings
+from querypulse.sidecar.configuration.silence_settings import SilenceSettings
 from querypulse.sidecar.silence_file import add_silence, read_silences
 from querypulse.sidecar.silencing import Silencing, until_of
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.queries import Trap, commits, rate, start, until
 
-from querypulse.sidecar.configuration.receiver_settings import SilenceSettings
+from querypulse.sidecar.configuration.silence_settings import SilenceSettings
 from querypulse.sidecar.silence_file import add_silence, end_silences
 
 pytestmark = pytest.mark.spark

@@ -14,8 +14,8 @@ from support.http_double import HttpDouble, reply
 from support.queries import until
 from support.watching import ServedDriver, serving
 
+from querypulse.alerting.receivers.registry import WebhookSettings
 from querypulse.sidecar import cli
-from querypulse.sidecar.configuration.receiver_settings import WebhookSettings
 from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.watch.hosts import receiver_hosts
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from ..alert import Incident
 from .alertmanager_alerts import (
@@ -20,6 +21,7 @@ from .alertmanager_alerts import (
     still_open,
 )
 from .answer import DeliveryOutcome
+from .declaration import Address, HttpReceiverSettings, ReceiverContext, ReceiverType
 from .encoding import to_json
 from .http import TOTAL_SECONDS, HttpError, HttpPoster
 from .http_options import HttpOptions
@@ -31,6 +33,14 @@ log = logging.getLogger("querypulse")
 LEAST_SECONDS = 3.0
 SOONEST_FIRST = (DeliveryOutcome.TRANSIENT, DeliveryOutcome.MISCONFIGURED, DeliveryOutcome.REJECTED)
 """If members refuse differently, the outcome with the earliest retry counts."""
+
+
+class AlertmanagerSettings(
+    HttpReceiverSettings, tag_field="type", tag="alertmanager", frozen=True, kw_only=True
+):
+    """All members of one cluster."""
+
+    urls: Annotated[tuple[Address, ...], Meta(min_length=1)]
 
 
 class Alertmanager:
@@ -168,3 +178,18 @@ def _refusal(member: HttpPoster, alert: dict[str, Any], wall: float) -> HttpErro
         log.warning("querypulse: %s of %s is not taken: %s", name, query, error)
         return error
     return None
+
+
+def make(given: AlertmanagerSettings, context: ReceiverContext) -> Alertmanager:
+    """Make the cluster from its settings."""
+    return Alertmanager(
+        given.urls, name=given.name, http=context.http, external_url=context.external_url
+    )
+
+
+def urls(given: AlertmanagerSettings) -> Sequence[str]:
+    """All members."""
+    return given.urls
+
+
+TYPE = ReceiverType(AlertmanagerSettings, make, short_form={"urls": "alertmanager_urls"}, urls=urls)

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
+from typing import Literal
 
 from ..alert import Incident
 from .answer import DeliveryOutcome
+from .declaration import (
+    Address,
+    HttpReceiverSettings,
+    Key,
+    ReceiverContext,
+    ReceiverType,
+    SecretFile,
+    Severity,
+)
 from .encoding import to_json
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
@@ -29,6 +40,18 @@ EVENTS_URLS = {
 EVENTS_URL = EVENTS_URLS["us"]
 
 BAD_REQUEST = 400
+
+
+class PagerDutySettings(
+    HttpReceiverSettings, tag_field="type", tag="pagerduty", frozen=True, kw_only=True
+):
+    """``region`` is the service region; ``url`` replaces it. By default warnings do not page."""
+
+    severities: tuple[Severity, ...] = ("critical",)
+    routing_key: Key | None = None
+    routing_key_file: SecretFile | None = None
+    region: Literal["us", "eu"] = "us"
+    url: Address | None = None
 
 
 class PagerDuty:
@@ -91,3 +114,32 @@ class PagerDuty:
                 error.answer = DeliveryOutcome.MISCONFIGURED
                 error.args = (f"{error}: it does not know the routing key",)
             raise
+
+
+def urls(given: PagerDutySettings) -> Sequence[str]:
+    """Where events are posted."""
+    return (given.url if given.url is not None else EVENTS_URLS[given.region],)
+
+
+def make(given: PagerDutySettings, context: ReceiverContext) -> PagerDuty:
+    """Make a PagerDuty service from its settings."""
+    return PagerDuty(
+        context.secret("routing_key"),
+        name=given.name,
+        url=urls(given)[0],
+        http=context.http,
+        client_url=context.external_url,
+    )
+
+
+TYPE = ReceiverType(
+    PagerDutySettings,
+    make,
+    one_of=("routing_key", "routing_key_file"),
+    short_form={
+        "routing_key": "pagerduty_routing_key",
+        "routing_key_file": "pagerduty_routing_key_file",
+        "url": "pagerduty_url",
+    },
+    urls=urls,
+)

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from ..alert import Incident
 from .answer import DeliveryOutcome
+from .declaration import (
+    HttpReceiverSettings,
+    ReceiverContext,
+    ReceiverType,
+    SecretFile,
+    SecretUrl,
+)
 from .encoding import to_json
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
@@ -13,6 +20,13 @@ from .secret import Secret
 from .slack_message import minimal_message, slack_message
 
 ACCEPTED = b"ok"
+
+
+class SlackSettings(HttpReceiverSettings, tag_field="type", tag="slack", frozen=True, kw_only=True):
+    """An incoming webhook."""
+
+    url: SecretUrl | None = None
+    url_file: SecretFile | None = None
 
 
 class Slack:
@@ -60,3 +74,21 @@ class Slack:
         meant = DeliveryOutcome.MISCONFIGURED if answer else DeliveryOutcome.TRANSIENT
         text = f"{self._poster.place} answered 2xx without Slack's 'ok'"
         raise HttpError(text, meant, may_have_arrived=True)
+
+
+def make(given: SlackSettings, context: ReceiverContext) -> Slack:
+    """Make a Slack channel from its settings."""
+    return Slack(
+        context.secret("url"),
+        name=given.name,
+        http=context.http,
+        external_url=context.external_url,
+    )
+
+
+TYPE = ReceiverType(
+    SlackSettings,
+    make,
+    one_of=("url", "url_file"),
+    short_form={"url": "slack_webhook_url", "url_file": "slack_webhook_url_file"},
+)

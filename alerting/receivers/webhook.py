@@ -8,6 +8,13 @@ from typing import Literal
 from ..alert import Incident
 from .alertmanager_message import message
 from .answer import DeliveryOutcome
+from .declaration import (
+    HttpReceiverSettings,
+    ReceiverContext,
+    ReceiverType,
+    SecretFile,
+    SecretUrl,
+)
 from .encoding import to_json
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
@@ -19,6 +26,18 @@ from .standard_webhooks import message_id, signed_headers, signing_key
 
 MAX_BODY_BYTES = 1024 * 1024
 """The largest body that nginx, in front of many receivers, takes by default."""
+
+
+class WebhookSettings(
+    HttpReceiverSettings, tag_field="type", tag="webhook", frozen=True, kw_only=True
+):
+    """``format``: Alertmanager's version-4 JSON, or querypulse's own, with a published schema."""
+
+    url: SecretUrl | None = None
+    url_file: SecretFile | None = None
+    secret_files: tuple[SecretFile, ...] = ()
+    """More than one during a rotation: each secret signs."""
+    format: Literal["alertmanager", "raw"] = "alertmanager"
 
 
 class Webhook:
@@ -82,3 +101,27 @@ class Webhook:
 
     def _signing_keys(self) -> list[bytes]:
         return [signing_key(secret.reveal()) for secret in self._secrets]
+
+
+def make(given: WebhookSettings, context: ReceiverContext) -> Webhook:
+    """Make a webhook from its settings."""
+    return Webhook(
+        context.secret("url"),
+        name=given.name,
+        secrets=context.secret_files("secret_files"),
+        format=given.format,
+        http=context.http,
+        external_url=context.external_url,
+    )
+
+
+TYPE = ReceiverType(
+    WebhookSettings,
+    make,
+    one_of=("url", "url_file"),
+    short_form={
+        "url": "webhook_url",
+        "url_file": "webhook_url_file",
+        "secret_files": "webhook_secret_file",
+    },
+)

@@ -15,8 +15,7 @@ from ...listener.guard import Guard
 from ..configuration import wiring
 from ..configuration.components import make_components
 from ..configuration.configured import configured
-from ..configuration.masking import masked
-from ..configuration.settings import TYPES, Settings, SettingsError
+from ..configuration.settings import TYPES, Settings, SettingsError, masked
 from ..configuration.settings_sources import load_strictly
 from ..silence_file import read_silences
 from ..start_lines import NOBODY, receivers_text

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 
 from ...alerting.lifecycle.silences import end_text
-from ..configuration.receiver_settings import SilenceSettings
 from ..configuration.settings import SettingsError
 from ..configuration.settings_sources import load_strictly
+from ..configuration.silence_settings import SilenceSettings
 from ..silence_file import Silences, add_silence, end_silences, in_force, read_silences
 from ..silence_hints import unmatched
 from .silence_drivers import silence_drivers

@@ -10,8 +10,8 @@ import msgspec
 import requests
 
 from ...alerting.receivers.secret import Secret
-from ..configuration.receiver_settings import SilenceSettings
 from ..configuration.settings import SettingsError
+from ..configuration.silence_settings import SilenceSettings
 
 SECONDS = 10.0
 CREATED = 201

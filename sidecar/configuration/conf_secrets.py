@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .masking import SECRET, URLS
+import msgspec
+
+from ...alerting.receivers.declaration import Holds, holds
 from .own_values import secret_parts
-from .receiver_settings import Common, PagerDutySettings
-from .settings import TYPES, QuerySettings, SettingsError
+from .settings import HOLDS, TYPES, SettingsError
 
 ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
-
-ADDRESSES = frozenset({"alertmanager_urls", "pagerduty_url", "proxy_url", "urls"})
-"""URLs whose path is not secret, but whose user name and password are."""
 
 
 def refuse_secret(name: str, value: object, origin: str) -> None:
@@ -28,16 +26,14 @@ def refuse_secret(name: str, value: object, origin: str) -> None:
     elif name == "queries" and isinstance(value, dict):
         for pattern, own in value.items():
             _refuse_secrets_of(own, f"queries.{pattern}.", origin)
-    elif any(_is_secret(name, text) for text in _texts(value)):
+    elif any(_is_secret(HOLDS.get(name), text) for text in _texts(value)):
         raise _refusal(name, name, origin, has_file=f"{name}_file" in TYPES)
 
 
-def _refuse_secrets_of(receiver: Common | QuerySettings, place: str, origin: str) -> None:
-    named = isinstance(receiver, PagerDutySettings)
-    for field in receiver.__struct_fields__:
-        name = "pagerduty_url" if named and field == "url" else field
-        if any(_is_secret(name, text) for text in _texts(getattr(receiver, field))):
-            has_file = f"{field}_file" in receiver.__struct_fields__
+def _refuse_secrets_of(record: msgspec.Struct, place: str, origin: str) -> None:
+    for field, kind in holds(type(record)).items():
+        if any(_is_secret(kind, text) for text in _texts(getattr(record, field))):
+            has_file = f"{field}_file" in record.__struct_fields__
             raise _refusal(f"{place}{field}", field, origin, has_file=has_file)
 
 
@@ -49,10 +45,10 @@ def _refusal(place: str, field: str, origin: str, *, has_file: bool) -> Settings
     )
 
 
-def _is_secret(name: str, text: str) -> bool:
-    if name in ADDRESSES:
+def _is_secret(kind: Holds | None, text: str) -> bool:
+    if kind is Holds.ADDRESS:
         return "@" in text
-    return name in SECRET or (name in URLS and bool(secret_parts(text)))
+    return kind is Holds.KEY or (kind is Holds.URL and bool(secret_parts(text)))
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -3,42 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from .receiver_settings import (
-    AlertmanagerSettings,
-    PagerDutySettings,
-    ReceiverSettings,
-    SlackSettings,
-    WebhookSettings,
-)
+from ...alerting.receivers.declaration import ReceiverSettings, ReceiverType
+from ...alerting.receivers.registry import RECEIVER_TYPES, type_of
 from .settings import Settings, SettingsError
-
-SHORT_FORMS: dict[type, dict[str, str]] = {
-    WebhookSettings: {
-        "url": "webhook_url",
-        "url_file": "webhook_url_file",
-        "secret_files": "webhook_secret_file",
-    },
-    PagerDutySettings: {
-        "routing_key": "pagerduty_routing_key",
-        "routing_key_file": "pagerduty_routing_key_file",
-        "url": "pagerduty_url",
-    },
-    AlertmanagerSettings: {"urls": "alertmanager_urls"},
-    SlackSettings: {"url": "slack_webhook_url", "url_file": "slack_webhook_url_file"},
-}
-"""Field of a receiver's table -> the top-level setting for it."""
-
-NEEDED = {
-    WebhookSettings: ("url", "url_file"),
-    PagerDutySettings: ("routing_key", "routing_key_file"),
-    SlackSettings: ("url", "url_file"),
-}
-"""Exactly one of these two fields must be set."""
-
 
 HEARTBEAT = "heartbeat"
 """The name under which heartbeat pings are counted."""
@@ -51,18 +22,23 @@ class Configured(msgspec.Struct, frozen=True):
     is_short: bool = False
 
     @property
+    def kind(self) -> ReceiverType:
+        """Its kind."""
+        return type_of(self.given)
+
+    @property
     def place(self) -> str:
         """The start of a message about this receiver."""
         return "" if self.is_short else f"receiver {self.given.name!r}: "
 
     def called(self, field: str) -> str:
         """The name of the setting for a field, as the user wrote it."""
-        return SHORT_FORMS[type(self.given)].get(field, field) if self.is_short else field
+        return self.kind.short_form.get(field, field) if self.is_short else field
 
     def reworded(self, message: str) -> str:
         """A message about top-level settings, with the setting names of this receiver."""
         if not self.is_short:
-            for field, name in _longest_first(SHORT_FORMS[type(self.given)]):
+            for field, name in _longest_first(self.kind.short_form):
                 message = message.replace(name, field)
         return f"{self.place}{message}"
 
@@ -74,7 +50,6 @@ def configured(settings: Settings) -> tuple[Configured, ...]:
         SettingsError: they contradict each other, or a setting would have no effect.
 
     """
-    _refuse_orphans(settings)
     found = (*_short_forms(settings), *(Configured(one) for one in settings.receivers))
     for one in found:
         _require_one_of_two(one)
@@ -84,51 +59,31 @@ def configured(settings: Settings) -> tuple[Configured, ...]:
 
 
 def _short_forms(settings: Settings) -> Iterator[Configured]:
-    if settings.webhook_url is not None or settings.webhook_url_file is not None:
-        secret = settings.webhook_secret_file
-        yield _short(
-            WebhookSettings(
-                name="webhook",
-                url=settings.webhook_url,
-                url_file=settings.webhook_url_file,
-                secret_files=() if secret is None else (secret,),
-            )
-        )
-    if _has_routing_key(settings):
-        yield _short(
-            PagerDutySettings(
-                name="pagerduty",
-                routing_key=settings.pagerduty_routing_key,
-                routing_key_file=settings.pagerduty_routing_key_file,
-                url=settings.pagerduty_url,
-            )
-        )
-    if settings.alertmanager_urls:
-        yield _short(AlertmanagerSettings(name="alertmanager", urls=settings.alertmanager_urls))
-    url, file = settings.slack_webhook_url, settings.slack_webhook_url_file
-    if url is not None or file is not None:
-        yield _short(SlackSettings(name="slack", url=url, url_file=file))
+    for kind in RECEIVER_TYPES:
+        given = _given(settings, kind)
+        needed = kind.one_of or tuple(kind.short_form)
+        if not given.keys().isdisjoint(needed):
+            # mypy knows the fields of one kind only.
+            made: Callable[..., ReceiverSettings] = kind.settings
+            yield Configured(made(name=kind.name, **given), is_short=True)
+        elif given:
+            names = " or ".join(repr(kind.short_form[field]) for field in needed)
+            raise SettingsError(f"setting {kind.short_form[min(given)]!r} needs {names}")
 
 
-def _short(given: ReceiverSettings) -> Configured:
-    return Configured(given, is_short=True)
-
-
-def _has_routing_key(settings: Settings) -> bool:
-    given = (settings.pagerduty_routing_key, settings.pagerduty_routing_key_file)
-    return any(one is not None for one in given)
-
-
-def _refuse_orphans(settings: Settings) -> None:
-    has_webhook = settings.webhook_url is not None or settings.webhook_url_file is not None
-    if settings.webhook_secret_file is not None and not has_webhook:
-        raise SettingsError("setting 'webhook_secret_file' needs 'webhook_url'")
-    if settings.pagerduty_url is not None and not _has_routing_key(settings):
-        raise SettingsError("setting 'pagerduty_url' needs 'pagerduty_routing_key_file'")
+def _given(settings: Settings, kind: ReceiverType) -> dict[str, object]:
+    """The fields of the receiver that top-level settings define; a single file is a list of one."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(kind.settings)}
+    found = {field: getattr(settings, name) for field, name in kind.short_form.items()}
+    return {
+        field: (value,) if defaults[field] == () and isinstance(value, str) else value
+        for field, value in found.items()
+        if value is not None and value != ()
+    }
 
 
 def _require_one_of_two(one: Configured) -> None:
-    fields = NEEDED.get(type(one.given), ())
+    fields = one.kind.one_of
     given = [field for field in fields if getattr(one.given, field) is not None]
     names = " or ".join(repr(one.called(field)) for field in fields)
     if fields and not given:

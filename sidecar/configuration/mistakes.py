@@ -9,9 +9,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-from .receiver_settings import RECEIVER_TYPES, SilenceSettings
+from ...alerting.receivers.registry import RECEIVER_TYPES
+from .silence_settings import SilenceSettings
 
-TAGS = {str(kind.__struct_config__.tag): kind for kind in RECEIVER_TYPES}
+TAGS = {kind.name: kind.settings for kind in RECEIVER_TYPES}
 """Receiver types by the value of ``type``."""
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")

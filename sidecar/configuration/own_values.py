@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from urllib.parse import unquote
 
+import msgspec
+
+from ...alerting.receivers.declaration import Holds, holds
 from ...alerting.receivers.secret import Secret
 from ...listener.own_secrets import secrets_of_url
 from .configured import configured
 from .settings import Settings
 
-VALUES = ("url", "routing_key", "proxy_url", "heartbeat_url")
-LISTS = ("urls",)
-FILES = ("url_file", "routing_key_file", "heartbeat_url_file", "http_token_file")
-LISTS_OF_FILES = ("secret_files",)
+_VALUES = (Holds.KEY, Holds.URL, Holds.ADDRESS)
 
 
 def own_secrets(settings: Settings) -> list[Secret]:
@@ -27,7 +27,8 @@ def own_secrets(settings: Settings) -> list[Secret]:
     for pattern, own in settings.queries.items():
         found += _secrets_of(own, f"queries.{pattern}.{{}}".format)
     for one in configured(settings):
-        found += _secrets_of(one.given, one.called)
+        if not one.is_short:
+            found += _secrets_of(one.given, one.called)
     return found
 
 
@@ -42,20 +43,11 @@ def secret_parts(value: str) -> set[str]:
     return {form for part in parts for form in (part, unquote(part))}
 
 
-def _secrets_of(holder: object, called: Callable[[str], str]) -> Iterator[Secret]:
-    for value in (*_of(holder, VALUES), *_in_lists(holder, LISTS)):
-        yield Secret(value)
-    for name in FILES:
-        for path in _of(holder, (name,)):
-            yield Secret.from_file(path, setting=called(name))
-    for path in _in_lists(holder, LISTS_OF_FILES):
-        yield Secret.from_file(path, setting=called("secret_files"))
-
-
-def _of(holder: object, names: tuple[str, ...]) -> list[str]:
-    given = [getattr(holder, name, None) for name in names]
-    return [value for value in given if value is not None]
-
-
-def _in_lists(holder: object, names: tuple[str, ...]) -> list[str]:
-    return [value for name in names for value in getattr(holder, name, ())]
+def _secrets_of(record: msgspec.Struct, called: Callable[[str], str]) -> Iterator[Secret]:
+    for name, kind in holds(type(record)).items():
+        given = getattr(record, name)
+        texts = given if isinstance(given, tuple) else () if given is None else (given,)
+        if kind in _VALUES:
+            yield from map(Secret, texts)
+        elif kind is Holds.SECRET_FILE:
+            yield from (Secret.from_file(path, setting=called(name)) for path in texts)

@@ -4,26 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from ...alerting.outbox.routing import Route
-from ...alerting.receivers.alertmanager import Alertmanager
+from ...alerting.receivers.declaration import ReceiverContext, ReceiverSettings
 from ...alerting.receivers.heartbeat import Heartbeat
 from ...alerting.receivers.http_options import HttpOptions
-from ...alerting.receivers.pagerduty import EVENTS_URLS, PagerDuty
 from ...alerting.receivers.receiver import Receiver
 from ...alerting.receivers.secret import Secret
-from ...alerting.receivers.slack import Slack
-from ...alerting.receivers.webhook import Webhook
 from ...listener.guard import Guard
 from .configured import HEARTBEAT, Configured, configured
 from .links import external_url
-from .receiver_settings import (
-    AlertmanagerSettings,
-    Common,
-    PagerDutySettings,
-    SlackSettings,
-    WebhookSettings,
-)
 from .settings import QuerySettings, Settings, SettingsError
 
 QUERY_HEARTBEAT_SECONDS = 60.0
@@ -101,54 +92,25 @@ def _receiver(one: Configured, settings: Settings) -> Receiver:
     with _as_settings_error(one):
         http = http_options(one.given, settings)
         http.check()
-    given, home = one.given, external_url(settings)
-    if isinstance(given, WebhookSettings):
-        return _webhook(one, given, http, home)
-    if isinstance(given, PagerDutySettings):
-        return _pagerduty(one, given, http, home)
-    if isinstance(given, SlackSettings):
-        url = _secret_of(one, "url", given.url, given.url_file)
-        with _as_settings_error(one):
-            return Slack(url, name=given.name, http=http, external_url=home)
-    return _alertmanager(one, given, http, home)
-
-
-def _webhook(one: Configured, given: WebhookSettings, http: HttpOptions, home: str) -> Webhook:
-    url = _secret_of(one, "url", given.url, given.url_file)
+    context = ReceiverContext(
+        http, external_url(settings), partial(_secret_of, one), partial(_secrets_of, one)
+    )
     with _as_settings_error(one):
-        files = [
-            Secret.from_file(path, setting=one.called("secret_files"))
-            for path in given.secret_files
-        ]
-        return Webhook(
-            url,
-            name=given.name,
-            secrets=files,
-            format=given.format,
-            http=http,
-            external_url=home,
-        )
+        return one.kind.make(one.given, context)
 
 
-def _pagerduty(
-    one: Configured, given: PagerDutySettings, http: HttpOptions, home: str
-) -> PagerDuty:
-    key = _secret_of(one, "routing_key", given.routing_key, given.routing_key_file)
-    with _as_settings_error(one):
-        url = given.url if given.url is not None else EVENTS_URLS[given.region]
-        return PagerDuty(key, name=given.name, url=url, http=http, client_url=home)
-
-
-def _alertmanager(
-    one: Configured, given: AlertmanagerSettings, http: HttpOptions, home: str
-) -> Alertmanager:
-    with _as_settings_error(one):
-        return Alertmanager(given.urls, name=given.name, http=http, external_url=home)
-
-
-def _secret_of(one: Configured, field: str, value: str | None, file: str | None) -> Secret:
+def _secret_of(one: Configured, field: str) -> Secret:
+    value, file = getattr(one.given, field), getattr(one.given, f"{field}_file")
     try:
         return _secret(value, file, one.called(f"{field}_file"))
+    except ValueError as error:
+        raise SettingsError(f"{one.place}{error}") from None
+
+
+def _secrets_of(one: Configured, field: str) -> list[Secret]:
+    paths = getattr(one.given, field)
+    try:
+        return [Secret.from_file(path, setting=one.called(field)) for path in paths]
     except ValueError as error:
         raise SettingsError(f"{one.place}{error}") from None
 
@@ -157,7 +119,7 @@ def _secret(value: str | None, file: str | None, setting: str) -> Secret:
     return Secret(value) if value is not None else Secret.from_file(file or "", setting=setting)
 
 
-def http_options(given: Common | None, settings: Settings) -> HttpOptions:
+def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOptions:
     """A receiver's own HTTP options; where it has none, the top-level settings."""
     options = {}
     for name in HttpOptions.__struct_fields__:
@@ -166,7 +128,7 @@ def http_options(given: Common | None, settings: Settings) -> HttpOptions:
     return HttpOptions(**options)
 
 
-def _route(given: Common) -> Route:
+def _route(given: ReceiverSettings) -> Route:
     return Route(
         severities=given.severities,
         queries=given.queries,

@@ -7,9 +7,18 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from .masking import masked, masked_table
+from ...alerting.receivers.declaration import (
+    Address,
+    Key,
+    Pattern,
+    SecretFile,
+    SecretUrl,
+    holds,
+)
+from ...alerting.receivers.registry import AnyReceiverSettings
+from . import masking
 from .mistakes import explained
-from .receiver_settings import ReceiverSettings, SilenceSettings
+from .silence_settings import SilenceSettings
 
 _Seconds = Annotated[float, Meta(gt=0)]
 _Grace = Annotated[float, Meta(ge=0)]
@@ -40,12 +49,12 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     restart_budget: _Count | None = None
     restart_window_seconds: _Seconds | None = None
     ignore: bool | None = None
-    heartbeat_url: str | None = None
+    heartbeat_url: SecretUrl | None = None
     """Pinged when such a query commits or completes, unless one of them is unhealthy."""
-    heartbeat_url_file: str | None = None
+    heartbeat_url_file: SecretFile | None = None
 
     def __repr__(self) -> str:
-        return f"QuerySettings({masked_table(self)})"
+        return f"QuerySettings({masking.masked_table(self, QuerySettings)})"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -63,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     http_host: str = "127.0.0.1"
     http_port: Annotated[int, Meta(ge=-1, le=65535)] = 9719
     """0: any free port. -1: no server."""
-    http_token_file: str | None = None
+    http_token_file: SecretFile | None = None
     http_tls_cert_file: str | None = None
     http_tls_key_file: str | None = None
     http_tls_client_ca_file: str | None = None
@@ -111,30 +120,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     silences: tuple[SilenceSettings, ...] = ()
     silence_file: str | None = None
     """Where ``querypulse silence`` writes and the sidecar reads."""
-    webhook_url: str | None = None
-    webhook_url_file: str | None = None
-    webhook_secret_file: str | None = None
-    pagerduty_routing_key: str | None = None
-    pagerduty_routing_key_file: str | None = None
-    pagerduty_url: str | None = None
-    alertmanager_urls: tuple[str, ...] = ()
-    slack_webhook_url: str | None = None
-    slack_webhook_url_file: str | None = None
-    heartbeat_url: str | None = None
-    heartbeat_url_file: str | None = None
+    webhook_url: SecretUrl | None = None
+    webhook_url_file: SecretFile | None = None
+    webhook_secret_file: SecretFile | None = None
+    pagerduty_routing_key: Key | None = None
+    pagerduty_routing_key_file: SecretFile | None = None
+    pagerduty_url: Address | None = None
+    alertmanager_urls: tuple[Address, ...] = ()
+    slack_webhook_url: SecretUrl | None = None
+    slack_webhook_url_file: SecretFile | None = None
+    heartbeat_url: SecretUrl | None = None
+    heartbeat_url_file: SecretFile | None = None
     heartbeat_interval_seconds: _Seconds = 60.0
-    receivers: tuple[ReceiverSettings, ...] = ()
+    receivers: tuple[AnyReceiverSettings, ...] = ()
     """The full form: any number, each with its own severities, queries and fallback."""
     spool_dir: str | None = None
     """The folder in which undelivered and open alerts outlive the driver."""
     allow_http: bool = False
     """Whether alerts may be sent to other hosts over plain http."""
-    proxy_url: str | None = None
+    proxy_url: Address | None = None
     proxy_from_environment: bool = False
     ca_file: str | None = None
     client_cert_file: str | None = None
     client_key_file: str | None = None
-    redact_patterns: tuple[str, ...] = ()
+    redact_patterns: tuple[Pattern, ...] = ()
     """Regular expressions of further texts that must not leave the driver."""
     external_url: str | None = None
     """The public URL of this driver's status page; alerts link to it."""
@@ -155,11 +164,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return f"Settings({', '.join(shown)})"
 
 
+HOLDS = holds(Settings)
 TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
 class SettingsError(ValueError):
     """A setting is unknown or not allowed; the message says which, where and why."""
+
+
+def masked(name: str, value: object) -> object:
+    """A setting's value in a form that may be shown, whatever type it has."""
+    if name == "receivers":
+        return masking.masked_receivers(value)
+    if name == "queries":
+        return masking.masked_queries(value, QuerySettings)
+    return masking.masked(HOLDS.get(name), value)
 
 
 def check_value(name: str, value: object, origin: str) -> object:

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from requests.utils import select_proxy
 
 from ...alerting.receivers.address import is_loopback
-from ...alerting.receivers.pagerduty import EVENTS_URLS
 from ..configuration.configured import configured
-from ..configuration.receiver_settings import AlertmanagerSettings, Common, PagerDutySettings
 from ..configuration.receivers_from_settings import http_options
 from ..configuration.settings import Settings
 from .network import Host
@@ -32,7 +29,7 @@ def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
 def _urls(settings: Settings) -> Iterator[str]:
     for one in configured(settings):
         options = http_options(one.given, settings)
-        for url in _urls_of(one.given):
+        for url in one.kind.urls(one.given):
             with suppress(ValueError):  # Not a URL: the receiver reports it.
                 proxy = select_proxy(url, options.proxies(url))
                 yield url if proxy is None else _with_scheme(proxy)
@@ -41,25 +38,6 @@ def _urls(settings: Settings) -> Iterator[str]:
 def _with_scheme(proxy: str) -> str:
     """Add the scheme that requests assumes for a proxy given by host and port only."""
     return proxy if "://" in proxy else f"http://{proxy}"
-
-
-def _urls_of(given: Common) -> list[str]:
-    if isinstance(given, AlertmanagerSettings):
-        return list(given.urls)
-    if isinstance(given, PagerDutySettings):
-        return [given.url or EVENTS_URLS[given.region]]
-    url, file = getattr(given, "url", None), getattr(given, "url_file", None)
-    return [url or _content(file)]
-
-
-def _content(path: str | None) -> str:
-    """The content of a secret URL's file; empty if unreadable, which the receiver reports."""
-    if path is None:
-        return ""
-    try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
 
 
 def _host(url: str) -> Host | None:

@@ -99,11 +99,16 @@ def allowed(kind: Any) -> str:
         return allowed(next(one for one in get_args(kind) if one is not types.NoneType))
     if get_origin(kind) is Annotated:
         plain, meta = get_args(kind)
-        return f"{WORDS[plain]}, {_bounds(meta)}"
+        return ", ".join(filter(None, [WORDS[plain], _bounds(meta)]))
     if get_origin(kind) is tuple:
-        inner = get_args(kind)[0]
-        return "a list of texts" if inner is str else "a list of tables"
+        return "a list of texts" if _allowed_in(kind) == WORDS[str] else "a list of tables"
     return "a table" if get_origin(kind) is dict else WORDS[kind]
+
+
+def _allowed_in(kind: Any) -> str:
+    """What the record allows as an entry of a list."""
+    inner = get_args(kind)[0]
+    return allowed(inner) if inner is str or get_origin(inner) is Annotated else ""
 
 
 def _bounds(meta: Meta) -> str:

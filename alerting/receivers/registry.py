@@ -1,0 +1,33 @@
+"""All kinds of receivers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from . import alertmanager, pagerduty, slack, webhook
+from .alertmanager import AlertmanagerSettings
+from .declaration import Holds, ReceiverSettings, ReceiverType, holds
+from .pagerduty import PagerDutySettings
+from .slack import SlackSettings
+from .webhook import WebhookSettings
+
+RECEIVER_TYPES = (webhook.TYPE, pagerduty.TYPE, alertmanager.TYPE, slack.TYPE)
+"""In the order in which short forms define receivers."""
+AnyReceiverSettings = WebhookSettings | PagerDutySettings | AlertmanagerSettings | SlackSettings
+"""The tables of the setting ``receivers``, distinguished by ``type``."""
+
+_BY_SETTINGS = {kind.settings: kind for kind in RECEIVER_TYPES}
+
+
+def type_of(given: ReceiverSettings) -> ReceiverType:
+    """The kind of receiver that a table defines."""
+    return _BY_SETTINGS[type(given)]
+
+
+def fields() -> Mapping[str, Holds | None]:
+    """Every field of any receiver with what it holds; None where it holds no text."""
+    found: dict[str, Holds | None] = {"type": Holds.NOTHING}
+    for kind in RECEIVER_TYPES:
+        declared = holds(kind.settings)
+        found |= {name: declared.get(name) for name in kind.settings.__struct_fields__}
+    return found
