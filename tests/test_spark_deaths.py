@@ -237,7 +237,7 @@ def test_a_crash_loop_is_reported_as_flapping_however_well_each_restart_goes(
 
     page = pages.wait_for("StreamingQueryFlapping", "loop")
 
-    assert page.annotations["reason"] == "3 failures within 600 s, the last of Boom"
+    assert page.annotations["reason"] == "3 failures within 600 s, the last with Boom"
     assert page.annotations["deaths"].count("Boom") == 3
     # It was never well for long enough between two deaths to be told of each.
     deaths = [page for page in pages.pages if page.what == ("StreamingQueryFailed", "loop")]
