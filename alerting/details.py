@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .alert import Alert
-from .headline import code_last, summary_of
+from .alert import Alert, Incident
+from .headline import MAX_NAMED, code_last, headline_of, queries, summary_of
 
 LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
 """Annotations that are links, with their titles; each receiver shows them in its own form."""
@@ -76,6 +76,24 @@ def details(alert: Alert) -> dict[str, str]:
         was = known.get("summary", "")
         return {"was": was} if was else {}
     return _not_shown(summary_of(alert), known.get("reason", ""), known)
+
+
+def members(incident: Incident) -> list[Alert]:
+    """The firing alerts of a group; none if the headline names all of them with their reasons."""
+    headline = headline_of(incident)
+    named = set(queries(incident)[:MAX_NAMED])
+    firing = [alert for alert in incident.alerts if alert.ends_at is None]
+    said = all(
+        alert.labels["query"] in named and says(headline, alert.annotations.get("reason", ""))
+        for alert in firing
+    )
+    return [] if said else firing
+
+
+def next_steps(incident: Incident) -> str:
+    """The next steps of the firing alerts, which share their name; empty if there are none."""
+    steps = (a.annotations.get(NEXT_STEPS, "") for a in incident.alerts if a.ends_at is None)
+    return next(steps, "")
 
 
 def description(headline: str, reason: str, evidence: Mapping[str, str]) -> str:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import alertmanager, pagerduty, slack, webhook
+from . import alertmanager, pagerduty, slack, teams, webhook
 from .alertmanager import AlertmanagerSettings
 from .declaration import Holds, ReceiverSettings, ReceiverType, holds
 from .pagerduty import PagerDutySettings
 from .slack import SlackSettings
+from .teams import TeamsSettings
 from .webhook import WebhookSettings
 
-RECEIVER_TYPES = (webhook.TYPE, pagerduty.TYPE, alertmanager.TYPE, slack.TYPE)
+RECEIVER_TYPES = (webhook.TYPE, pagerduty.TYPE, alertmanager.TYPE, slack.TYPE, teams.TYPE)
 """In the order in which short forms define receivers."""
-AnyReceiverSettings = WebhookSettings | PagerDutySettings | AlertmanagerSettings | SlackSettings
+AnyReceiverSettings = (
+    WebhookSettings | PagerDutySettings | AlertmanagerSettings | SlackSettings | TeamsSettings
+)
 """The tables of the setting ``receivers``, distinguished by ``type``."""
 
 _BY_SETTINGS = {kind.settings: kind for kind in RECEIVER_TYPES}

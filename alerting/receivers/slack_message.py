@@ -6,14 +6,14 @@ refused whole. https://docs.slack.dev/messaging/formatting-message-text gives th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
 from ..alert import Alert, Incident
-from ..details import NEXT_STEPS, details, links, says
-from ..headline import MAX_NAMED, called, headline_of, queries
+from ..details import NEXT_STEPS, details, links, members, next_steps
+from ..headline import called, headline_of
 from .encoding import shorten
 
 MAX_SECTION_CHARACTERS = 3000
@@ -69,29 +69,21 @@ def _as_code(facts: Mapping[str, str]) -> str:
 
 
 def _members(incident: Incident) -> list[str]:
-    """The firing alerts of a group with their reasons, unless the headline contains all of them.
+    """The firing alerts of a group with their reasons, and the next steps once.
 
     A name is written as code, in which no mark counts.
     """
-    headline = headline_of(incident)
-    firing = [alert for alert in incident.alerts if alert.ends_at is None]
-    named = set(queries(incident)[:MAX_NAMED])
-    said = all(_is_said(alert, headline, named) for alert in firing)
-    shown = [] if said else firing[:MAX_ALERTS]
+    shown = members(incident)
     lines = [
         f"`{_cut(called(alert.labels['query']))}`: "
         + _cut(alert.annotations.get("reason", "")).translate(LOOKALIKES)
-        for alert in shown
+        for alert in shown[:MAX_ALERTS]
     ]
-    more = len(firing) - MAX_ALERTS
-    if shown and more > 0:
+    more = len(shown) - MAX_ALERTS
+    if more > 0:
         lines.append(f"and {more} more")
-    steps = firing[0].annotations.get(NEXT_STEPS, "") if firing else ""
+    steps = next_steps(incident)
     return [*lines, _as_code({NEXT_STEPS: steps} if steps else {})]
-
-
-def _is_said(alert: Alert, headline: str, named: Collection[str]) -> bool:
-    return alert.labels["query"] in named and says(headline, alert.annotations.get("reason", ""))
 
 
 def _links(alert: Alert) -> list[str]:

@@ -1,0 +1,78 @@
+"""A deadline for all operations of a socket together, and a way to abort them."""
+
+from __future__ import annotations
+
+import io
+import math
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+
+class SocketDeadline:
+    """Ends an exchange by ``deadline`` (monotonic seconds), however slow the server is.
+
+    A socket's timeout counts for one operation, so a server that sends a byte now and then would
+    hold an exchange for ever. Here each operation gets only what is left. A watchdog thread would
+    not do: since Python 3.12 none can be started during interpreter exit, when a dying driver's
+    alert leaves.
+    """
+
+    def __init__(self) -> None:
+        self.deadline = math.inf
+        self._cut = False
+        self._socket: socket.socket | None = None
+
+    def cut(self) -> None:
+        """End the exchange in progress, and any later one, at once; for another thread."""
+        self._cut = True
+        if self._socket is not None:
+            try:
+                # The plain method: an SSLSocket's own would pull its state from under the reader.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            except OSError:
+                return  # it has ended by itself
+
+    def seconds_left(self) -> float:
+        """Seconds that the current exchange may still take."""
+        return -math.inf if self._cut else self.deadline - time.monotonic()
+
+    def limit(self, sock: socket.socket) -> None:
+        """Limit the next operation of ``sock`` to the time that is left.
+
+        Raises:
+            TimeoutError: no time is left.
+
+        """
+        left = self.seconds_left()
+        if left <= 0:
+            raise TimeoutError
+        sock.settimeout(min(left, sock.gettimeout() or left))
+
+    def reader(self, sock: socket.socket) -> io.BufferedReader:
+        """The bytes of ``sock`` until the deadline; ``cut`` ends it, too."""
+        # Through an https:// proxy it is urllib3's TLS within TLS, around the real socket.
+        self._socket = getattr(sock, "socket", sock)
+        return io.BufferedReader(_Reader(sock, self.limit))
+
+
+class _Reader(io.RawIOBase):
+    """A socket's bytes until the time is up."""
+
+    def __init__(self, sock: socket.socket, limit: Callable[[socket.socket], None]) -> None:
+        super().__init__()
+        self._socket = sock
+        self._bytes = sock.makefile("rb", buffering=0)
+        self._limit = limit
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._limit(self._socket)
+        return self._bytes.readinto(buffer)
+
+    def close(self) -> None:
+        self._bytes.close()
+        super().close()
