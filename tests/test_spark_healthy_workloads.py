@@ -1,4 +1,4 @@
-"""On real Spark: queries that look sick and are well, all in one driver, are told to nobody."""
+"""On real Spark: healthy queries that look unhealthy, all in one driver, raise no alert."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ assert 2 * max(GRACE, TREND) < WATCH_SECONDS
 
 @pytest.fixture
 def harness(spark, watch, tmp_path):
-    """Depends on ``watch`` in order to be closed before its queries are stopped."""
+    """Depends on ``watch``, so that the sidecar closes before its queries stop."""
     harness = Harness(spark, tmp_path)
     yield harness
     harness.close()
@@ -46,5 +46,5 @@ def test_healthy_queries_raise_no_alert(harness, watch, pages):
     }
     unlike = [a.name for a, life in lives.items() if not a.lived(life, queries[a.name])]
     assert unlike == []
-    # Its events tell of batch 2, and its log never will.
+    # Its events report batch 2; its commit log never contains it.
     assert harness.committed("async_tracking_idle") == 0
