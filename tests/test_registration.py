@@ -1,4 +1,4 @@
-"""The listener is put back where Spark dropped it, never added twice, and removed from everywhere."""
+"""The listener is registered once per session, again when Spark drops it, and removed fully."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from querypulse.listener.session_listeners import CHECK_EVERY_SECONDS, SessionLi
 
 
 class Registration:
-    """Our listener in the first session, and how often PySpark has asked for it."""
+    """Our listener in the first session; ``wirings`` counts PySpark's additions and removals."""
 
     def __init__(self, first=None, *, registered=False, dropped=lambda: 0):
         self.listener = JavaListener()
@@ -37,7 +37,7 @@ class Registration:
 # -- adding -----------------------------------------------------------------------------------
 
 
-def test_the_listener_is_added_to_the_first_session_once():
+def test_listener_is_added_to_the_first_session_once():
     ours = Registration()
 
     assert ours.sessions.add()
@@ -45,14 +45,14 @@ def test_the_listener_is_added_to_the_first_session_once():
     assert ours.counts() == [1]
 
 
-def test_a_session_that_does_not_know_the_listener_just_added_is_noticed():
+def test_session_that_ignores_the_new_listener_is_detected():
     forgetful = Manager()
     forgetful.forgets = True
 
     assert not Registration(forgetful).sessions.add()
 
 
-def test_another_session_is_covered_when_one_of_its_queries_is_met():
+def test_first_query_of_another_session_adds_the_listener_there():
     ours, second = Registration(registered=True), Manager()
     for _ in range(3):
         ours.sessions.cover(Execution(second))
@@ -61,7 +61,7 @@ def test_another_session_is_covered_when_one_of_its_queries_is_met():
     assert ours.counts(second) == [1, 1]
 
 
-def test_a_session_that_the_user_has_added_the_listener_to_does_not_get_it_twice():
+def test_listener_added_by_the_user_is_not_added_twice():
     ours = Registration(registered=True)
     second = Manager(ours.listener)
     ours.sessions.cover(Execution(second))
@@ -72,14 +72,14 @@ def test_a_session_that_the_user_has_added_the_listener_to_does_not_get_it_twice
 # -- checking ---------------------------------------------------------------------------------
 
 
-def test_while_pyspark_is_about_to_add_it_nobody_else_does():
+def test_listener_is_not_added_before_pyspark_adds_it():
     ours = Registration()
 
     assert ours.sessions.check(now=1000.0).registered
     assert ours.counts() == [0]
 
 
-def test_a_dropped_listener_is_put_back_once_and_counted():
+def test_dropped_listener_is_registered_again_once_and_counted():
     ours = Registration(registered=True)
     ours.sessions.check(0.0)
     ours.first.removeListener(ours.listener)
@@ -90,7 +90,7 @@ def test_a_dropped_listener_is_put_back_once_and_counted():
     assert ours.counts() == [1]
 
 
-def test_the_listener_is_put_back_in_every_session_that_dropped_it():
+def test_listener_is_registered_again_in_every_session():
     ours, second = Registration(registered=True), Manager()
     ours.sessions.cover(Execution(second))
     ours.check()
@@ -102,7 +102,7 @@ def test_the_listener_is_put_back_in_every_session_that_dropped_it():
     assert ours.counts(second) == [1, 1]
 
 
-def test_a_listener_removed_by_hand_stays_removed():
+def test_listener_removed_by_the_user_stays_removed():
     ours = Registration(registered=True)
     ours.check()
     ours.first.removeListener(ours.listener)
@@ -113,8 +113,8 @@ def test_a_listener_removed_by_hand_stays_removed():
     assert ours.counts() == [0]
 
 
-def test_a_listener_added_by_hand_to_a_second_session_is_still_put_back_in_the_first():
-    """L17: the second ``addListener`` must not pass for a removal."""
+def test_listener_added_by_the_user_elsewhere_is_still_restored_in_the_first():
+    """L17: the second ``addListener`` must not count as a removal."""
     ours = Registration(registered=True)
     ours.check()
     second = Manager(ours.listener)
@@ -127,7 +127,7 @@ def test_a_listener_added_by_hand_to_a_second_session_is_still_put_back_in_the_f
     assert ours.counts(second) == [1, 1]
 
 
-def test_a_session_without_living_queries_is_let_go_and_met_again():
+def test_session_without_queries_is_released_and_covered_again_later():
     ours, second = Registration(registered=True), Manager()
     ours.sessions.cover(Execution(second))
     ours.check()
@@ -141,7 +141,7 @@ def test_a_session_without_living_queries_is_let_go_and_met_again():
     assert ours.counts(second) == [1, 1]
 
 
-def test_the_first_session_is_kept_though_its_queries_have_ended():
+def test_first_session_is_kept_after_its_queries_ended():
     ours = Registration(registered=True)
     ours.first.queries = 0
     ours.check(2)
@@ -153,12 +153,12 @@ def test_the_first_session_is_kept_though_its_queries_have_ended():
 # -- events that Spark dropped ------------------------------------------------------------------
 
 
-def test_the_first_check_reads_what_spark_dropped_before():
+def test_first_check_reads_the_earlier_drops():
     """L14: a driver that dropped events earlier has a count to start from."""
     assert Registration(registered=True, dropped=lambda: 37).check().dropped_events == 37
 
 
-def test_drops_are_read_as_often_as_the_listener_is_checked():
+def test_drops_are_read_at_each_check():
     counts = iter([3, 5, 8])
     ours = Registration(registered=True, dropped=lambda: next(counts))
     asked_at = (0.0, CHECK_EVERY_SECONDS - 1, CHECK_EVERY_SECONDS, 2 * CHECK_EVERY_SECONDS - 1)
@@ -167,7 +167,7 @@ def test_drops_are_read_as_often_as_the_listener_is_checked():
     assert ours.sessions.check(2 * CHECK_EVERY_SECONDS).dropped_events == 8
 
 
-def test_drops_are_read_of_a_listener_removed_by_hand_too():
+def test_drops_are_read_after_the_user_removed_the_listener():
     ours = Registration(dropped=lambda: 7)
     ours.check()
     ours.wirings += 1
@@ -176,14 +176,14 @@ def test_drops_are_read_of_a_listener_removed_by_hand_too():
     assert (health.registered, health.reregistrations, health.dropped_events) == (False, 0, 7)
 
 
-def test_drops_that_cannot_be_counted_are_unknown():
+def test_uncountable_drops_are_unknown():
     assert Registration(registered=True, dropped=lambda: None).check(2).dropped_events is None
 
 
 # -- removing ---------------------------------------------------------------------------------
 
 
-def test_removing_takes_out_every_registration_and_no_other_listener():
+def test_remove_takes_out_every_registration_and_no_other_listener():
     ours, second = Registration(registered=True), Manager()
     ours.first.listeners.append(ours.listener)
     ours.sessions.cover(Execution(second))
@@ -192,7 +192,7 @@ def test_removing_takes_out_every_registration_and_no_other_listener():
     assert [len(each.listeners) for each in (ours.first, second)] == [1, 1]
 
 
-def test_removing_a_second_time_does_nothing():
+def test_second_remove_does_nothing():
     ours = Registration(registered=True)
     ours.sessions.remove()
     ours.sessions.remove()
@@ -200,7 +200,7 @@ def test_removing_a_second_time_does_nothing():
     assert len(ours.first.listeners) == 1
 
 
-def test_a_lost_jvm_is_not_taken_for_a_removed_listener():
+def test_lost_jvm_does_not_count_as_a_removal():
     ours = Registration(registered=True)
     ours.check()
     ours.first.listeners.clear()
