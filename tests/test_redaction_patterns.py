@@ -228,7 +228,7 @@ def test_value_that_is_not_a_string_is_withheld(text):
 
 
 def session(**conf):
-    """A redactor for a session with these settings; ``__`` stands for a dot."""
+    """A redactor for a session with these settings; ``__`` means a dot."""
     values = {name.replace("__", "."): value for name, value in conf.items()}
     return session_redactor(values.get)
 

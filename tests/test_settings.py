@@ -183,7 +183,7 @@ def test_settings_constructor_refuses_an_unknown_setting():
     ],
 )
 def test_settings_constructor_converts_or_refuses_a_value(name, value, kind):
-    """A string that looks like a number is never kept as a string."""
+    """A numeric string is never kept as a string."""
     try:
         settings = Settings(**{name: value})
     except SettingsError:

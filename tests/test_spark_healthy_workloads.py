@@ -1,4 +1,4 @@
-"""On real Spark: healthy queries that look unhealthy, all in one driver, raise no alert."""
+"""On real Spark: healthy queries that appear unhealthy, all in one driver, raise no alert."""
 
 from __future__ import annotations
 

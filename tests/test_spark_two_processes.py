@@ -1,4 +1,4 @@
-"""Two Python processes on one JVM, as the tasks of one job on a shared cluster are."""
+"""Two Python processes share one JVM, like the tasks of a job on a shared cluster."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def port():
         return str(free.getsockname()[1])
 
 
-def test_each_query_is_reported_once_and_ends_its_own_process_only(pages, tmp_path, port):
+def test_failure_is_reported_once_and_ends_only_its_own_process(pages, tmp_path, port):
     first_folder, second_folder = tmp_path / "first", tmp_path / "second"
     first_folder.mkdir()
     second_folder.mkdir()
@@ -90,7 +90,11 @@ def test_each_query_is_reported_once_and_ends_its_own_process_only(pages, tmp_pa
         )
         with second:
             second.wait(90)
-            until(lambda: first.lines.count("another has left"), "the first process knows it", 30)
+            until(
+                lambda: first.lines.count("another has left"),
+                "the first process notices the exit",
+                30,
+            )
 
             assert "failure of fails" in second.lines, second.errors
             assert "url None" in second.lines
