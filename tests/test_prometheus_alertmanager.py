@@ -52,7 +52,7 @@ def test_alert_without_a_severity_routes_to_chat():
 
 
 def test_shipped_configuration_contains_no_secret():
-    """Secrets come from files, which can be mounted."""
+    """Secrets come from mounted files; ``url_file`` of a webhook needs a newer Alertmanager."""
     for receiver in CONFIG["receivers"]:
         for configs in receiver.values():
             reported = configs[0] if isinstance(configs, list) else {}
@@ -90,7 +90,7 @@ def reported_about(real, *apps):
     """The notifications for these apps, once all alerts sent before are processed."""
     mark = f"mark-{time.monotonic()}"
     send(real, alert("StreamingOffsetsRewound", app=mark))
-    until(lambda: has_received(real, "StreamingOffsetsRewound", mark), "it arrives")
+    until(lambda: has_received(real, "StreamingOffsetsRewound", mark), "the alert arrives")
     # An alert that joins an existing group waits for the next flush of the group.
     flushed = time.monotonic() + 2 * GROUP_INTERVAL_SECONDS
     until(lambda: time.monotonic() > flushed, "two flushes more")
@@ -148,7 +148,7 @@ def test_independent_alert_is_not_inhibited(real, app, first, other, second):
 def test_critical_data_loss_risk_inhibits_its_warning(real):
     acute = alert("StreamingDataLossRisk", app="acute") | {"severity": "critical"}
     send(real, acute)
-    until(lambda: has_received(real, "StreamingDataLossRisk", "acute"), "it arrives")
+    until(lambda: has_received(real, "StreamingDataLossRisk", "acute"), "the alert arrives")
     send(real, alert("StreamingDataLossRisk", app="acute"))
 
     assert reported_about(real, "acute") == {("StreamingDataLossRisk", "orders")}

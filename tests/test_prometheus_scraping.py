@@ -54,7 +54,7 @@ def test_target_labels_do_not_rename_querypulse_labels(tmp_path):
         prometheus = RealPrometheus(tmp_path, [driver.url], target_labels=OF_THE_POD)
         try:
             prometheus.wait_until_ready()
-            until(lambda: prometheus.query("spark_streaming_query_active"), "it is scraped")
+            until(lambda: prometheus.query("spark_streaming_query_active"), "the driver is scraped")
             (series,) = prometheus.query("spark_streaming_query_active")
         finally:
             prometheus.stop()

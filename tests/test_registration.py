@@ -38,11 +38,11 @@ class Registration:
 
 
 def test_listener_is_added_to_the_first_session_once():
-    ours = Registration()
+    registration = Registration()
 
-    assert ours.sessions.add()
-    assert ours.sessions.add()
-    assert ours.counts() == [1]
+    assert registration.sessions.add()
+    assert registration.sessions.add()
+    assert registration.counts() == [1]
 
 
 def test_session_that_ignores_the_new_listener_is_detected():
@@ -53,101 +53,101 @@ def test_session_that_ignores_the_new_listener_is_detected():
 
 
 def test_first_query_of_another_session_adds_the_listener_there():
-    ours, second = Registration(registered=True), Manager()
+    registration, second = Registration(registered=True), Manager()
     for _ in range(3):
-        ours.sessions.cover(Execution(second))
-        ours.sessions.cover(Execution(ours.first))
+        registration.sessions.cover(Execution(second))
+        registration.sessions.cover(Execution(registration.first))
 
-    assert ours.counts(second) == [1, 1]
+    assert registration.counts(second) == [1, 1]
 
 
 def test_listener_added_by_the_user_is_not_added_twice():
-    ours = Registration(registered=True)
-    second = Manager(ours.listener)
-    ours.sessions.cover(Execution(second))
+    registration = Registration(registered=True)
+    second = Manager(registration.listener)
+    registration.sessions.cover(Execution(second))
 
-    assert ours.counts(second) == [1, 1]
+    assert registration.counts(second) == [1, 1]
 
 
 # -- checking ---------------------------------------------------------------------------------
 
 
 def test_listener_is_not_added_before_pyspark_adds_it():
-    ours = Registration()
+    registration = Registration()
 
-    assert ours.sessions.check(now=1000.0).registered
-    assert ours.counts() == [0]
+    assert registration.sessions.check(now=1000.0).registered
+    assert registration.counts() == [0]
 
 
 def test_dropped_listener_is_registered_again_once_and_counted():
-    ours = Registration(registered=True)
-    ours.sessions.check(0.0)
-    ours.first.removeListener(ours.listener)
+    registration = Registration(registered=True)
+    registration.sessions.check(0.0)
+    registration.first.removeListener(registration.listener)
 
-    assert ours.sessions.check(CHECK_EVERY_SECONDS - 1).reregistrations == 0
-    assert ours.sessions.check(CHECK_EVERY_SECONDS).reregistrations == 1
-    assert ours.sessions.check(2 * CHECK_EVERY_SECONDS).reregistrations == 1
-    assert ours.counts() == [1]
+    assert registration.sessions.check(CHECK_EVERY_SECONDS - 1).reregistrations == 0
+    assert registration.sessions.check(CHECK_EVERY_SECONDS).reregistrations == 1
+    assert registration.sessions.check(2 * CHECK_EVERY_SECONDS).reregistrations == 1
+    assert registration.counts() == [1]
 
 
 def test_listener_is_registered_again_in_every_session():
-    ours, second = Registration(registered=True), Manager()
-    ours.sessions.cover(Execution(second))
-    ours.check()
-    for manager in (ours.first, second):
-        manager.removeListener(ours.listener)
-    health = ours.check()
+    registration, second = Registration(registered=True), Manager()
+    registration.sessions.cover(Execution(second))
+    registration.check()
+    for manager in (registration.first, second):
+        manager.removeListener(registration.listener)
+    health = registration.check()
 
     assert (health.registered, health.reregistrations) == (True, 2)
-    assert ours.counts(second) == [1, 1]
+    assert registration.counts(second) == [1, 1]
 
 
 def test_listener_removed_by_the_user_stays_removed():
-    ours = Registration(registered=True)
-    ours.check()
-    ours.first.removeListener(ours.listener)
-    ours.wirings += 1
+    registration = Registration(registered=True)
+    registration.check()
+    registration.first.removeListener(registration.listener)
+    registration.wirings += 1
 
-    assert not ours.check().registered
-    assert not ours.check(3).registered
-    assert ours.counts() == [0]
+    assert not registration.check().registered
+    assert not registration.check(3).registered
+    assert registration.counts() == [0]
 
 
 def test_listener_added_by_the_user_elsewhere_is_still_restored_in_the_first():
     """L17: the second ``addListener`` must not count as a removal."""
-    ours = Registration(registered=True)
-    ours.check()
-    second = Manager(ours.listener)
-    ours.wirings += 1
-    ours.sessions.cover(Execution(second))
-    ours.check()
-    ours.first.removeListener(ours.listener)
+    registration = Registration(registered=True)
+    registration.check()
+    second = Manager(registration.listener)
+    registration.wirings += 1
+    registration.sessions.cover(Execution(second))
+    registration.check()
+    registration.first.removeListener(registration.listener)
 
-    assert ours.check().reregistrations == 1
-    assert ours.counts(second) == [1, 1]
+    assert registration.check().reregistrations == 1
+    assert registration.counts(second) == [1, 1]
 
 
 def test_session_without_queries_is_released_and_covered_again_later():
-    ours, second = Registration(registered=True), Manager()
-    ours.sessions.cover(Execution(second))
-    ours.check()
+    registration, second = Registration(registered=True), Manager()
+    registration.sessions.cover(Execution(second))
+    registration.check()
     second.queries = 0
-    ours.check()
-    second.removeListener(ours.listener)
-    assert ours.check().reregistrations == 0
+    registration.check()
+    second.removeListener(registration.listener)
+    assert registration.check().reregistrations == 0
     second.queries = 1
-    ours.sessions.cover(Execution(second))
+    registration.sessions.cover(Execution(second))
 
-    assert ours.counts(second) == [1, 1]
+    assert registration.counts(second) == [1, 1]
 
 
 def test_first_session_is_kept_after_its_queries_ended():
-    ours = Registration(registered=True)
-    ours.first.queries = 0
-    ours.check(2)
-    ours.first.removeListener(ours.listener)
+    registration = Registration(registered=True)
+    registration.first.queries = 0
+    registration.check(2)
+    registration.first.removeListener(registration.listener)
 
-    assert ours.check().reregistrations == 1
+    assert registration.check().reregistrations == 1
 
 
 # -- events that Spark dropped ------------------------------------------------------------------
@@ -160,19 +160,19 @@ def test_first_check_reads_the_earlier_drops():
 
 def test_drops_are_read_at_each_check():
     counts = iter([3, 5, 8])
-    ours = Registration(registered=True, dropped=lambda: next(counts))
+    registration = Registration(registered=True, dropped=lambda: next(counts))
     asked_at = (0.0, CHECK_EVERY_SECONDS - 1, CHECK_EVERY_SECONDS, 2 * CHECK_EVERY_SECONDS - 1)
 
-    assert [ours.sessions.check(at).dropped_events for at in asked_at] == [3, 3, 5, 5]
-    assert ours.sessions.check(2 * CHECK_EVERY_SECONDS).dropped_events == 8
+    assert [registration.sessions.check(at).dropped_events for at in asked_at] == [3, 3, 5, 5]
+    assert registration.sessions.check(2 * CHECK_EVERY_SECONDS).dropped_events == 8
 
 
 def test_drops_are_read_after_the_user_removed_the_listener():
-    ours = Registration(dropped=lambda: 7)
-    ours.check()
-    ours.wirings += 1
+    registration = Registration(dropped=lambda: 7)
+    registration.check()
+    registration.wirings += 1
 
-    health = ours.check()
+    health = registration.check()
     assert (health.registered, health.reregistrations, health.dropped_events) == (False, 0, 7)
 
 
@@ -184,29 +184,29 @@ def test_uncountable_drops_are_unknown():
 
 
 def test_remove_takes_out_every_registration_and_no_other_listener():
-    ours, second = Registration(registered=True), Manager()
-    ours.first.listeners.append(ours.listener)
-    ours.sessions.cover(Execution(second))
-    ours.sessions.remove()
+    registration, second = Registration(registered=True), Manager()
+    registration.first.listeners.append(registration.listener)
+    registration.sessions.cover(Execution(second))
+    registration.sessions.remove()
 
-    assert [len(each.listeners) for each in (ours.first, second)] == [1, 1]
+    assert [len(each.listeners) for each in (registration.first, second)] == [1, 1]
 
 
 def test_second_remove_does_nothing():
-    ours = Registration(registered=True)
-    ours.sessions.remove()
-    ours.sessions.remove()
+    registration = Registration(registered=True)
+    registration.sessions.remove()
+    registration.sessions.remove()
 
-    assert len(ours.first.listeners) == 1
+    assert len(registration.first.listeners) == 1
 
 
 def test_lost_jvm_does_not_count_as_a_removal():
-    ours = Registration(registered=True)
-    ours.check()
-    ours.first.listeners.clear()
-    ours.first.refusal = Py4JNetworkError("no answer")
+    registration = Registration(registered=True)
+    registration.check()
+    registration.first.listeners.clear()
+    registration.first.refusal = Py4JNetworkError("no answer")
     with pytest.raises(Py4JNetworkError):
-        ours.check()
-    ours.first.refusal = None
+        registration.check()
+    registration.first.refusal = None
 
-    assert ours.check().reregistrations == 1
+    assert registration.check().reregistrations == 1

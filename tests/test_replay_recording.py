@@ -124,7 +124,7 @@ def test_a_time_without_a_zone_is_utc():
     assert one(json.dumps(content)).at == BEGAN
 
 
-def test_query_name_that_looks_like_a_timestamp_is_not_a_time():
+def test_timestamp_in_a_query_name_is_not_a_time():
     name = '"timestamp":"2001-01-01T00:00:00.000Z"'
     (line,) = EventLog(None).commit(name, batch=0, at=3).lines
 

@@ -90,7 +90,7 @@ def environment(name):
     return f"QUERYPULSE_{name.upper()}"
 
 
-# -- one name everywhere ----------------------------------------------------------------------
+# -- origins ----------------------------------------------------------------------------------
 
 
 def test_every_setting_has_a_sample_value():
@@ -277,7 +277,7 @@ def test_overrides_keep_their_order(config):
     assert list(load_settings({}, named, {}).settings.queries) == ["*", "a*", "ab"]
 
 
-def test_text_setting_that_looks_like_a_list_stays_text():
+def test_text_setting_in_list_form_stays_text():
     loaded = load_settings({}, {"QUERYPULSE_APP_NAME": '["etl"]'}, {})
 
     assert loaded.settings.app_name == '["etl"]'

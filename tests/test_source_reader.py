@@ -116,7 +116,7 @@ def test_run_is_polled_when_its_sources_become_known():
     assert set(harness.step(at=2).polls) == {"a-1"}
 
 
-def test_sources_of_a_dead_run_are_looked_up_only_once():
+def test_sources_of_a_dead_run_are_searched_only_once():
     harness = Harness("a")
     sources = harness.sources.pop("a-1")
     harness.story.ended("a", at=1, exception=CONFLICT)
@@ -246,7 +246,7 @@ def test_refusal_is_logged_once_until_it_ends(caplog):
     ]
 
 
-def test_failed_source_lookup_is_reported_and_retried():
+def test_failed_search_for_sources_is_reported_and_retried():
     harness = Harness("a", "b")
     sources, harness.sources["a-1"] = harness.sources["a-1"], SourceError("no such field")
 

@@ -84,7 +84,9 @@ ENDS = {
     "an exception": End("1 / 0", 1, (), "gone"),
     "a query fails": End(FAILS, 1, (("StreamingQueryFailed", "gold"),), "gone"),
     "the SparkContext stops by itself": End(DIES, 0, GONE, "gone"),
-    "the same, and the script closes": End(DIES + "sidecar.close()", 0, GONE, "gone"),
+    "the SparkContext stops by itself and the script closes": End(
+        DIES + "sidecar.close()", 0, GONE, "gone"
+    ),
     "kill -9 of the JVM": End(
         WAITS, 1, (("StreamingDriverDown", "*"),), "gone", signal.SIGKILL, to_jvm=True
     ),
@@ -138,11 +140,11 @@ def seen_from_outside(reported) -> str:
 
 
 def url_of(driver):
-    def said():
+    def url_line():
         assert driver.process.poll() is None, driver.errors
         return next((line for line in driver.lines if line.startswith("http://")), None)
 
-    return until(said, "the driver says its URL", timeout=120)
+    return until(url_line, "the driver prints its URL", timeout=120)
 
 
 @pytest.fixture(scope="module")

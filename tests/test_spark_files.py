@@ -67,7 +67,7 @@ def test_catching_up_and_idling_raises_no_alert(spark, folder, watch, pages):
     assert query.isActive
 
 
-def test_deleted_folder_looks_like_an_idle_one(spark, folder, watch, pages):
+def test_deleted_folder_is_idle_and_raises_no_alert(spark, folder, watch, pages):
     """Spark does not report it, so querypulse cannot either; see docs/sources.md."""
     sidecar = watch(stall_floor_seconds=FLOOR)
     query = start(stream(spark, folder), "files")

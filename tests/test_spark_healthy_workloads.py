@@ -31,12 +31,16 @@ def test_healthy_queries_raise_no_alert(harness, watch, pages):
     queries |= {workload.name: workload.start(harness) for workload in AFTER}
     labels = {name: query.name or query.id[:8] for name, query in queries.items()}
 
-    until(lambda: len(diary[labels["planned_stop"]].commits) > 6, "it commits", 60)
+    until(lambda: len(diary[labels["planned_stop"]].commits) > 6, "the planned query commits", 60)
     sidecar.expect_stop("planned_stop")
     queries["planned_stop"].stop()
     brisk = [labels[workload.name] for workload in WORKLOADS if not workload.leisurely]
-    until(lambda: diary.seconds > WATCH_SECONDS, "the time is over", 90)
-    until(lambda: diary.seconds > 2 * max(diary[label].window for label in brisk), "twice", 90)
+    until(lambda: diary.seconds > WATCH_SECONDS, "the watch time has passed", 90)
+    until(
+        lambda: diary.seconds > 2 * max(diary[label].window for label in brisk),
+        "every window has passed twice",
+        90,
+    )
 
     assert pages.reported == []
     assert sidecar.alerts() == ()

@@ -108,9 +108,9 @@ say("done")
 """
     with Driver(script, tmp_path_factory.mktemp("life"), FORKLESS=FORKLESS) as driver:
         driver.wait_for_line("done", timeout=240)
-        said = [json.loads(line) for line in driver.lines if line.startswith("{")]
-        measured = {one["after"]: one for one in said if "after" in one}
-        return measured, {k: v for one in said if "after" not in one for k, v in one.items()}
+        printed = [json.loads(line) for line in driver.lines if line.startswith("{")]
+        measured = {one["after"]: one for one in printed if "after" in one}
+        return measured, {k: v for one in printed if "after" not in one for k, v in one.items()}
 
 
 @pytest.mark.parametrize("what", ["one session", "fifty sessions"])
@@ -208,9 +208,9 @@ say("done")
 """
     with Driver(script, tmp_path, PAGES=pages.url, FORKLESS=FORKLESS) as driver:
         driver.wait_for_line("done", timeout=180)
-        said = json.loads(next(line for line in driver.lines if line.startswith("{")))
+        printed = json.loads(next(line for line in driver.lines if line.startswith("{")))
 
-    assert said["tasks"] >= 3000
-    assert said["by spark"] == 0
-    assert not any(said["dropped"].values())
+    assert printed["tasks"] >= 3000
+    assert printed["by spark"] == 0
+    assert not any(printed["dropped"].values())
     assert pages.reported == [("firing", "StreamingQueryFailed", "fails")]

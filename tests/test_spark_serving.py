@@ -46,7 +46,10 @@ def test_metrics_follow_a_query_until_it_fails(spark, watch, pages):
 
     trap.die.set()
     pages.wait_for("StreamingQueryFailed", "served")
-    until(lambda: samples(sidecar)["querypulse_heartbeat_timestamp_seconds", None, None], "beats")
+    until(
+        lambda: samples(sidecar)["querypulse_heartbeat_timestamp_seconds", None, None],
+        "the heartbeat is served",
+    )
     dead = samples(sidecar)
     assert dead["spark_streaming_query_state", "served", "failed"] == 1
     assert dead["spark_streaming_query_active", "served", None] == 0

@@ -72,7 +72,7 @@ def test_page_shows_the_details_of_a_failure(traps, windows):
 
 def test_page_shows_a_frozen_a_resumed_and_a_killed_driver(windows, tmp_path):
     with Driver(SERVED, tmp_path) as driver:
-        url = until(lambda: driver.lines, "it serves", timeout=150)[0]
+        url = until(lambda: driver.lines, "the driver serves the page", timeout=150)[0]
         page = windows.open(url)
         page.wait_for_selector("text=The query is healthy.")
         page.wait_for_timeout(1500)

@@ -73,12 +73,12 @@ def test_failure_is_reported_once_and_ends_only_its_own_process(pages, tmp_path,
     first_folder.mkdir()
     second_folder.mkdir()
     with Driver(FIRST, first_folder, PAGES=pages.url, PORT=port) as first:
-        said = until(
-            lambda: next((line for line in first.lines if line.startswith("gateway")), None),
+        line = until(
+            lambda: next((one for one in first.lines if one.startswith("gateway")), None),
             "the first process is ready",
             60,
         )
-        _, gateway_port, secret = said.split()
+        _, gateway_port, secret = line.split()
         second = Driver(
             OTHER,
             second_folder,

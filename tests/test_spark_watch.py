@@ -23,11 +23,11 @@ say(sidecar.url)
 
 
 def url_of(driver):
-    def said():
+    def url_line():
         assert driver.process.poll() is None, driver.errors
         return next((line for line in driver.lines if line.startswith("http://")), None)
 
-    return until(said, "the driver says its URL", timeout=90)
+    return until(url_line, "the driver prints its URL", timeout=90)
 
 
 def test_killed_driver_is_reported_after_the_grace_period(tmp_path):

@@ -206,7 +206,9 @@ def test_malformed_failures_are_reported_once_and_others_are_kept(spool, folder,
 
     assert one.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
     assert one.take_failures() == (failed(2),)
-    until(lambda: "what is kept of query id-1 was unreadable" in one.problem, "it is reported")
+    until(
+        lambda: "what is kept of query id-1 was unreadable" in one.problem, "the damage is reported"
+    )
     one.close(PATIENCE_SECONDS)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     successor = spool()

@@ -80,7 +80,7 @@ def test_listing_gives_only_the_times_of_batches():
     assert times_in(listing) == {9: 1_700_000_009.5, 10: 1_700_000_010.0}
 
 
-# -- reading it -----------------------------------------------------------------------------------
+# -- reading the starting point -------------------------------------------------------------------
 
 
 def with_checkpoint(*, offsets, commits):

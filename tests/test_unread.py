@@ -29,7 +29,7 @@ def follow(*polls):
 def test_wait_is_overstated_by_less_than_the_distance_of_marks(appended, reads, written):
     """Each poll finds new records, the query reads some of them, and record times are random."""
     known, end, committed, came = Unread(), 0, 0, []
-    for number, (new, read, said) in enumerate(zip(appended, reads, written, strict=False)):
+    for number, (new, read, record_time) in enumerate(zip(appended, reads, written, strict=False)):
         at = number * STEP
         came += [at - STEP + 1] * new
         end += new
@@ -38,7 +38,10 @@ def test_wait_is_overstated_by_less_than_the_distance_of_marks(appended, reads, 
             known,
             {
                 0: poll(
-                    at=at, committed=committed, latest=end, since=said if committed < end else None
+                    at=at,
+                    committed=committed,
+                    latest=end,
+                    since=record_time if committed < end else None,
                 )
             },
         )
