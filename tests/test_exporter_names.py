@@ -56,7 +56,7 @@ def test_two_queries_of_one_name_do_not_share_series():
 
 @pytest.mark.prometheus
 @pytest.mark.parametrize("shown", [None, full_board(), board(expected=tuple(HOSTILE[:6]))])
-def test_promtool_accepts_the_metrics_of_a_driver(shown):
+def test_promtool_finds_nothing_to_complain_about(shown):
     checked = subprocess.run(
         [shutil.which("promtool"), "check", "metrics"],
         input=text(shown).encode(),
