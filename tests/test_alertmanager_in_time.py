@@ -1,4 +1,4 @@
-"""From a failure to Alertmanager's first notification, with the shipped routes and their own times."""
+"""Time from a failure to Alertmanager's first notification, with the shipped routes and timings."""
 
 import time
 
@@ -19,7 +19,7 @@ PROMISED_SECONDS = 15.0
 QUERIES = [f"query_{number}" for number in range(8)]
 
 
-def test_a_failure_is_notified_in_time_whatever_was_resolved_at_the_start(tmp_path):
+def test_failure_is_notified_in_time_despite_stale_resolves_at_start(tmp_path):
     with Harness() as harness:
         real = RealAlertmanager(tmp_path, harness, with_shipped_times(harness.url))
         delivery = Delivery(Alertmanager([real.url]), Guard())

@@ -130,7 +130,7 @@ def test_fallback_is_notified_at_once_of_rejected_incidents(harness):
 
 
 def test_fallback_gets_everything_while_the_first_receiver_answers_410(harness):
-    """This covers pending incidents and later ones."""
+    """The fallback gets pending incidents and later ones."""
     one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
     one.offer(incident("a"), incident("b"))
     one.offer(incident("a"), incident("b"), incident("c"), after=0.25)
