@@ -115,7 +115,7 @@ def test_resolve_after_a_restart_ends_the_alert_of_the_dead_driver(real, receive
 
 
 def test_time_of_the_last_post_shows_which_alerts_are_still_repeated(real, receiver):
-    """This separates the alerts of another live driver from those of a dead one."""
+    """The time separates the alerts of another live driver from those of a dead one."""
     now = time.time()
     receiver.send(fresh("held"), now)
     receiver.send(fresh("left"), now)
