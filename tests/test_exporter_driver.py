@@ -1,6 +1,4 @@
-"""What the exporter exports for a driver: that it is alive, and whether it should be."""
-be.
-"""
+"""The heartbeat of a driver, and whether outside monitors should expect it to be alive."""
 
 from __future__ import annotations
 
