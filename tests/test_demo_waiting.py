@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 10.0
 
 
 class Job:
-    """Stands in for a query and for a sidecar; the demo waits for either."""
+    """A query and a sidecar in one; the demo waits for either."""
 
     def __init__(self, failure=None):
         self.failure = failure

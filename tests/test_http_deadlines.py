@@ -36,7 +36,7 @@ def poster(double: HttpDouble, **options) -> HttpPoster:
     ids=["in the headers", "in the body", "in a redirect"],
 )
 def test_dripping_server_cannot_hold_up_a_post(double, start):
-    """Each byte arrives well within the read timeout, and the total deadline still applies."""
+    """Each byte arrives within the read timeout, but the total deadline still applies."""
     double.otherwise = drip(start)
     began = time.monotonic()
     with pytest.raises(HttpError):
