@@ -25,25 +25,25 @@ def double():
         yield double
 
 
-def send(reported, *doubles, **options):
+def send(sent, *doubles, **options):
     receiver = Alertmanager([double.url for double in doubles], **options)
     try:
-        receiver.send(reported, NOW)
+        receiver.send(sent, NOW)
     finally:
         receiver.close()
 
 
-def refusal(reported, *doubles):
+def refusal(sent, *doubles):
     with pytest.raises(HttpError) as caught:
-        send(reported, *doubles)
+        send(sent, *doubles)
     return caught.value
 
 
-def ends_in(reported):
+def ends_in(sent):
     """For each alert, its announced end in seconds after now."""
     from datetime import datetime
 
-    ends = [one["endsAt"].replace("Z", "+00:00") for one in api_alerts(reported, NOW)]
+    ends = [one["endsAt"].replace("Z", "+00:00") for one in api_alerts(sent, NOW)]
     return [datetime.fromisoformat(end).timestamp() - NOW for end in ends]
 
 
@@ -87,9 +87,9 @@ def test_ended_alert_states_its_end():
 
 def test_alert_never_ends_before_it_starts():
     """Alertmanager would reject it."""
-    (reported,) = api_alerts(incident(starts_at=NOW, ends_at=NOW - 1), NOW)
+    (posted,) = api_alerts(incident(starts_at=NOW, ends_at=NOW - 1), NOW)
 
-    assert reported["endsAt"] == reported["startsAt"]
+    assert posted["endsAt"] == posted["startsAt"]
 
 
 def test_firing_alerts_are_repeated_and_resolved_ones_for_a_while():

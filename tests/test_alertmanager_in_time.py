@@ -33,15 +33,15 @@ def test_failure_is_notified_in_time_despite_stale_resolves_at_start(tmp_path):
                 began = time.monotonic()
                 failures.append(incident(name, starts_at=time.time()))
                 delivery.offer(tuple(failures), left_open)
-                until(lambda name=name: reported(harness, name), f"{name} is notified", 30)
+                until(lambda name=name: is_notified(harness, name), f"{name} is notified", 30)
                 taken.append(time.monotonic() - began)
         finally:
             delivery.close(10)
             real.stop()
 
     assert max(taken) < PROMISED_SECONDS
-    assert not any(reported(harness, name) for name in QUERIES[2:])
+    assert not any(is_notified(harness, name) for name in QUERIES[2:])
 
 
-def reported(harness, query):
+def is_notified(harness, query):
     return any(one["labels"]["query"] == query for one in harness.reported)

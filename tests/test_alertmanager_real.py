@@ -40,17 +40,17 @@ def fresh(*queries, ends_at=None, **texts):
 
 
 def test_firing_alert_is_shown_and_its_end_is_announced(real, receiver):
-    reported = fresh("shown", stack='a\n"b" <c> é')
-    receiver.send(reported, time.time())
+    sent = fresh("shown", stack='a\n"b" <c> é')
+    receiver.send(sent, time.time())
     firing = real.reported.wait_until_said("shown", "firing")
     shown = real.alerts()["shown"]
 
-    assert shown["labels"] == reported.alerts[0].labels
-    assert shown["annotations"] == reported.alerts[0].annotations
+    assert shown["labels"] == sent.alerts[0].labels
+    assert shown["annotations"] == sent.alerts[0].annotations
     assert shown["generatorURL"] == "http://127.0.0.1:9719/"
     assert firing["alerts"][0]["annotations"]["stack"] == 'a\n"b" <c> é'
 
-    receiver.send(incident("shown", starts_at=reported.starts_at, ends_at=time.time()), time.time())
+    receiver.send(incident("shown", starts_at=sent.starts_at, ends_at=time.time()), time.time())
     real.reported.wait_until_said("shown", "resolved")
     assert "shown" not in real.alerts()
 
@@ -137,10 +137,10 @@ def posted(found):
 
 def test_our_webhook_message_matches_alertmanagers_own(real, receiver):
     """Common labels, fingerprints, statuses and types equal Alertmanager's."""
-    reported = fresh("compared")
-    receiver.send(reported, time.time())
+    sent = fresh("compared")
+    receiver.send(sent, time.time())
     theirs = real.reported.wait_until_said("compared", "firing")
-    ours = message(reported, "hook")
+    ours = message(sent, "hook")
 
     assert set(ours) <= set(theirs)
     assert {name: type(value) for name, value in ours.items()} == {

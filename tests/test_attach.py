@@ -137,7 +137,7 @@ def test_equal_settings_in_another_form_are_the_same(driver, first, second):
 
 
 def test_second_attach_with_other_settings_is_an_error_that_names_them(driver):
-    """A13: otherwise the second call's receiver would silently never receive an alert."""
+    """Otherwise the second call's receiver would silently never receive an alert."""
     first = attach(driver, **QUIET, app_name="etl")
     with pytest.raises(SettingsError, match="'webhook_url', 'stall_floor_seconds'") as raised:
         attach(driver, app_name="etl", webhook_url="https://h/secret-path", stall_floor_seconds=5)
@@ -196,7 +196,6 @@ def test_each_context_has_its_own_sidecar(driver):
 
 
 def test_two_threads_that_attach_make_one_sidecar(driver, fakes, monkeypatch):
-    """L13"""
     opening, second_opening = threading.Event(), threading.Event()
     open_path = starting.open_path
 
@@ -258,7 +257,6 @@ BREAK = {
 @pytest.mark.contains_errors
 @pytest.mark.parametrize("break_it", BREAK.values(), ids=BREAK.keys())
 def test_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeypatch, break_it):
-    """L13"""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -385,13 +383,11 @@ def test_second_sidecar_on_one_spark_context_is_an_error_at_the_users_line(drive
 
 @pytest.mark.parametrize(("given", "kind"), [(None, "None"), ("spark", "str"), (7, "int")])
 def test_attach_error_states_what_it_needs_instead_of_a_session(given, kind):
-    """B15"""
     with pytest.raises(TypeError, match=rf"attach\(\) needs a SparkSession, given {kind}"):
         attach(given)
 
 
 def test_repr_shows_the_app_and_the_url(driver):
-    """B15"""
     sidecar = attach(driver, http_port=0, source_interval_seconds=0, app_name="etl")
 
     assert repr(sidecar) == f"<Sidecar app='etl' url='{sidecar.url}' queries=0 alerts=0>"
@@ -401,7 +397,7 @@ def test_repr_shows_the_app_and_the_url(driver):
 
 
 def test_query_object_can_be_given_instead_of_a_name(driver):
-    """B15: the label of the query is found by its id."""
+    """The label of the query is found by its id."""
     sidecar = attach(driver, **QUIET)
     query = SimpleNamespace(id="7-7", name="bronse", runId="8-8")
 
@@ -424,7 +420,6 @@ def test_query_can_be_given_by_keyword_or_position(driver, call):
 
 
 def test_silence_that_matches_nothing_is_logged_with_a_suggestion(driver, caplog):
-    """B13"""
     sidecar = attach(driver, **QUIET, expected_queries=["billing"])
     caplog.clear()
     sidecar.silence("billing", minutes=1)
@@ -435,7 +430,6 @@ def test_silence_that_matches_nothing_is_logged_with_a_suggestion(driver, caplog
 
 
 def test_silence_can_be_posted_over_http(driver, tmp_path):
-    """B13"""
     (tmp_path / "token").write_text("t0ken")
     sidecar = attach(
         driver,
@@ -460,7 +454,6 @@ def test_silence_can_be_posted_over_http(driver, tmp_path):
 
 
 def test_server_that_anybody_could_read_stays_off_and_the_job_goes_on(driver, caplog):
-    """A23"""
     sidecar = attach(driver, http_host="0.0.0.0", http_port=0, source_interval_seconds=0)
     lines = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
 
@@ -484,7 +477,6 @@ def test_server_starts_with_anonymous_access_allowed(driver, caplog):
 
 
 def test_rotated_token_is_required_from_then_on(driver, tmp_path):
-    """A24"""
     path = tmp_path / "token"
     path.write_text("old")
     sidecar = attach(driver, http_port=0, http_token_file=str(path), source_interval_seconds=0)
@@ -500,7 +492,7 @@ def test_rotated_token_is_required_from_then_on(driver, tmp_path):
 
 
 def test_files_on_a_hanging_mount_stop_no_evaluation(driver, tmp_path):
-    """A16: opening a FIFO without a writer blocks, like a file on a dead NFS server."""
+    """Opening a FIFO without a writer blocks, like a file on a dead NFS server."""
     silences, key = tmp_path / "silences", tmp_path / "key"
     os.mkfifo(silences)
     key.write_text("k" * 32)

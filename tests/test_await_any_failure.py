@@ -52,7 +52,6 @@ def test_stopped_query_ends_the_wait():
 
 
 def test_end_of_the_jvm_ends_the_wait():
-    """L2"""
     story = Story().probe(run(), run("b"), at=0).probe(at=1, context=Context.JVM_GONE)
     error = failure(story, 1)
 
@@ -123,7 +122,6 @@ def shared(watchers, **sessions):
 
 @pytest.mark.parametrize("watchers", [FIRST, SECOND], ids=["first", "second"])
 def test_failure_of_another_process_does_not_end_the_wait(watchers):
-    """S4"""
     story = shared(watchers, mine="mine", theirs="foreign")
     story.ended("theirs", at=1, exception=CONFLICT)
 
@@ -170,7 +168,7 @@ def test_completed_queries_of_another_process_do_not_end_the_wait():
 
 
 def test_expected_query_of_another_process_ends_the_wait():
-    """S3: the wait covers the queries that the settings name, wherever they run."""
+    """The wait covers the queries that the settings name, wherever they run."""
     story = shared(SECOND, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
     story.state.expected = frozenset({"theirs"})
 
@@ -201,7 +199,7 @@ def stall(story, now, *, watched_by=None, **policy):
 
 
 def test_critical_stall_ends_the_wait_if_requested():
-    """S3: a hang never ended the wait."""
+    """Without the request, a hang does not end the wait."""
     error = stall(hung_batch(until=175), 172)
 
     assert (error.query, error.reason.partition(":")[0]) == ("a", "batch_hung")

@@ -87,10 +87,10 @@ def test_default_password_is_rejected(stack):
 
 
 def test_query_failure_arrives_at_alertmanager(stack):
-    def reported():
+    def received():
         alerts = get(f"{ALERTMANAGER}/api/v2/alerts")
         return {(one["labels"]["alertname"], one["labels"]["query"]) for one in alerts}
 
     until(
-        lambda: ("StreamingQueryFailed", "alert_resolution") in reported(), 2 * SEEN_WITHIN_SECONDS
+        lambda: ("StreamingQueryFailed", "alert_resolution") in received(), 2 * SEEN_WITHIN_SECONDS
     )

@@ -85,7 +85,7 @@ def test_worst_partition_is_reported_and_the_others_are_counted():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "reported"),
+    ("seconds", "text"),
     [
         (0, "0 s"),
         (119, "119 s"),
@@ -95,5 +95,5 @@ def test_worst_partition_is_reported_and_the_others_are_counted():
         (604_800, "7.0 d"),
     ],
 )
-def test_duration_is_printed_in_a_readable_unit(seconds, reported):
-    assert span(seconds) == reported
+def test_duration_is_printed_in_a_readable_unit(seconds, text):
+    assert span(seconds) == text

@@ -28,16 +28,16 @@ def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert pages.reported == [FAILURE]
-    reported = pages.pages[0].annotations
-    assert reported["error_class"].startswith("DELTA_CONCURRENT_APPEND")
-    assert reported["exception"] == "ConcurrentAppendException"
-    assert reported["table"] == TABLE
-    assert reported["summary"].endswith(
+    annotations = pages.pages[0].annotations
+    assert annotations["error_class"].startswith("DELTA_CONCURRENT_APPEND")
+    assert annotations["exception"] == "ConcurrentAppendException"
+    assert annotations["table"] == TABLE
+    assert annotations["summary"].endswith(
         f"] alert_resolution failed: ConcurrentAppendException on table {TABLE}"
     )
-    assert "a concurrent MERGE added data" in reported["reason"]
-    assert reported["siblings"].startswith("7 of 8 queries healthy")
-    assert reported["python_line"].endswith("in merge")
+    assert "a concurrent MERGE added data" in annotations["reason"]
+    assert annotations["siblings"].startswith("7 of 8 queries healthy")
+    assert annotations["python_line"].endswith("in merge")
     known = facts(result)
     assert float(known["death to webhook"].removesuffix(" s")) < 10
     assert known["job"] == (

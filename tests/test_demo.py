@@ -19,7 +19,7 @@ ENDED_BY_FAILURE = 3
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (
             ["--after", "5"],
@@ -59,12 +59,12 @@ ENDED_BY_FAILURE = 3
     ],
     ids=["failure", "hang", "stop", "healthy"],
 )
-def test_each_scenario_is_detected_and_reported(arguments, said):
+def test_each_scenario_is_detected_and_reported(arguments, expected):
     result = demo(*arguments)
 
     assert result.returncode == 0, result.stdout + result.stderr
-    reported = unwrapped(result.stdout)
-    assert [text for text in said if text not in reported] == [], result.stdout
+    printed = unwrapped(result.stdout)
+    assert [text for text in expected if text not in printed] == [], result.stdout
     assert ("PAGE" in result.stdout) == ("healthy" not in arguments)
     assert "Traceback" not in result.stdout + result.stderr
     assert "Exception in thread" not in result.stderr
@@ -106,12 +106,12 @@ def test_exactly_one_page_arrives_through_a_receiver_outage():
 @pytest.fixture
 def playing(tmp_path):
     """A demo of two queries that runs during the test; yields the address of its status page."""
-    path = tmp_path / "said"
-    with path.open("w+") as said:
+    path = tmp_path / "output"
+    with path.open("w+") as output:
         process = subprocess.Popen(
             [*COMMAND, "--queries", "2", "--after", "5"],
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             stdin=subprocess.DEVNULL,
         )
         try:
@@ -147,17 +147,17 @@ def test_browser_shows_the_incident_as_it_happens(playing, windows):
 
 
 def test_ctrl_c_ends_the_demo_cleanly(tmp_path):
-    with (tmp_path / "said").open("w+") as said:
+    with (tmp_path / "output").open("w+") as output:
         process = subprocess.Popen(
             [*COMMAND, "--queries", "2", "--after", "100"],
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
         try:
             until(
-                lambda: "2 of 2 queries healthy" in (tmp_path / "said").read_text(),
+                lambda: "2 of 2 queries healthy" in (tmp_path / "output").read_text(),
                 "all are healthy",
                 90,
             )
@@ -166,6 +166,6 @@ def test_ctrl_c_ends_the_demo_cleanly(tmp_path):
             assert process.wait(30) == 130
         finally:
             process.kill()
-        text = (tmp_path / "said").read_text()
+        text = (tmp_path / "output").read_text()
         assert "interrupted" in text
         assert "Traceback" not in text

@@ -94,10 +94,10 @@ def test_jar_shared_by_two_packages_is_listed_once(tmp_path, asked):
 
 
 def test_caller_is_informed_of_each_fetch(tmp_path, asked, capsys):
-    said = []
-    fetch([PACKAGES], tmp_path, said.append)
+    messages = []
+    fetch([PACKAGES], tmp_path, messages.append)
 
-    assert (said, capsys.readouterr().err) == (["fetching"], "")
+    assert (messages, capsys.readouterr().err) == (["fetching"], "")
 
 
 def test_fetch_is_reported_on_standard_error_by_default(tmp_path, asked, capsys):
@@ -115,12 +115,12 @@ def test_error_names_a_folder_that_cannot_be_created(tmp_path):
 @pytest.mark.spark
 def test_error_for_an_unreachable_registry_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", UNREACHABLE)
-    said = []
-    with pytest.raises(ArtifactsError) as reported:
-        fetch([PACKAGES], tmp_path, said.append)
+    messages = []
+    with pytest.raises(ArtifactsError) as raised:
+        fetch([PACKAGES], tmp_path, messages.append)
 
-    assert said == ["fetching org.example:thing:1.0 from Maven Central"]
-    message = str(reported.value)
+    assert messages == ["fetching org.example:thing:1.0 from Maven Central"]
+    message = str(raised.value)
     assert message.startswith(
         f"cannot fetch org.example:thing:1.0 from Maven Central into {tmp_path}"
     )
@@ -133,28 +133,28 @@ def test_error_for_an_unreachable_registry_names_the_package(tmp_path, monkeypat
 
 
 def talk_of(text):
-    said = []
-    talk = IvyTalk(said.append)
+    messages = []
+    talk = IvyTalk(messages.append)
     os.write(talk.stderr, text.encode())
     talk.close()
-    return said, talk.trouble
+    return messages, talk.trouble
 
 
 def test_download_is_reported_by_its_file_name():
-    said, _ = talk_of(
+    messages, _ = talk_of(
         "\tfound io.delta#delta-storage;4.4.0 in central\n"
         "downloading https://repo/io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar ...\n"
         "\t[SUCCESSFUL ] io.delta#delta-storage;4.4.0!delta-storage.jar (56ms)\n"
     )
 
-    assert said == ["fetching delta-storage-4.4.0.jar"]
+    assert messages == ["fetching delta-storage-4.4.0.jar"]
 
 
 def test_download_is_reported_when_it_starts():
-    said = []
-    talk = IvyTalk(said.append)
+    messages = []
+    talk = IvyTalk(messages.append)
     os.write(talk.stderr, b"downloading https://repo/a-1.jar ...\n")
-    until(lambda: said, "the download is reported")
+    until(lambda: messages, "the download is reported")
     talk.close()
 
 
@@ -242,11 +242,11 @@ def test_broker_that_does_not_listen_in_time_is_killed(tmp_path, java, monkeypat
 
 def test_only_the_end_of_long_broker_output_is_reported(tmp_path, java):
     java("seq 100000; exit 1")
-    with pytest.raises(BrokerError) as reported:
+    with pytest.raises(BrokerError) as raised:
         Broker([], tmp_path).start()
 
-    assert str(reported.value).endswith("100000")
-    assert len(str(reported.value)) < 2 * broker.OUTPUT_CHARACTERS
+    assert str(raised.value).endswith("100000")
+    assert len(str(raised.value)) < 2 * broker.OUTPUT_CHARACTERS
 
 
 def test_storage_that_cannot_be_formatted_is_reported(tmp_path, java):

@@ -129,10 +129,10 @@ def test_domain_table_has_a_kind_that_is_sent(name):
 
 
 def test_file_pipeline_needs_no_preparation(tmp_path):
-    said = []
-    pipeline = PIPELINES[FILES](tmp_path, 2, said.append)
+    messages = []
+    pipeline = PIPELINES[FILES](tmp_path, 2, messages.append)
 
-    assert (pipeline.prepare(), said) == ({}, [])
+    assert (pipeline.prepare(), messages) == ({}, [])
     pipeline.close()
 
 
@@ -253,12 +253,12 @@ def page(**annotations):
 
 def test_page_shows_what_the_person_on_call_needs(capsys):
     DemoOutput().page(page(summary="[etl] a failed", reason="boom", query_id="1", window=""), 0.123)
-    reported = capsys.readouterr().out
+    printed = capsys.readouterr().out
 
     for text in ("0.12 s later", "StreamingQueryFailed", "critical", "[etl] a failed", "boom"):
-        assert text in reported
-    assert "query_id" not in reported
-    assert "window" not in reported
+        assert text in printed
+    assert "query_id" not in printed
+    assert "window" not in printed
 
 
 def test_resolved_page_is_one_line(capsys):
@@ -280,10 +280,10 @@ def test_reason_contained_in_the_headline_is_not_repeated(capsys):
 def test_long_reason_is_wrapped_not_cut(capsys):
     reason = " ".join(f"word{number}" for number in range(60))
     DemoOutput().page(page(reason=reason), 0)
-    reported = capsys.readouterr().out
+    printed = capsys.readouterr().out
 
-    assert all(word in reported for word in reason.split())
-    assert max(map(len, reported.splitlines())) <= 82
+    assert all(word in printed for word in reason.split())
+    assert max(map(len, printed.splitlines())) <= 82
 
 
 def test_page_without_annotations_is_printed(capsys):

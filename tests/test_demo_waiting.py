@@ -44,12 +44,12 @@ def blocked(job):
 def test_job_without_a_failure_waits_until_it_is_released(waiting):
     job = Job()
     here = waiting(job)
-    polled = []
+    was_over = []
 
     def poll():
         while not main_thread_stuck_in(here.where):
             job.over.wait(0.01)
-        polled.append(job.over.is_set())
+        was_over.append(job.over.is_set())
         here.let_go()
 
     poller = threading.Thread(target=poll)
@@ -57,7 +57,7 @@ def test_job_without_a_failure_waits_until_it_is_released(waiting):
 
     assert here.wait() is None
     poller.join(PATIENCE_SECONDS)
-    assert polled == [False]
+    assert was_over == [False]
     assert not main_thread_stuck_in(here.where)
 
 

@@ -186,7 +186,7 @@ def test_jvm_lost_during_a_session_call_is_raised(driver):
 
 @pytest.mark.parametrize("name", ["python_proxy", NEEDS_ERRORS])
 def test_session_that_loses_the_new_listener_is_an_error(driver, name):
-    """L22: an attach that watches nothing must not seem to watch."""
+    """An attach that watches nothing must not seem to watch."""
     spark = driver(**ERRORS_FOR[name])
     spark.manager.forgets = True
     with pytest.raises(NotListeningError):
@@ -278,7 +278,6 @@ def test_bus_that_rejects_the_restored_listener_is_reported(driver):
 
 @pytest.mark.parametrize("name", ALL_PATHS)
 def test_first_check_counts_events_dropped_before_the_attach(driver, name):
-    """L14"""
     spark, path = opened(driver, name)
     spark.bus.dropped = spark.bus.shared_drops[SHARED_QUEUE] = 37
 

@@ -32,8 +32,8 @@ def polled(story, *polls, trouble=""):
 
 def committed_at(at, *, end=5, latest=5, sources=1):
     story = Story().started("a", at=1)
-    reported = tuple(source({"t": {"0": end}}, {"t": {"0": latest}}) for _ in range(sources))
-    story.state.apply_event(progress("a", batch=1, sources=reported), at)
+    source_progress = tuple(source({"t": {"0": end}}, {"t": {"0": latest}}) for _ in range(sources))
+    story.state.apply_event(progress("a", batch=1, sources=source_progress), at)
     return story
 
 

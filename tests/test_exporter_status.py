@@ -264,7 +264,6 @@ def test_rendering_changes_nothing():
 
 
 def test_long_name_is_shown_once_and_shortened_even_while_only_expected():
-    """L24"""
     name = "n" * 10_000
     absent = status(board(expected=(name,)))
     present = status(

@@ -97,11 +97,11 @@ def test_warning_stays_open_in_every_unhealthy_state_and_critical_in_grave_ones(
 
 def commits(*at):
     def story(now):
-        reported = started()
+        current = started()
         for batch, moment in enumerate(at):
             if moment <= now:
-                reported.commit(batch=batch, at=moment)
-        return reported
+                current.commit(batch=batch, at=moment)
+        return current
 
     return story
 
@@ -126,7 +126,7 @@ def test_ongoing_recovery_keeps_its_start_and_commit_count():
 
 
 def test_recovery_does_not_begin_while_a_query_is_starting():
-    """N1 of the simulator: a restarted query that had stalled resolved with its second commit."""
+    """Otherwise a restarted query that had stalled would resolve with its second commit."""
     assert health(started(), 40).recovery("a", "critical", None) is None
     assert health(started().commit(batch=0, at=50), 50).recovery(
         "a", "critical", None

@@ -165,7 +165,7 @@ FORGERIES = [
 @pytest.mark.parametrize("forged", FORGERIES, ids=lambda forged: type(forged).__name__)
 @pytest.mark.parametrize("method", METHODS.values())
 def test_object_that_is_no_jvm_handle_is_counted_as_forged_and_dropped(jvm, method, forged):
-    """L9: Py4J's callback port requires no token."""
+    """Py4J's callback port requires no token."""
     listening = Listening()
     getattr(listening.raw(), method)(forged)
 

@@ -44,17 +44,17 @@ def meaning(status):
     return DeliveryOutcome.MISCONFIGURED
 
 
-def answer_of(receiver, reported):
+def answer_of(receiver, sent):
     try:
-        receiver.send(reported, NOW)
+        receiver.send(sent, NOW)
     except HttpError as error:
         return error.answer
     return DeliveryOutcome.DELIVERED
 
 
-@pytest.mark.parametrize("reported", [ONE, ENDED_ONE], ids=["firing", "resolved"])
+@pytest.mark.parametrize("sent", [ONE, ENDED_ONE], ids=["firing", "resolved"])
 @pytest.mark.parametrize("kind", MAKE)
-def test_every_status_has_its_meaning(kind, reported):
+def test_every_status_has_its_meaning(kind, sent):
     """A 204 cannot contain the "ok" that Slack sends, so it does not count as delivered."""
     expected = {status: meaning(status) for status in EVERY_STATUS}
     if kind == "slack":
@@ -64,7 +64,7 @@ def test_every_status_has_its_meaning(kind, reported):
         found = {}
         for status in EVERY_STATUS:
             double.otherwise = reply(status, body=b"ok")
-            found[status] = answer_of(receiver, reported)
+            found[status] = answer_of(receiver, sent)
         receiver.close()
 
     assert found == expected

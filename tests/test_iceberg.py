@@ -58,10 +58,10 @@ def test_append_with_a_stuck_commit_is_reported_and_resolved(table, lock, watch,
     # The very next commit may hold its lock already.
     for ahead in (1, 2, 3):
         lock(facts.commit_file(ahead))
-    reported = pages.wait_for("StreamingQueryStalled", "facts", timeout=PATIENCE).annotations
+    annotations = pages.wait_for("StreamingQueryStalled", "facts", timeout=PATIENCE).annotations
 
-    assert "batch_hung" in reported["reason"]
-    assert "LockManager" in reported["stream_thread"]
+    assert "batch_hung" in annotations["reason"]
+    assert "LockManager" in annotations["stream_thread"]
     assert query.isActive
     lock.free()
     pages.wait_for("StreamingQueryStalled", "facts", status="resolved", timeout=PATIENCE)

@@ -33,7 +33,6 @@ LATE = 2000.0
     ids=["progress", "idle", "end", "failure", "start", "probe's end", "probe's failure"],
 )
 def test_late_observation_of_a_past_run_changes_nothing(late, runs):
-    """L16"""
     story = IdStory().crash_loop(runs)
     before = story.state.query("id")
     late(story)
@@ -54,7 +53,7 @@ def test_late_observation_of_a_past_run_changes_nothing(late, runs):
     ids=["progress", "idle", "end", "probe's end"],
 )
 def test_event_of_an_unknown_run_does_not_replace_a_known_query(late):
-    """L16: forgetting past runs is therefore harmless."""
+    """Forgetting past runs is therefore harmless."""
     story = IdStory().crash_loop(2)
     before = story.state.query("id")
     late(story)
@@ -187,7 +186,6 @@ def test_run_that_became_current_again_ends_only_once():
 
 @pytest.mark.parametrize("session", ["", "s1", "s2"])
 def test_new_checkpoint_under_a_failed_querys_name_continues_it_in_any_session(session):
-    """L3"""
     story = IdStory().start("old", "r1", at=0, session="s1").commits("old", "r1", at=1, batch=3)
     story.fails("old", "r1", at=2).start("new", "r2", at=3, session=session)
 
@@ -200,7 +198,6 @@ def test_new_checkpoint_under_a_failed_querys_name_continues_it_in_any_session(s
 
 
 def test_replaced_query_does_not_return_through_the_probes_memory():
-    """L3"""
     ended = polled("old", "r1", active=False, exception=CONFLICT)
     story = IdStory().start("old", "r1", at=0).fails("old", "r1", at=1)
     story.start("new", "r2", at=2).commits("new", "r2", at=3, batch=0)
@@ -213,7 +210,6 @@ def test_replaced_query_does_not_return_through_the_probes_memory():
 @pytest.mark.parametrize("memory", ["remembered", "forgotten by the probe"])
 @pytest.mark.parametrize("order", ["the end first", "the start first"])
 def test_new_checkpoint_after_an_announced_stop_pages_nobody(order, memory):
-    """L3"""
     story = IdStory().start("old", "r1", at=0, session="s1")
     story.probe(polled("old", "r1", session="s1"), at=1).expect_stop("q")
     if order == "the end first":
@@ -248,7 +244,6 @@ def namesakes():
 
 
 def test_live_queries_with_one_name_in_two_sessions_never_merge_and_keep_their_labels():
-    """L15"""
     story = namesakes()
     assert {label: one.query_id for label, one in story.shown().items()} == {
         "q": "11111111-a", "q-22222222": "22222222-b",
@@ -259,7 +254,6 @@ def test_live_queries_with_one_name_in_two_sessions_never_merge_and_keep_their_l
 
 
 def test_restart_of_one_query_does_not_affect_its_namesake():
-    """L15"""
     story = namesakes().fails("11111111-a", "r1", at=2).fails("22222222-b", "r2", at=2)
     story.start("33333333-c", "r3", at=3, session="s2").commits("33333333-c", "r3", at=4, batch=0)
 
@@ -269,7 +263,6 @@ def test_restart_of_one_query_does_not_affect_its_namesake():
 
 
 def test_label_does_not_move_when_its_first_query_is_forgotten():
-    """L15"""
     story = IdStory().start("11111111-a", "r1", at=0, session="s1", trigger="OneTimeTrigger")
     story.start("22222222-b", "r2", at=1, session="s2").ends("11111111-a", "r1", at=2)
     story.state.forget(KEEP_COMPLETED_SECONDS + 3)
@@ -321,7 +314,7 @@ def test_flood_of_undecided_events_is_decided_at_once():
     assert story.state.query("22222222-b").last_commit_batch == 999
 
 
-# -- a crash loop without a fixed checkpoint (L23) ------------------------------------------------
+# -- a crash loop without a fixed checkpoint ------------------------------------------------------
 
 
 def ended_first(story, n, at, session):
@@ -338,7 +331,6 @@ def overtaken(story, n, at, session):
 @pytest.mark.parametrize("session", ["", "s1"], ids=["unknown session", "one session"])
 @pytest.mark.parametrize("restart", [ended_first, overtaken])
 def test_crash_loop_without_a_fixed_checkpoint_is_one_query(restart, session):
-    """L23"""
     story, found = IdStory(), set()
     for number in range(30):
         restart(story, number, number * 2.0, session)
@@ -350,7 +342,6 @@ def test_crash_loop_without_a_fixed_checkpoint_is_one_query(restart, session):
 
 
 def test_crash_loop_with_a_new_session_each_time_is_one_query():
-    """L23"""
     story = IdStory()
     for number in range(30):
         ended_first(story, number, number * 2.0, f"session-{number}")
@@ -362,7 +353,6 @@ def test_crash_loop_with_a_new_session_each_time_is_one_query():
 
 
 def test_long_names_that_differ_only_at_the_end_get_distinct_short_labels():
-    """L24"""
     names = ["n" * 10_000 + end for end in ("a", "b")]
     story = IdStory()
     for number, name in enumerate(names):
@@ -374,7 +364,6 @@ def test_long_names_that_differ_only_at_the_end_get_distinct_short_labels():
 
 
 def test_pattern_matches_the_full_name_of_a_query_with_a_short_label():
-    """L24"""
     name = "n" * 10_000 + "-nightly"
     story = IdStory().start("id", "r", name, at=0).fails("id", "r", at=1)
 
@@ -383,7 +372,6 @@ def test_pattern_matches_the_full_name_of_a_query_with_a_short_label():
 
 
 def test_long_expected_name_is_missing_under_its_label():
-    """L24"""
     name = "n" * 10_000
 
     assert IdStory().found(500, expected=[name]) == [("StreamingQueryMissing", base_label(name))]
@@ -446,7 +434,6 @@ def forgotten():
          "probe's failure", "probe's failure of another run"],
 )  # fmt: skip
 def test_old_events_do_not_bring_a_forgotten_query_back(late):
-    """A2"""
     story = forgotten()
     late(story)
 
@@ -455,7 +442,7 @@ def test_old_events_do_not_bring_a_forgotten_query_back(late):
 
 @pytest.mark.parametrize("query_id", ["id", "new"])
 def test_forgotten_query_continues_its_counters_when_it_returns(query_id):
-    """A2: counters never decrease, with the same checkpoint or a new one."""
+    """Counters never decrease, with the same checkpoint or a new one."""
     story = completed(forgotten(), number=2, at=LATE, query_id=query_id)
 
     (query,) = story.shown(LATE).values()
@@ -464,7 +451,7 @@ def test_forgotten_query_continues_its_counters_when_it_returns(query_id):
 
 
 def test_available_now_loop_whose_first_run_failed_pages_once():
-    """A2: the probe remembers the failed run long after the query has recovered."""
+    """The probe remembers the failed run long after the query has recovered."""
     ended = polled("id", "run-0", active=False, exception=CONFLICT)
     story = IdStory().start("id", "run-0", at=0).fails("id", "run-0", at=1)
     assert story.found(2) == [("StreamingQueryFailed", "q")]
@@ -476,7 +463,6 @@ def test_available_now_loop_whose_first_run_failed_pages_once():
 
 
 def test_expected_query_is_never_forgotten():
-    """A19"""
     story = IdStory()
     story.state = State(0.0, ["q"])
     completed(story)
@@ -489,12 +475,11 @@ def test_expected_query_is_never_forgotten():
     assert ("StreamingQueryMissing", "q") not in story.found(1e6, expected=["q"])
 
 
-# -- a completed run is a recovery (A3) -----------------------------------------------------------
+# -- a completed run is a recovery ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order", ["progress first", "end first", "end only"])
 def test_completed_run_clears_an_earlier_failure_in_any_order(order):
-    """A3"""
     story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1)
     story.start("id", "r2", at=2, trigger="OneTimeTrigger")
     if order == "progress first":
@@ -510,7 +495,6 @@ def test_completed_run_clears_an_earlier_failure_in_any_order(order):
 
 
 def test_failure_that_arrives_after_the_next_run_completed_is_only_counted():
-    """A3"""
     story = IdStory().start("id", "r1", at=0).start("id", "r2", at=1, trigger="OneTimeTrigger")
     story.ends("id", "r2", at=2).fails("id", "r1", at=3)
 

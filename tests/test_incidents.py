@@ -42,10 +42,10 @@ def test_query_stopped_before_its_context_keeps_its_own_incident():
 
 def test_unresponsive_jvm_is_one_incident_once_two_queries_stalled():
     story = two_queries().probe(run(batch=10), run("b"), at=100)
-    failing = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}
+    settings = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}
 
-    (first,) = story.evaluate(170, **failing).findings
-    (later,) = story.evaluate(500, **failing).findings
+    (first,) = story.evaluate(170, **settings).findings
+    (later,) = story.evaluate(500, **settings).findings
 
     assert (first.alertname, first.query) == ("StreamingQueryStalled", "a")
     assert (later.alertname, later.query) == ("StreamingQueryStalled", "*")

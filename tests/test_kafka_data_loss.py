@@ -129,8 +129,8 @@ def dangers(pages, query, severity="critical"):
 
 def reasons(sidecar, query):
     """The reasons of the data loss alerts that fire now."""
-    reported = [one for one in sidecar.alerts() if one.name == "StreamingDataLossRisk"]
-    return [one.annotations["reason"] for one in reported if one.labels["query"] == query]
+    firing = [one for one in sidecar.alerts() if one.name == "StreamingDataLossRisk"]
+    return [one.annotations["reason"] for one in firing if one.labels["query"] == query]
 
 
 def test_data_loss_risk_is_reported_before_the_first_record_is_lost(hasty, workload, pages):

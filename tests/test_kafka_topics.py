@@ -39,15 +39,15 @@ def test_query_that_fails_because_of_its_topic_is_reported_with_the_cause(
         commits(sidecar, name)
     kafka.delete(deleted)
     replace(recreated)
-    reported = {
+    failures = {
         name: pages.wait_for("StreamingQueryFailed", name, timeout=60)
         for name in ("deleted", "recreated")
     }
 
-    assert "KAFKA_DATA_LOSS" in reported["recreated"].annotations["reason"]
+    assert "KAFKA_DATA_LOSS" in failures["recreated"].annotations["reason"]
     # Or KAFKA_DATA_LOSS, if Spark's own tasks ask for the topic and thereby recreate it.
     causes = ("UnknownTopicOrPartitionException", "KAFKA_DATA_LOSS")
-    assert any(cause in reported["deleted"].annotations["reason"] for cause in causes)
+    assert any(cause in failures["deleted"].annotations["reason"] for cause in causes)
     assert {what for what, _ in (page.what for page in pages.pages)} == {"StreamingQueryFailed"}
 
 

@@ -122,9 +122,9 @@ def test_prometheus_has_a_rule_for_every_alert_of_ours():
 def test_alert_of_the_driver_links_to_its_runbook():
     for name in own_alerts():
         finding = Finding(name, "q", Severity.CRITICAL, QueryState.FAILED, "reason", "summary", {})
-        reported = alert_of(finding, "app", guidance(Settings()), 0.0)
+        shown = alert_of(finding, "app", guidance(Settings()), 0.0)
 
-        assert reported.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
+        assert shown.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
 
 
 def test_alert_of_prometheus_links_to_its_runbook():

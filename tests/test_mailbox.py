@@ -77,7 +77,6 @@ def test_full_mailbox_drops_progress_and_counts_it():
 
 
 def test_starts_and_ends_are_limited_and_counted():
-    """S12"""
     mailbox = Mailbox(2, lifecycle_capacity=3)
 
     assert fill(mailbox, "S1", "S2", "S3", "T1", "p1") == [True, True, True, False, True]

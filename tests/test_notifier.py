@@ -123,7 +123,7 @@ def test_close_sends_no_delivered_incident_to_the_fallback(start_notifier, serve
 def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, server):
     notifier = start_notifier(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
     server.wait_for(1)
-    until(lambda: notifier.outcomes["heartbeat"]["delivered"], "it is counted")
+    until(lambda: notifier.outcomes["heartbeat"]["delivered"], "the beat is counted")
     # Like the worker, this offers repeatedly: a beat that comes too early is dropped.
     until(lambda: notifier.offer((), ()) or len(server.requests) > 1, "a beat is sent")
     notifier.close(Deadline(5))
@@ -199,7 +199,7 @@ def test_no_stale_resolve_is_sent_while_another_process_holds_the_spool(start_no
             pagerduty_routing_key="R" * 32,
             pagerduty_url=pagerduty.enqueue_url,
         )
-        until(lambda: second.spool_problem, "the spool is taken")
+        until(lambda: second.spool_problem, "the spool is in use")
         second.offer((incident("silver"),), (incident("a", ends_at=ENDED),))
         assert second.flush(Deadline(5))
         time.sleep(0.5)

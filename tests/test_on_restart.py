@@ -43,8 +43,8 @@ def hung(batch=10, **fields):
         (steady().log(at=100, planned=10, committed=9).probe(run(batch=10), at=100).ended(at=101, exception=CONFLICT), "batch 10 runs again"),
         (dead(batch=0, story=Story().started(at=90), **PLANNED), f"batch 0 runs again, offsets {BEGIN} to {END}"),
     ],
-    ids=["dead in a batch", "hung in a batch", "offsets refused", "dead by the event alone",
-         "dead, its log read before", "dead in its first batch"],
+    ids=["failed in a batch", "hung in a batch", "offsets refused", "failed, by the event alone",
+         "failed, its log read before", "failed in its first batch"],
 )  # fmt: skip
 def test_batch_that_runs_again_is_named_with_its_offsets(story, text):
     assert said(story) == text
@@ -61,8 +61,8 @@ def test_batch_that_runs_again_is_named_with_its_offsets(story, text):
         dead(trigger="ContinuousTrigger(1000)", **PLANNED),
         dead(trigger="RealTimeTrigger(300000)", **PLANNED),
     ],
-    ids=["dead between batches", "offsets refused", "its batch was committed", "no probe",
-         "dead at once", "continuous", "real time"],
+    ids=["failed between batches", "offsets refused", "its batch was committed", "no probe",
+         "failed at once", "continuous", "real time"],
 )  # fmt: skip
 def test_nothing_is_stated_if_no_batch_is_known_to_be_planned(story):
     assert said(story) is None

@@ -26,11 +26,11 @@ DAY = 24 * 3600.0
 class Harness:
     """An outbox, a clock, and the messages that were sent."""
 
-    def __init__(self, *reported, capabilities=None):
+    def __init__(self, *delivered, capabilities=None):
         self.outbox = Outbox(capabilities)
         self.now = 0.0
-        if reported:
-            self.offer(*reported)
+        if delivered:
+            self.offer(*delivered)
             self.send_all()
 
     @property
@@ -577,9 +577,9 @@ def test_receiver_that_forgets_gets_repeats():
     assert harness.outbox.pending(harness.wall) == 0
     harness.at(100).offer()
     assert harness.send_all() == [("a", "resolved")]
-    reported = [harness.at(seconds).offer().send_all() for seconds in range(101, 900)]
+    sent = [harness.at(seconds).offer().send_all() for seconds in range(101, 900)]
 
-    assert sum(map(len, reported)) == 4
+    assert sum(map(len, sent)) == 4
     assert harness.outbox.entries == ()
 
 
@@ -634,8 +634,8 @@ def test_rate_limit_delays_messages_without_counting_a_failure():
 
 def test_flush_sends_pages_without_waiting_for_the_rate_limit():
     """The driver may be about to exit; a resolve may wait."""
-    reported = [incident(f"t{number}") for number in range(12)]
-    harness = Harness(*reported, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(
+    delivered = [incident(f"t{number}") for number in range(12)]
+    harness = Harness(*delivered, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(
         incident("new")
     )
 

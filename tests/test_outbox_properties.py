@@ -147,9 +147,9 @@ class Wire(RuleBasedStateMachine):
         """A revision that was surely delivered is never delivered twice."""
         (query, state) = said(sent)
         if state == "firing":
-            reported = (sent.starts_at, sent.revision)
-            assert self.surely.get(query) != reported, f"{query} received {reported} twice"
-            self.surely[query] = reported
+            delivered = (sent.starts_at, sent.revision)
+            assert self.surely.get(query) != delivered, f"{query} received {delivered} twice"
+            self.surely[query] = delivered
 
     @invariant()
     def at_most_one_entry_per_key(self):

@@ -146,7 +146,6 @@ def failed_in_each(sessions):
 
 @given(PROCESSES, st.lists(st.sampled_from(SESSIONS), min_size=1, max_size=4))
 def test_every_failure_is_reported_by_exactly_one_process(processes, sessions):
-    """S4"""
     reported = []
     for seen in seen_by_each(processes):
         state = failed_in_each(sessions)

@@ -67,11 +67,11 @@ def test_resolve_of_an_unknown_incident_is_accepted_and_dropped(double):
 def test_any_summary_is_accepted(double, summary):
     """A long one is cut and an empty one replaced; otherwise PagerDuty would lose the page."""
     pagerduty(double).send(incident(summary=summary), time.time())
-    reported = double.events[0]["payload"]["summary"]
+    sent = double.events[0]["payload"]["summary"]
 
     assert not double.invalid
-    assert 0 < len(reported) <= 1024
-    assert reported.endswith("…") == (len(summary) > 1024)
+    assert 0 < len(sent) <= 1024
+    assert sent.endswith("…") == (len(summary) > 1024)
 
 
 def test_too_large_event_loses_its_details_not_the_page(double):
@@ -88,8 +88,8 @@ def test_event_at_the_limit_stays_whole():
     """Details are cut above 512,000 bytes."""
 
     def size(fill: int) -> int:
-        reported = incident(fill="x" * fill)
-        return len(encode(trigger_event(reported, ROUTING_KEY, "s", ""), reported))
+        sent = incident(fill="x" * fill)
+        return len(encode(trigger_event(sent, ROUTING_KEY, "s", ""), sent))
 
     room = 512_000 - size(0)
 
@@ -112,8 +112,8 @@ def test_several_queries_are_one_event(double):
 
 
 def test_each_of_several_queries_has_its_own_reason(double):
-    reported = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
-    pagerduty(double).send(reported, time.time())
+    sent = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
+    pagerduty(double).send(sent, time.time())
     details = double.events[0]["payload"]["custom_details"]
 
     assert [details[query]["reason"] for query in ("a", "b")] == ["A: no", "B: no"]
@@ -140,8 +140,8 @@ def test_recovered_query_is_named(double):
 
 def test_too_many_long_reasons_leave_a_line_for_each_query(double):
     """Beyond that, only the note remains."""
-    reported = incident(*(f"q{n}" for n in range(100)), reason="x" * 9000)
-    pagerduty(double).send(reported, time.time())
+    sent = incident(*(f"q{n}" for n in range(100)), reason="x" * 9000)
+    pagerduty(double).send(sent, time.time())
     details = double.events[0]["payload"]["custom_details"]
 
     assert len(details) == 101

@@ -63,12 +63,12 @@ def test_rejected_resolve_is_not_retried_at_once(double):
         b'{"status":"invalid event","message":"Invalid Routing Key"}',
     ],
 )
-@pytest.mark.parametrize("reported", [ONE, ENDED_ONE], ids=["trigger", "resolve"])
-def test_400_about_the_routing_key_is_a_misconfiguration(double, answer, reported):
+@pytest.mark.parametrize("sent", [ONE, ENDED_ONE], ids=["trigger", "resolve"])
+def test_400_about_the_routing_key_is_a_misconfiguration(double, answer, sent):
     """The page is kept until the key is corrected; a minimal form would not help."""
     double.otherwise = reply(400, body=answer)
     with pytest.raises(HttpError, match="routing key") as caught:
-        pagerduty(double).send(reported, time.time())
+        pagerduty(double).send(sent, time.time())
 
     assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
     assert len(double.requests) == 1
