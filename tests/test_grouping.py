@@ -101,7 +101,7 @@ def test_the_whole_driver_that_falls_failing_as_a_group_did_has_a_key_of_its_own
 def test_while_the_whole_driver_has_the_key_of_a_group_each_is_reported_by_itself():
     story = [
         *failing(10, "*", "StreamingQueryStalled"),
-        *failing(20, "*", "well"),
+        *failing(20, "*", "healthy"),
         *failing(20, "abc", "StreamingQueryStalled"),
     ]
     harness = LifecycleHarness().play(story, 60)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.lifecycle_harness import CALM_STATES
+from support.lifecycle_harness import STATES_WITHOUT_ALERT
 from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluate import Evaluation, QueryHealth
@@ -76,7 +76,7 @@ def test_an_ignored_query_is_calm_however_it_fares_and_needs_time_only():
     assert has_recovered(lambda now: story, 10, 40, **ignored)
 
 
-@pytest.mark.parametrize("state", sorted(set(QueryState) - set(CALM_STATES.values())))
+@pytest.mark.parametrize("state", sorted(set(QueryState) - set(STATES_WITHOUT_ALERT.values())))
 def test_a_warning_is_open_in_every_failing_state_and_a_critical_alert_in_the_grave_ones(state):
     snapshot = started().state.snapshot(10)
     seen = DriverHealth(Evaluation(health={"a": QueryHealth(state)}), snapshot, 10.0)

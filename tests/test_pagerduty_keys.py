@@ -55,7 +55,7 @@ def test_a_member_of_a_group_that_fails_again_is_paged(pager):
 
     assert pager.double.notified == [
         "[etl] 3 queries failed: as found (a, b, c)",
-        "[etl] a is sick",
+        "[etl] a is unhealthy",
     ]
     assert pager.keys == ["*/StreamingQueryFailed", "a/StreamingQueryFailed"]
 
@@ -65,7 +65,7 @@ def test_one_more_that_fails_after_a_group_is_paged(pager):
 
     assert pager.double.notified == [
         "[etl] 3 queries failed: as found (a, b, c)",
-        "[etl] d is sick",
+        "[etl] d is unhealthy",
     ]
 
 
@@ -110,4 +110,4 @@ def test_a_failure_that_comes_back_before_its_resolve_was_taken_is_paged(pager):
     pager.double.otherwise = taken
     assert pager.delivery.flush(PATIENCE_SECONDS)
 
-    assert pager.double.notified == ["[etl] a is sick", "[etl] a is sick"]
+    assert pager.double.notified == ["[etl] a is unhealthy", "[etl] a is unhealthy"]

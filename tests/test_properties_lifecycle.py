@@ -52,7 +52,7 @@ SILENCES = (
 
 falls = st.one_of(
     st.tuples(st.sampled_from(QUERIES), st.sampled_from(CONDITIONS)),
-    st.tuples(st.just("*"), st.sampled_from((*DRIVER_NAMES, "well", "well"))),
+    st.tuples(st.just("*"), st.sampled_from((*DRIVER_NAMES, "healthy", "healthy"))),
 )
 changes = st.lists(falls, max_size=4)
 seconds = st.sampled_from((0.0, 0.25, 1.0, 1.0, 5.0, 31.0, 200.0, 1900.0))
@@ -126,7 +126,7 @@ class Watch:
         assert not incident.muted or incident.revision == before.revision
 
     def all_get_well(self) -> None:
-        self.step(0.0, [(query, "idle") for query in QUERIES] + [("*", "well")], ())
+        self.step(0.0, [(query, "idle") for query in QUERIES] + [("*", "healthy")], ())
         for _ in range(20):
             self.step(60.0, (), ())
         # An alert that flaps must be absent for as long as its last three times took: up to a day.

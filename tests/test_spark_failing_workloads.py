@@ -8,11 +8,11 @@ import time
 import pytest
 from support.driver import SHARES_THE_QUEUE, Driver
 from support.failing_workloads import (
-    BORN_FAILING,
+    FAILING_FROM_THE_START,
     FLOOR,
+    HEALTHY_AT_FIRST,
     SETTINGS,
     START_GRACE,
-    WELL_AT_FIRST,
     Reported,
 )
 from support.queries import until
@@ -33,13 +33,13 @@ def harness(spark, watch, tmp_path):
 
 
 def test_failing_queries_raise_the_right_alerts_in_time(harness, watch, pages):
-    patients = [bring(harness) for bring in WELL_AT_FIRST]
+    patients = [bring(harness) for bring in HEALTHY_AT_FIRST]
     names = {failing.query.name for failing in patients}
     until(lambda: all(harness.committed(name) > 1 for name in names), "all commit", 120)
     sidecar, watched_at = watch(**SETTINGS), time.monotonic()
     diary = Diary(harness, sidecar)
     until(lambda: names <= diary.in_state("running"), "all are seen to run")
-    patients += [bring(harness) for bring in BORN_FAILING]
+    patients += [bring(harness) for bring in FAILING_FROM_THE_START]
     for failing in patients:
         failing.strike()
 

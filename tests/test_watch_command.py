@@ -103,7 +103,7 @@ def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
 def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
     with ServedDriver() as driver, run(driver.url, webhook_url=pages.url) as watcher:
         watcher.wait_for("etl is up")
-        driver.say_stop()
+        driver.shut_down()
         watcher.wait_for("etl shut down gracefully")
         time.sleep(3)
         assert watcher.end() == 0

@@ -60,7 +60,7 @@ def test_a_driver_that_closes_in_good_order_is_not_reported():
     with ServedDriver() as driver, watching(driver.url, interval=5.0) as reported:
         seen(reported)
         time.sleep(0.5)
-        driver.say_stop()
+        driver.shut_down()
         time.sleep(WELL_PAST)
         assert reported.firing == {}
 

@@ -149,9 +149,9 @@ def test_a_rule_that_raises_is_reported_and_the_others_stand(monkeypatch):
 def test_a_failure_that_recovers_within_its_grace_is_reported_to_nobody():
     harness = WorkerHarness(failed_grace_seconds=60).poll(run()).commit(batch=1).step()
     harness.ended(exception=CONFLICT).step().step(after=10.0)
-    harness.hear(Started("id-a", "a-2", "a")).step()
+    harness.receive(Started("id-a", "a-2", "a")).step()
     for batch in (2, 3, 4):
-        harness.hear(replace(progress(batch=batch), run_id="a-2")).step(after=20.0)
+        harness.receive(replace(progress(batch=batch), run_id="a-2")).step(after=20.0)
 
     assert harness.reported == []
 
@@ -366,8 +366,8 @@ def test_a_crash_loop_without_a_fixed_checkpoint_is_one_open_incident_per_alert(
     harness = WorkerHarness()
     for number in range(30):
         ids = (f"id-{number}", f"run-{number}")
-        harness.hear(Started(*ids, "a", session="s")).step()
-        harness.hear(Terminated(*ids, CONFLICT, None)).step(after=0.5)
+        harness.receive(Started(*ids, "a", session="s")).step()
+        harness.receive(Terminated(*ids, CONFLICT, None)).step(after=0.5)
         harness.step(after=1.0)
 
     offered = {(one.key, one.revision) for offer in harness.offers for one in offer}

@@ -31,11 +31,11 @@ BRISK = {"processingTime": "500 milliseconds"}
 TRIES = 4
 STARTS = 8
 START_SECONDS = 3
-"""What Spark itself may take to begin a query while others begin."""
+"""The time Spark may take to start a query while other queries start."""
 
 
 class Reported(NamedTuple):
-    """A page that must come: ``window`` and two seconds at most after ``began_at()``.
+    """A page that must arrive: at most ``window`` and two seconds after ``began_at()``.
 
     ``window`` None is the stall window of the query itself.
     """
@@ -48,7 +48,7 @@ class Reported(NamedTuple):
 
 
 class Failing(NamedTuple):
-    """A query that is well until ``strike``, or is not there until then."""
+    """A query that is healthy until ``strike``, or does not exist until then."""
 
     query: Any
     strike: Callable[[], object]
@@ -56,7 +56,7 @@ class Failing(NamedTuple):
 
 
 class Blow:
-    """A ``foreachBatch`` function that hangs, or does ``then``, once it is struck."""
+    """A ``foreachBatch`` function that hangs, or calls ``then``, once it is struck."""
 
     def __init__(self, harness: Harness, then: Callable[[Any], None] | None = None) -> None:
         self.struck = threading.Event()
@@ -75,7 +75,7 @@ class Blow:
 
 
 class Switch:
-    """Turns a staged source sick; off again at the end, so that nothing hangs."""
+    """Makes a staged source fail; switched off at the end, so that nothing hangs."""
 
     def __init__(self, harness: Harness, name: str) -> None:
         self.path = harness.folder(name) / "switch"
@@ -86,7 +86,7 @@ class Switch:
 
 
 class Moment:
-    """Does something and remembers when."""
+    """An action that records when it was called."""
 
     def __init__(self, action: Callable[[], object]) -> None:
         self._action = action
@@ -97,7 +97,7 @@ class Moment:
         self._action()
 
 
-# -- what ends ----------------------------------------------------------------------------------
+# -- queries that end ---------------------------------------------------------------------------
 
 
 def dies_in_first_batch(harness):
@@ -112,7 +112,7 @@ def dies_in_first_batch(harness):
 
 
 def dies_initialising(harness):
-    """Its checkpoint was written by a Spark to come."""
+    """Its checkpoint was written by a future version of Spark."""
     name = "dies_initialising"
     checkpoint = harness.checkpoint(name)
     (checkpoint / "offsets").mkdir(parents=True)
@@ -136,7 +136,7 @@ def stopped_and_not_back(harness):
 
 
 def overflowed(harness):
-    """Fails while it is being stopped, and Spark overflows its stack on the message.
+    """Fails while it is being stopped, and the stack of Spark overflows on the message.
 
     ``StreamExecution.isInterruptionException`` matches it with a regular expression that recurs
     for every character; the query ends without an exception.
@@ -165,7 +165,7 @@ def overflowed(harness):
 
 
 def crash_loop(harness):
-    """Every run commits a batch and dies in the next: another batch each time."""
+    """Every run commits a batch and fails in the next one: another batch each time."""
     runs = []
 
     def die_in_second_batch(batch, number):
@@ -187,7 +187,7 @@ def poison_batch(harness):
 
 
 def restarting(harness, name, function, runs, reason):
-    """User code that starts it again and again, and then gives up."""
+    """User code starts the query again and again, and then gives up."""
     died_at = []
 
     def keep_up():
@@ -214,7 +214,7 @@ def die(batch):
     raise Boom("the table is gone")
 
 
-# -- what stands still --------------------------------------------------------------------------
+# -- queries that get stuck ---------------------------------------------------------------------
 
 
 def hangs_in_foreach_batch(harness):
@@ -254,7 +254,7 @@ def continuous_stops(harness):
 
 
 def async_log_stops(harness):
-    """Its storage hangs: Spark goes on until the queue of its writer is full, some writes later."""
+    """Its storage hangs: Spark continues until the queue of its writer is full, some writes later."""
     name = "async_log_stops"
     query = harness.start(
         harness.rate(),
@@ -272,7 +272,7 @@ def async_log_stops(harness):
 
 
 class Storage:
-    """Where a query with async progress tracking writes its log: one write there does not end."""
+    """The log writer of a query with async progress tracking: one of its writes hangs."""
 
     def __init__(self, spark, query) -> None:
         self.free = threading.Event()
@@ -289,7 +289,7 @@ class Storage:
         implements = ("java.lang.Runnable",)
 
 
-# -- what goes on, but not forward --------------------------------------------------------------
+# -- queries that run without progress ----------------------------------------------------------
 
 
 def offsets_frozen(harness):
@@ -315,9 +315,9 @@ def lagging(harness):
 
 
 def start_alone(harness, stream, name):
-    """Spark gives its Python processes 10 s to start: one after the other.
+    """Start one query and wait for its first commit: Spark gives a Python process 10 s to start.
 
-    And again, where the machine had too much else to do.
+    Try again where the machine was too busy.
     """
     for _ in range(STARTS):
         query = harness.start(stream, name, trigger=BRISK)
@@ -332,7 +332,7 @@ def commits_or_ends(harness, query):
 
 
 def watermark_stuck(harness):
-    """The clock of whoever writes the rows stands still; the rows keep coming."""
+    """The clock of the writer of the rows stops; the rows keep arriving."""
     clock = "java_method('java.lang.System', 'getProperty', 'workload.clock')"
     set_property(harness, "workload.clock", str(time.time() + 1000))
     at = f"least(timestamp, timestamp_seconds(CAST({clock} AS DOUBLE))) AS at"
@@ -373,16 +373,16 @@ def set_property(harness, name, value):
     harness.at_close(lambda: system.clearProperty(name))
 
 
-def well(harness):
-    return Failing(harness.start(harness.rate(), "well"), lambda: None, ())
+def healthy(harness):
+    return Failing(harness.start(harness.rate(), "healthy"), lambda: None, ())
 
 
-WELL_AT_FIRST = (
+HEALTHY_AT_FIRST = (
     hangs_in_source,
     offsets_frozen,
     offsets_rewound,
     lagging,
-    well,
+    healthy,
     hangs_in_foreach_batch,
     stopped_and_not_back,
     overflowed,
@@ -390,7 +390,7 @@ WELL_AT_FIRST = (
     async_log_stops,
     watermark_stuck,
 )
-BORN_FAILING = (
+FAILING_FROM_THE_START = (
     dies_in_first_batch,
     dies_initialising,
     hangs_in_first_batch,
