@@ -47,7 +47,7 @@ PLAN = Plan(
                 "moved",
                 "hangs",
                 "dry",
-            )  # fmt: skip
+            )
         ),
         Step(2.0, "start", "first"),
         Step(8.0, "die", "dies"),
