@@ -13,7 +13,7 @@ from support.failing_workloads import (
     HEALTHY_AT_FIRST,
     SETTINGS,
     START_GRACE,
-    Reported,
+    ExpectedPage,
 )
 from support.queries import until
 from support.spark_harness import Diary, Harness
@@ -44,7 +44,9 @@ def test_failing_queries_raise_the_right_alerts_in_time(harness, watch, pages):
         failing.strike()
 
     due = [reported for failing in patients for reported in failing.reported]
-    due.append(Reported("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE))
+    due.append(
+        ExpectedPage("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE)
+    )
     reported = first_pages(pages, {(one.alertname, one.query) for one in due})
 
     assert set(reported) == {(one.alertname, one.query) for one in due}

@@ -109,7 +109,7 @@ def test_a_driver_that_rejects_the_watcher_after_a_graceful_shutdown_is_named():
 
 @pytest.mark.parametrize("said", [Said.UNREACHABLE, *BAD])
 @pytest.mark.parametrize("seen", [True, False])
-def test_the_alert_does_not_resolve_because_its_driver_is_down(said, seen):
+def test_the_alert_stays_open_when_its_driver_goes_down(said, seen):
     watch_harness = WatchHarness().poll() if seen else WatchHarness()
     (first,) = watch_harness.polls(Said.BARRED, 17).blind
     (last,) = watch_harness.polls(said, 600).blind
@@ -173,7 +173,7 @@ def test_the_next_watcher_does_not_resolve_the_alert_before_it_knows_its_targets
 
 
 @pytest.mark.parametrize("said", [Said.UNREACHABLE, *BAD])
-def test_the_next_watcher_does_not_resolve_the_alert_because_its_driver_is_down(said):
+def test_the_next_watcher_keeps_the_alert_open_when_its_driver_is_down(said):
     watch_harness = restarted(WatchHarness().polls(Said.BARRED, 17), A).polls(said, 600)
 
     assert "http://a:9719" in watch_harness.blind[0].annotations["reason"]

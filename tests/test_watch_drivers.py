@@ -223,7 +223,7 @@ def test_a_host_that_accepts_or_refuses_a_connection_proves_the_network(backlog)
         assert answers([host])
 
 
-def test_an_unresolvable_host_proves_nothing():
+def test_no_host_and_an_unresolvable_host_prove_nothing():
     assert not answers([])
     assert not answers([("no-such-host.invalid", 443)])
 

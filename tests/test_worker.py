@@ -52,7 +52,7 @@ def test_each_tick_evaluates_even_without_events():
     assert len(harness.published) == 3
 
 
-def test_what_was_published_never_changes_afterwards():
+def test_a_published_snapshot_never_changes():
     harness = WorkerHarness().started().step()
     first = harness.published[-1].snapshot
     harness.ended(exception=CONFLICT).step()
@@ -92,7 +92,7 @@ def test_an_end_without_an_exception_is_evaluated_at_once_and_pages_nobody():
     assert (states(harness), harness.reported) == ({"a": "stopped"}, [])
 
 
-def test_a_failure_is_reported_with_the_progress_queued_before_it():
+def test_a_failure_overtakes_queued_progress_and_both_count():
     harness = WorkerHarness().started().commit(batch=7).ended(exception=CONFLICT).step()
 
     assert harness.reported == [("StreamingQueryFailed", "a")]
@@ -291,7 +291,7 @@ def test_stale_resolves_of_an_earlier_driver_are_offered():
     assert harness.reported == []
 
 
-def test_present_silences_mute_an_incident():
+def test_a_silence_mutes_an_incident_only_while_it_is_active():
     harness = WorkerHarness().started().ended(exception=CONFLICT)
     harness.silences = [Silence("a", WALL + 1010.0, reason="we know")]
     harness.step()

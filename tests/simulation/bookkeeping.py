@@ -10,7 +10,7 @@ from querypulse.sidecar.worker import Evaluated
 from .courier import Courier
 from .driver import SimDriver
 from .spark import names_of
-from .stage import Stage, Violation
+from .stage import Violation, WorldView
 
 COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
 LISTS = ("unended_runs", "deaths", "baseline", "recent_batches")
@@ -24,7 +24,7 @@ MOST_SHOWN_BESIDES = 4
 class Bookkeeping:
     """Checks every evaluation of every driver."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._totals: dict[tuple[int, str], Totals] = {}
         self._owners: dict[tuple[int, str], str] = {}

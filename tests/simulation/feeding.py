@@ -14,8 +14,8 @@ from .receivers import SimReceiver
 from .stage import (
     SEEN_SECONDS,
     TICK_SECONDS,
-    Stage,
     Violation,
+    WorldView,
     is_seen,
     is_up,
     recovery_seconds,
@@ -31,7 +31,7 @@ NOTIFIED_SECONDS = 14.0
 class Feeding:
     """Checks findings of drivers and incidents of receivers, under ``QuerySpec.expected_input``."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._fed: dict[str, float] = {}
         """How long a query with an open alert has read rows."""

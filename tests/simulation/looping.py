@@ -18,7 +18,7 @@ from querypulse.sidecar.worker import Evaluated
 from .driver import SimDriver
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .stage import Stage, Violation, is_up
+from .stage import Violation, WorldView, is_up
 
 OLD_SECONDS = 130.0
 """Older than the window of a run that has not committed yet."""
@@ -38,7 +38,7 @@ MOST_OF_OTHERS = 2
 class Looping:
     """Checks queries that fail in each process (the steps ``bad_batch`` and ``bad_runs``)."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:

@@ -7,7 +7,7 @@ from querypulse.alerting.window import batch_window
 
 from .driver import SimDriver
 from .queries import SimQuery
-from .stage import TICK_SECONDS, Stage
+from .stage import TICK_SECONDS, WorldView
 from .truth import OF_SOURCE, Episode, Health
 
 DEATH_SECONDS = 14.0
@@ -19,7 +19,7 @@ WINDOW_FACTOR = 30.0
 
 
 def promised_seconds(
-    stage: Stage, driver: SimDriver, query: SimQuery, episode: Episode, *, critical: bool
+    stage: WorldView, driver: SimDriver, query: SimQuery, episode: Episode, *, critical: bool
 ) -> float:
     """The promised time until a notification: of a ``critical`` alert, or of any alert."""
     if episode.health is Health.DEAD:
@@ -78,7 +78,9 @@ def _is_in_flight(driver: SimDriver, query: SimQuery) -> bool:
     return run is not None and run.busy and not run.spec.is_continuous
 
 
-def _critical_seconds(stage: Stage, driver: SimDriver, query: SimQuery, episode: Episode) -> float:
+def _critical_seconds(
+    stage: WorldView, driver: SimDriver, query: SimQuery, episode: Episode
+) -> float:
     """When a batch in flight is critical in any case."""
     window = _batch_window(driver, query, episode)
     if episode.health is Health.SLOW:

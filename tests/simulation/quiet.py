@@ -28,7 +28,7 @@ from .queries import SimQuery
 from .receivers import SimReceiver
 from .run import NOTABLE_SECONDS
 from .silencing import UNDER_WAY_SECONDS
-from .stage import TICK_SECONDS, Stage, Violation, is_end_unreported, is_of_unnamed
+from .stage import TICK_SECONDS, Violation, WorldView, is_end_unreported, is_of_unnamed
 from .truth import CALM, Health
 
 BEFORE_SECONDS = 75.0
@@ -53,7 +53,7 @@ OF_OFFSETS = {
 class Quiet:
     """Checks each notification once."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._checked: dict[str, int] = {}
         self._received: dict[tuple[str, str, str, int, str], Notification] = {}

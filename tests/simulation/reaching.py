@@ -23,8 +23,8 @@ from .stage import (
     SAYS,
     SEEN_SECONDS,
     TICK_SECONDS,
-    Stage,
     Violation,
+    WorldView,
     is_of_unnamed,
     is_seen,
     is_up,
@@ -40,7 +40,7 @@ DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * POLL_SECONDS + 5.0
 class Reaching:
     """Counts, per episode and receiver, the time in which a notification was possible."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._down: dict[str, float] = {}
 

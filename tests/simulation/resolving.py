@@ -21,8 +21,8 @@ from .receivers import SimReceiver
 from .stage import (
     RESOLVE_SECONDS,
     TICK_SECONDS,
-    Stage,
     Violation,
+    WorldView,
     is_end_unreported,
     is_of_unnamed,
     is_seen,
@@ -52,7 +52,7 @@ SEVERE = frozenset({Health.DEAD, Health.GONE})
 class Resolving:
     """Checks incidents that are open for too long, and each incident that ends."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._calm: dict[tuple[str, str, float], float] = {}
         self._checked: dict[str, int] = {}

@@ -6,7 +6,7 @@ from querypulse.alerting.rules import monitoring_degraded
 from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .stage import TICK_SECONDS, Stage, Violation
+from .stage import TICK_SECONDS, Violation, WorldView
 
 UNREAD_SECONDS = 120.0 + 24.0
 """The start grace, which is longer than the stall floor."""
@@ -15,7 +15,7 @@ UNREAD_SECONDS = 120.0 + 24.0
 class Seeing:
     """Counts how long a checkpoint that must be read is unreadable."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._unread: dict[tuple[int, str], float] = {}
 

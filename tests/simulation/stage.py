@@ -58,7 +58,7 @@ class Violation(Exception):
         self.text = text
 
 
-class Stage(Protocol):
+class WorldView(Protocol):
     """The parts of the world that the properties may read."""
 
     plan: Plan
@@ -97,7 +97,7 @@ def is_seen(driver: SimDriver, key: str) -> bool:
     return now - driver.probe.answered.get(key, float("-inf")) <= SEEN_SECONDS
 
 
-def is_end_unreported(stage: Stage, query: SimQuery) -> bool:
+def is_end_unreported(stage: WorldView, query: SimQuery) -> bool:
     """Whether its last, finite run may have completed without an event."""
     bus = stage.drivers[query.spec.driver].bus
     return query.spec.is_finite and bus.lost_until.get(query.key, -inf) >= query.started_at

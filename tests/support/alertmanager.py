@@ -26,7 +26,7 @@ receivers:
 """
 
 
-class Reported(HttpDouble):
+class Notifications(HttpDouble):
     """The receiver of Alertmanager: ``bodies`` has all notifications."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Reported(HttpDouble):
 class RealAlertmanager(ServerProcess):
     """``reported`` is its receiver; ``config`` its configuration, which by default sends all alerts."""
 
-    def __init__(self, folder: Path, reported: Reported, config: str | None = None) -> None:
+    def __init__(self, folder: Path, reported: Notifications, config: str | None = None) -> None:
         self.reported = reported
         path = folder / "alertmanager.yml"
         path.write_text(config or CONFIG.format(url=reported.url))

@@ -34,7 +34,7 @@ START_SECONDS = 3
 """The time Spark may take to start a query while other queries start."""
 
 
-class Reported(NamedTuple):
+class ExpectedPage(NamedTuple):
     """A page that must arrive: at most ``window`` and two seconds after ``began_at()``.
 
     ``window`` None is the stall window of the query itself.
@@ -52,7 +52,7 @@ class Failing(NamedTuple):
 
     query: Any
     strike: Callable[[], object]
-    reported: tuple[Reported, ...]
+    reported: tuple[ExpectedPage, ...]
 
 
 class Blow:
@@ -103,7 +103,7 @@ class Moment:
 def dies_in_first_batch(harness):
     blow = Blow(harness, die)
     blow.struck.set()
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryFailed", "dies_in_first_batch", lambda: blow.began_at, reason="Boom: "
     )
     return Failing(
@@ -119,7 +119,7 @@ def dies_initialising(harness):
     (checkpoint / "offsets" / "0").write_text("v99\n{}\n-\n")
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid4())}))
     start = Moment(lambda: harness.start(harness.rate(), name))
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryFailed", name, lambda: start.at, START_SECONDS, "IllegalStateException: "
     )
     return Failing(None, start, (reported,))
@@ -131,7 +131,11 @@ def stopped_and_not_back(harness):
     return Failing(
         query,
         stop,
-        (Reported("StreamingQueryStopped", "stopped_and_not_back", lambda: stop.at, GONE_GRACE),),
+        (
+            ExpectedPage(
+                "StreamingQueryStopped", "stopped_and_not_back", lambda: stop.at, GONE_GRACE
+            ),
+        ),
     )
 
 
@@ -158,7 +162,7 @@ def overflowed(harness):
         blow.free.set()
 
     stop = Moment(stop_and_fail)
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryStopped", "overflowed", lambda: stop.at, GONE_GRACE, "stopped without an "
     )
     return Failing(query, stop, (reported,))
@@ -204,8 +208,8 @@ def restarting(harness, name, function, runs, reason):
         None,
         lambda: harness.help(keep_up),
         (
-            Reported("StreamingQueryFailed", name, lambda: died_at[0], reason="Boom: "),
-            Reported("StreamingQueryFlapping", name, lambda: died_at[2], reason=reason),
+            ExpectedPage("StreamingQueryFailed", name, lambda: died_at[0], reason="Boom: "),
+            ExpectedPage("StreamingQueryFlapping", name, lambda: died_at[2], reason=reason),
         ),
     )
 
@@ -220,7 +224,7 @@ def die(batch):
 def hangs_in_foreach_batch(harness):
     name, blow = "hangs_in_foreach_batch", Blow(harness)
     query = harness.start(harness.rate(), name, blow)
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch "
     )
     return Failing(query, blow.struck.set, (reported,))
@@ -229,7 +233,7 @@ def hangs_in_foreach_batch(harness):
 def hangs_in_first_batch(harness):
     name, blow = "hangs_in_first_batch", Blow(harness)
     blow.struck.set()
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch 0 "
     )
     return Failing(None, lambda: harness.start(harness.rate(), name, blow), (reported,))
@@ -249,7 +253,9 @@ def continuous_stops(harness):
     query = harness.start(stream, "continuous_stops", trigger={"continuous": "1 second"})
     strike = Moment(lambda: set_property(harness, "workload.continuous", "failing"))
     # The epoch in flight may still end.
-    reported = Reported("StreamingQueryStalled", "continuous_stops", lambda: strike.at + 1.0, None)
+    reported = ExpectedPage(
+        "StreamingQueryStalled", "continuous_stops", lambda: strike.at + 1.0, None
+    )
     return Failing(query, strike, (reported,))
 
 
@@ -265,7 +271,7 @@ def async_log_stops(harness):
     )
     storage = Storage(harness.spark, query)
     harness.at_close(storage.free.set)
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryStalled", name, lambda: newest_batch_at(query), None, "commit_log_behind: "
     )
     return Failing(query, storage.hang, (reported,))
@@ -303,14 +309,14 @@ def offsets_rewound(harness):
 def from_staged(harness, name, reader, alertname, reason=""):
     switch = Switch(harness, name)
     stream = staged(harness.spark, reader, switch.path)
-    reported = Reported(alertname, name, switch.began_at, None, reason)
+    reported = ExpectedPage(alertname, name, switch.began_at, None, reason)
     return Failing(start_alone(harness, stream, name), switch.path.touch, (reported,))
 
 
 def lagging(harness):
     name, switch = "lagging", Switch(harness, "lagging")
     query = start_alone(harness, harness.backlog(switch.path), name)
-    reported = Reported("StreamingQueryLagging", name, switch.began_at, TREND)
+    reported = ExpectedPage("StreamingQueryLagging", name, switch.began_at, TREND)
     return Failing(query, switch.path.touch, (reported,))
 
 
@@ -342,7 +348,7 @@ def watermark_stuck(harness):
         query,
         lambda: set_property(harness, "workload.clock", str(time.time())),
         (
-            Reported(
+            ExpectedPage(
                 "StreamingWatermarkStuck", "watermark_stuck", lambda: stuck_since(query), TREND
             ),
         ),

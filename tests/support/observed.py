@@ -76,7 +76,7 @@ time.sleep(3600)
 )
 
 
-class Harness(HttpDouble):
+class AlertReceivers(HttpDouble):
     """All receivers of Alertmanager; ``reported`` has each alert that arrived."""
 
     def __init__(self) -> None:
@@ -94,14 +94,14 @@ class Harness(HttpDouble):
         return {what(one["labels"]) for one in self.reported if one["status"] == status}
 
 
-class Stage:
+class ObservedPlay:
     """Runs the play: all queries fail, three recover, and one driver is killed.
 
     Afterwards the driver of app ``APP``, Prometheus and Alertmanager keep running.
     """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.harness = stack.enter_context(Harness())
+        self.harness = stack.enter_context(AlertReceivers())
         self._folder = folder
         self._stack = stack
         # One after the other: two Sparks that start at once slow each other down.
@@ -161,10 +161,10 @@ class Stage:
 
 
 @contextmanager
-def observed(folder: Path) -> Iterator[Stage]:
+def observed(folder: Path) -> Iterator[ObservedPlay]:
     """Run the play, and stop all its processes afterwards."""
     with ExitStack() as stack:
-        yield Stage(folder, stack)
+        yield ObservedPlay(folder, stack)
 
 
 def what(labels: dict[str, str]) -> tuple[str, str]:

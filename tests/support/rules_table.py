@@ -284,23 +284,23 @@ def edge(at, keeps=1000, leap=100):
 def reader(*, begins, speed=1.0, since=100):
     """The position of a query that began ``begins`` seconds behind: offset, time of the record."""
 
-    def stuck(at):
+    def position(at):
         return min(at, since - begins + (at - since) * speed)
 
-    return {"committed": lambda at: int(end(stuck(at))), "since": stuck}
+    return {"committed": lambda at: int(end(position(at))), "since": position}
 
 
 STUCK = {"committed": end(100), "since": 100}
 BY_TIME = {"latest": end, "earliest": edge, "keeps": 1000}
 BY_SIZE = {"latest": end, "earliest": edge, "keeps": 604_800, "sized": True}
-UNSAID = {"latest": end, "earliest": edge}
+UNKNOWN_RETENTION = {"latest": end, "earliest": edge}
 LAG_IS_FINE = {"lag_allowed_offsets": 1e9}
 HEALTHY = {"committed": end, "since": None}
 
 
-def near_the_edge(until, *, kept=BY_TIME, story=None, begin=15, **stuck):
+def near_the_edge(until, *, kept=BY_TIME, story=None, begin=15, **answers):
     """Polls of the broker of a query that stays where it was at 100 s by default."""
-    return asked(story or hung_batch(until=until), begin, until, **{**kept, **STUCK, **stuck})
+    return asked(story or hung_batch(until=until), begin, until, **{**kept, **STUCK, **answers})
 
 
 def alive_at(until, *, behind, kept=BY_TIME, since=100, **how):
@@ -759,7 +759,7 @@ CASES = [
      [("StreamingQueryStopped", "a"), ("StreamingDataLossRisk", "a")], "stopped_unexpectedly"),
     ("hangs, and the topic is bounded by size (retention.bytes strikes first)", near_the_edge(850, kept=BY_SIZE), 850, {},
      [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
-    ("hangs, and the topic's retention may not be read", near_the_edge(850, kept=UNSAID), 850, {},
+    ("hangs, and the topic's retention may not be read", near_the_edge(850, kept=UNKNOWN_RETENTION), 850, {},
      [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
     ("hangs until retention has passed it", near_the_edge(1300), 1300, {}, [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
     ("commits, but retention has passed it (restarted after a long outage)",
@@ -777,7 +777,7 @@ CASES = [
      850, LAG_IS_FINE, "StreamingDataLossRisk", "lagging"),
     ("catches up from the beginning of the topic", alive_at(400, behind=990, speed=2.0), 400, {}, None, "running"),
     ("catches up, and the topic is bounded by size", alive_at(700, behind=990, speed=1.3, kept=BY_SIZE), 700, {}, None, "running"),
-    ("catches up faster than retention deletes, which happens in steps", alive_at(407, behind=900, speed=1.2, kept=UNSAID), 407, {}, None, "running"),
+    ("catches up faster than retention deletes, which happens in steps", alive_at(407, behind=900, speed=1.2, kept=UNKNOWN_RETENTION), 407, {}, None, "running"),
     ("is near the retention limit and gains on it slowly", alive_at(400, behind=900, speed=1.05), 400, {}, None, "running"),
     ("everything is read, while old records expire", asked(steady(until=900), 15, 900, **BY_TIME, **HEALTHY), 900, {}, None, "running"),
     ("everything is read, and the topic is empty (kafka-lag-exporter #37: idle topic and retention)",

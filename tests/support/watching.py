@@ -26,7 +26,7 @@ from querypulse.sidecar.watch.target_tracker import TargetTracker
 from querypulse.sidecar.watch.targets import Targets
 from querypulse.sidecar.watch.watcher import Watcher
 
-__all__ = ["Reported", "ServedDriver", "address", "driver_board", "get", "serving", "watching"]
+__all__ = ["RecordingSink", "ServedDriver", "address", "driver_board", "get", "serving", "watching"]
 
 SCRIPT = """
 import sys, threading
@@ -103,7 +103,7 @@ class ServedDriver:
         self.process.stdout.close()
 
 
-class Reported:
+class RecordingSink:
     """An incident sink that records when each alert was first received and when it ended."""
 
     def __init__(self) -> None:
@@ -139,8 +139,8 @@ class Reported:
 
 @contextmanager
 def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(), token=None):
-    """A running watcher; yields its ``Reported``."""
-    reported, tracker = Reported(), TargetTracker(gone_after, interval)
+    """A running watcher; yields its ``RecordingSink``."""
+    reported, tracker = RecordingSink(), TargetTracker(gone_after, interval)
     watcher = Watcher(
         targets=Targets(urls, file, names),
         evaluate=DriverAlerts(tracker, DriverAlertSettings(
