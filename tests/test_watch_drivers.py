@@ -129,7 +129,7 @@ def test_a_stuck_worker_is_reported_and_resolves_when_it_resumes():
         seen(reported)
         alive.clear()
         reported.wait_for("etl")
-        assert "does not beat" in reported.pages["etl"]["reason"]
+        assert "its worker does not advance" in reported.pages["etl"]["reason"]
         alive.set()
         reported.wait_for_end("etl")
 
@@ -208,7 +208,7 @@ def test_an_unreachable_driver_is_reported_when_a_receivers_host_answers(out_of_
 
 def test_an_unreachable_driver_is_not_reported_while_no_host_answers(out_of_reach, caplog):
     with watching(out_of_reach) as reported, caplog.at_level("INFO", "querypulse"):
-        until(lambda: "own network?" in caplog.text, "the log contains it", timeout=40)
+        until(lambda: "own network down?" in caplog.text, "the log contains it", timeout=40)
         time.sleep(LONG_AFTER)
     assert reported.firing == {}
     assert caplog.text.count("no receiver on another machine") == 1
