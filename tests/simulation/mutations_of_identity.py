@@ -76,7 +76,7 @@ def _calm_while_one_starts(
     self: DriverHealth, severity: str, before: RecoveryWindow | None
 ) -> RecoveryWindow | None:
     own = [label for label in self.queries if self.is_unnamed(label)]
-    if any(label not in self._reported and self._is_unhealthy(label, severity) for label in own):
+    if any(label not in self._listed and self._is_unhealthy(label, severity) for label in own):
         return None
     return before or RecoveryWindow(self.now, 0)
 
