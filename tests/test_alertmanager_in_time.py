@@ -5,7 +5,7 @@ import time
 import pytest
 from support.alertmanager import RealAlertmanager
 from support.deliveries import over
-from support.observed import Harness, with_shipped_times
+from support.observed import AlertReceivers, with_shipped_times
 from support.queries import until
 from support.receiver_incidents import incident
 
@@ -20,7 +20,7 @@ QUERIES = [f"query_{number}" for number in range(8)]
 
 
 def test_failure_is_notified_in_time_despite_stale_resolves_at_start(tmp_path):
-    with Harness() as harness:
+    with AlertReceivers() as harness:
         real = RealAlertmanager(tmp_path, harness, with_shipped_times(harness.url))
         delivery = Delivery(Alertmanager([real.url]), Guard())
         try:

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from support.alertmanager import RealAlertmanager, Reported
+from support.alertmanager import Notifications, RealAlertmanager
 from support.receiver_incidents import alert, incident
 
 from querypulse.alerting.alert import Incident
@@ -18,7 +18,7 @@ LAPSED_SOON_SECONDS = 4 * 60 - 4
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    with Reported() as reported:
+    with Notifications() as reported:
         alertmanager = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), reported)
         try:
             alertmanager.wait_until_ready()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.lifecycle_harness import CALM_STATES
+from support.lifecycle_harness import STATES_WITHOUT_ALERT
 from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluate import Evaluation, QueryHealth
@@ -80,7 +80,7 @@ def test_ignored_query_recovers_in_any_state_after_some_time():
     assert has_recovered(lambda now: story, 10, 40, **ignored)
 
 
-@pytest.mark.parametrize("state", sorted(set(QueryState) - set(CALM_STATES.values())))
+@pytest.mark.parametrize("state", sorted(set(QueryState) - set(STATES_WITHOUT_ALERT.values())))
 def test_warning_stays_open_in_every_unhealthy_state_and_critical_in_grave_ones(state):
     snapshot = started().state.snapshot(10)
     seen = DriverHealth(Evaluation(health={"a": QueryHealth(state)}), snapshot, 10.0)

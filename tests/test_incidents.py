@@ -84,7 +84,7 @@ def test_stall_evidence_includes_the_checkpoint():
     (finding,) = story.evaluate(171).findings
 
     assert finding.evidence["commit_log"] == "batch 10 planned, never committed; last committed: 9"
-    assert finding.evidence["witnesses"] == (
+    assert finding.evidence["signals"] == (
         "event 71.0 s ago, probe 5.0 s ago, commit log 1.0 s ago"
     )
 

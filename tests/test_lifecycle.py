@@ -7,7 +7,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 from support.lifecycle_harness import WALL, LifecycleHarness
-from support.lifecycle_table import HEALTHY, NOTIFYING, SILENT, SILENT_BESIDES, all_of, cycles
+from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT, all_of, cycles
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.flap_guard import FlapGuard
@@ -26,7 +26,7 @@ def test_nothing_to_report_notifies_nobody(story, until, reported):
     assert LifecycleHarness().play(story, until).reported == reported == []
 
 
-@pytest.mark.parametrize(("story", "until", "reported"), named(SILENT_BESIDES))
+@pytest.mark.parametrize(("story", "until", "reported"), named(ALREADY_REPORTED))
 def test_one_problem_notifies_only_once(story, until, reported):
     assert LifecycleHarness().play(story, until).reported == reported
 
@@ -37,7 +37,7 @@ def test_problem_is_reported(story, until, reported):
 
 
 def test_more_cases_stay_silent_than_notify():
-    assert len(SILENT) + len(SILENT_BESIDES) > len(NOTIFYING)
+    assert len(SILENT) + len(ALREADY_REPORTED) > len(NOTIFYING)
 
 
 # -- the content of an alert ------------------------------------------------------------------

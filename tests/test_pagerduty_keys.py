@@ -57,7 +57,7 @@ def test_group_member_that_fails_again_is_paged(pager):
 
     assert pager.double.notified == [
         "[etl] 3 queries failed: as found (a, b, c)",
-        "[etl] a is sick",
+        "[etl] a is unhealthy",
     ]
     assert pager.keys == ["*/StreamingQueryFailed", "a/StreamingQueryFailed"]
 
@@ -67,7 +67,7 @@ def test_query_that_fails_after_a_group_is_paged(pager):
 
     assert pager.double.notified == [
         "[etl] 3 queries failed: as found (a, b, c)",
-        "[etl] d is sick",
+        "[etl] d is unhealthy",
     ]
 
 
@@ -112,4 +112,4 @@ def test_failure_that_returns_before_its_resolve_was_accepted_is_paged(pager):
     pager.double.otherwise = taken
     assert pager.delivery.flush(PATIENCE_SECONDS)
 
-    assert pager.double.notified == ["[etl] a is sick", "[etl] a is sick"]
+    assert pager.double.notified == ["[etl] a is unhealthy", "[etl] a is unhealthy"]

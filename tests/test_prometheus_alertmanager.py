@@ -9,7 +9,7 @@ import pytest
 import requests
 import yaml
 from support.alertmanager import RealAlertmanager
-from support.observed import ALERTMANAGER, GROUP_INTERVAL_SECONDS, Harness, shown_to
+from support.observed import ALERTMANAGER, GROUP_INTERVAL_SECONDS, AlertReceivers, shown_to
 from support.queries import until
 from support.rule_files import shipped
 
@@ -61,7 +61,7 @@ def test_shipped_configuration_contains_no_secret():
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    with Harness() as harness:
+    with AlertReceivers() as harness:
         folder = tmp_path_factory.mktemp("alertmanager")
         real = RealAlertmanager(folder, harness, shown_to(harness.url))
         try:

@@ -67,7 +67,7 @@ def test_unknown_runbook_is_none(name):
 
 @pytest.mark.parametrize("name", RUNBOOKS)
 def test_diagnosis_starts_with_the_quickest_check(name):
-    assert section(name, "Diagnosis").startswith("\n**Quickest look**: ")
+    assert section(name, "Diagnosis").startswith("\n**Quick check**: ")
 
 
 @pytest.mark.parametrize("name", ABOUT_DRIVERS)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.java_errors import refused
+from support.settings_errors import refused
 
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.configuration.settings import TYPES

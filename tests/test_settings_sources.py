@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.java_errors import refused
+from support.settings_errors import refused
 
 from querypulse.sidecar.configuration.masking import SECRET
 from querypulse.sidecar.configuration.receiver_settings import PagerDutySettings, SlackSettings

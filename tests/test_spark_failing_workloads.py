@@ -8,12 +8,12 @@ import time
 import pytest
 from support.driver import SHARES_THE_QUEUE, Driver
 from support.failing_workloads import (
-    BORN_FAILING,
+    FAILING_FROM_THE_START,
     FLOOR,
+    HEALTHY_AT_FIRST,
     SETTINGS,
     START_GRACE,
-    WELL_AT_FIRST,
-    Reported,
+    ExpectedPage,
 )
 from support.queries import until
 from support.spark_harness import Diary, Harness
@@ -33,18 +33,20 @@ def harness(spark, watch, tmp_path):
 
 
 def test_failing_queries_raise_the_right_alerts_in_time(harness, watch, pages):
-    workloads = [bring(harness) for bring in WELL_AT_FIRST]
+    workloads = [bring(harness) for bring in HEALTHY_AT_FIRST]
     names = {workload.query.name for workload in workloads}
     until(lambda: all(harness.committed(name) > 1 for name in names), "all commit", 120)
     sidecar, watched_at = watch(**SETTINGS), time.monotonic()
     diary = Diary(harness, sidecar)
     until(lambda: names <= diary.in_state("running"), "the sidecar sees all of them running")
-    workloads += [bring(harness) for bring in BORN_FAILING]
+    workloads += [bring(harness) for bring in FAILING_FROM_THE_START]
     for workload in workloads:
         workload.strike()
 
     due = [reported for workload in workloads for reported in workload.reported]
-    due.append(Reported("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE))
+    due.append(
+        ExpectedPage("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE)
+    )
     reported = first_pages(pages, {(one.alertname, one.query) for one in due})
 
     assert set(reported) == {(one.alertname, one.query) for one in due}

@@ -41,7 +41,7 @@ def test_killed_driver_is_reported_after_the_grace_period(tmp_path):
         killed_at = time.monotonic()
 
         assert reported.wait_for("driver") - killed_at < GONE_AFTER + 3.0
-    assert reported.pages["driver"]["not_well_then"] == "none: every query was healthy"
+    assert reported.pages["driver"]["unhealthy_before"] == "none: every query was healthy"
 
 
 @pytest.mark.parametrize(

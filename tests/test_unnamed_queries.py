@@ -103,8 +103,8 @@ def test_unnamed_query_of_another_process_does_not_end_this_one():
 
 def unnamed(harness, number, *, exception):
     ids = (f"{number:08}-id", f"r-{number}")
-    harness.hear(Started(*ids, None))
-    harness.hear(Terminated(*ids, exception, None))
+    harness.receive(Started(*ids, None))
+    harness.receive(Terminated(*ids, exception, None))
     return harness.step()
 
 
@@ -125,10 +125,10 @@ def test_incident_resolves_when_every_unnamed_query_has_recovered():
     harness = unnamed(unnamed(WorkerHarness(), 1, exception=CONFLICT), 2, exception=CONFLICT)
     for number, batch in ((1, 5), (2, 6)):
         assert harness.offers[-1][0].ends_at is None
-        harness.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
-        harness.hear(_progress(number, batch)).step()
+        harness.receive(Started(f"{number:08}-id", f"r-new-{number}", None))
+        harness.receive(_progress(number, batch)).step()
     for number in (1, 2):
-        harness.step().hear(_progress(number, 7)).step()
+        harness.step().receive(_progress(number, 7)).step()
     for _ in range(30):
         harness.step()
 
@@ -155,10 +155,10 @@ def test_number_of_dead_unnamed_queries_is_bounded():
 def test_stale_resolve_is_sent_once_for_the_shared_label():
     harness = WorkerHarness()
     for number in (1, 2):
-        harness.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+        harness.receive(Started(f"{number:08}-id", f"r-new-{number}", None))
     for batch in range(40):
         for number in (1, 2):
-            harness.hear(_progress(number, batch))
+            harness.receive(_progress(number, batch))
         harness.step()
 
     closed = [one.key for one in harness.stale_resolves[-1]]
@@ -169,14 +169,14 @@ def test_stale_resolve_is_sent_once_for_the_shared_label():
 def test_no_stale_resolve_while_an_unnamed_query_has_no_commit():
     harness = WorkerHarness()
     for number in (1, 2):
-        harness.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+        harness.receive(Started(f"{number:08}-id", f"r-new-{number}", None))
     for batch in range(40):
-        harness.hear(_progress(1, batch)).step()
+        harness.receive(_progress(1, batch)).step()
     before = {
         one.key.split("/")[2] for stale_resolves in harness.stale_resolves for one in stale_resolves
     }
     for batch in range(40):
-        harness.hear(_progress(2, batch)).step()
+        harness.receive(_progress(2, batch)).step()
 
     assert before == {"*"}
     assert "querypulse/etl/unnamed/StreamingQueryFailed" in [

@@ -1,4 +1,4 @@
-"""What receivers show in the usual cases: a story of the job ``orders``, and what it comes to."""
+"""What receivers show in the usual cases: stories of the job ``orders`` and their messages."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def driver_killed() -> Incident:
 
 
 def starred() -> Incident:
-    """An error that holds the marks of bold text."""
+    """An error that contains Slack's formatting characters."""
     story = Story().started("billing", at=0).commit("billing", batch=9, at=100)
     story.ended("billing", at=101, exception="java.sql.SQLException: SELECT * FROM `a` <b> ~c~")
     return incident(story, 102)
@@ -179,7 +179,7 @@ def findings(story: Story, now: float) -> list[Finding]:
 
 
 def incident(story: Story, now: float) -> Incident:
-    """One incident of all that is found."""
+    """One incident with all findings."""
     found = findings(story, now)
     assert len({one.alertname for one in found}) == 1
     alerts = tuple(alert_of(one, APP, GUIDANCE, BEGAN) for one in found)
@@ -188,7 +188,7 @@ def incident(story: Story, now: float) -> Incident:
 
 
 def resolved(one: Incident) -> Incident:
-    """The same four minutes later, when its queries have recovered."""
+    """The incident four minutes later, when its queries have recovered."""
     return replace(one, alerts=tuple(map(_resolved, one.alerts)))
 
 
@@ -199,7 +199,7 @@ def _resolved(alert):
 
 
 def page() -> str:
-    """All of them as receivers show them."""
+    """All cases as receivers show them."""
     return "\n".join(line for title, make in CASES.items() for line in _case(title, make()))
 
 
